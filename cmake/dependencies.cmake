@@ -1,0 +1,6 @@
+find_package(OpenMP REQUIRED)
+find_package(DNNL REQUIRED)
+find_package(hwy REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(PNG REQUIRED)

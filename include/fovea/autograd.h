@@ -1,0 +1,140 @@
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fovea/export.h"
+#include "fovea/tensor.h"
+
+namespace fovea {
+
+class Tape;
+struct Node;
+
+// The gradient side of a value. Lives as long as somebody may still add to it; does not keep the value alive.
+struct Slot {
+  Shape shape;
+  DType dtype = DType::f32;
+  Tensor grad;  // undefined until the first contribution
+  // A parameter: its gradient is persistent, f32 (f64 for f64 values) and survives backward.
+  bool leaf = false;
+};
+
+// A value and, when a gradient is wanted, the slot that collects it. Cheap to copy.
+class FOVEA_EXPORT Var {
+ public:
+  Var() = default;
+  Var(Tensor value) : value_(std::move(value)) {}  // a constant (implicit: constants appear everywhere)
+  Var(Tensor value, std::shared_ptr<Slot> slot) : value_(std::move(value)), slot_(std::move(slot)) {}
+
+  // A leaf whose gradient is kept: a parameter, or an input under test.
+  static Var leaf(Tensor value);
+
+  bool defined() const { return value_.defined(); }
+  const Tensor& value() const { return value_; }
+  const Shape& shape() const { return value_.shape(); }
+  std::int64_t dim(int i) const { return value_.dim(i); }
+  DType dtype() const { return value_.dtype(); }
+  bool needs_grad() const { return slot_ != nullptr; }
+  const std::shared_ptr<Slot>& slot() const { return slot_; }
+  const Tensor& grad() const;  // undefined when nothing flowed here
+
+ private:
+  Tensor value_;
+  std::shared_ptr<Slot> slot_;
+};
+
+// What the tape knows about a kind of operation.
+struct Op {
+  const char* name;
+  void (*backward)(Tape& tape, Node& node);
+};
+
+// One recorded operation: plain data, so that it can be printed, counted and freed early.
+struct FOVEA_EXPORT Node {
+  const Op* op = nullptr;
+  std::vector<std::shared_ptr<Slot>> inputs;   // null where no gradient is wanted
+  std::vector<std::shared_ptr<Slot>> outputs;  // their grads are this node's input in backward
+  std::vector<Tensor> saved;
+  std::any attributes;  // the operation's own small struct
+
+  bool wants(std::size_t input) const { return inputs[input] != nullptr; }
+  // Gradient of an output; undefined when nothing flowed into it.
+  const Tensor& grad(std::size_t output = 0) const { return outputs[output]->grad; }
+};
+
+struct TapeOptions {
+  bool record = true;          // false: inference, nothing is kept
+  bool training = false;       // dropout is active
+  std::uint64_t stream = 0;    // where this tape's random streams start (the trainer gives each step its own)
+};
+
+// Records operations as they run and plays them back in reverse. One tape serves one step.
+class FOVEA_EXPORT Tape {
+ public:
+  explicit Tape(Context& context, TapeOptions options = {});
+
+  Context& context() const { return *context_; }
+  bool recording() const { return options_.record; }
+  bool training() const { return options_.training; }
+
+  // A number no other operation of this tape has: the Philox counter's upper half of a dropout.
+  std::uint64_t next_stream() { return stream_++; }
+  std::uint64_t stream() const { return stream_; }
+  void set_stream(std::uint64_t stream) { stream_ = stream; }
+
+  // Records an operation that made `outputs` from `inputs`. Nothing is kept when no input wants a gradient.
+  std::vector<Var> record(const Op& op, std::span<const Var> inputs, std::vector<Tensor> outputs,
+                          std::vector<Tensor> saved, std::any attributes = {});
+  // The same for one output.
+  Var record(const Op& op, std::initializer_list<Var> inputs, Tensor output, std::vector<Tensor> saved,
+             std::any attributes = {});
+  // Will record() keep anything? Lets an operation skip work that only backward needs.
+  bool wants_grad(std::span<const Var> inputs) const;
+  bool wants_grad(std::initializer_list<Var> inputs) const { return wants_grad({inputs.begin(), inputs.size()}); }
+
+  // Adds g to the slot's gradient. The first contribution to a non-leaf is taken over without a copy, so g must be
+  // fresh, or not written to afterwards.
+  void accumulate(const std::shared_ptr<Slot>& slot, Tensor g);
+  // The buffer of a slot's gradient for kernels that accumulate themselves (dW = beta dW + ...).
+  struct Target {
+    Tensor grad;
+    bool fresh;  // true: holds nothing yet, overwrite it
+  };
+  Target target(const std::shared_ptr<Slot>& slot);
+
+  // Runs every node in reverse from a scalar loss (seed 1) or from a given gradient of `output`; frees each node's
+  // saved tensors as it passes. The tape is empty afterwards.
+  void backward(const Var& output, Tensor seed = {});
+  // The same with several outputs, gradients given for each.
+  void backward(std::span<const Var> outputs, std::span<const Tensor> seeds);
+
+  std::size_t size() const { return nodes_.size(); }
+  std::size_t saved_bytes() const;
+  std::string text() const;  // one line per node: for debuggers and people
+
+ private:
+  void play();
+
+  Context* context_;
+  TapeOptions options_;
+  std::uint64_t stream_;
+  std::vector<Node> nodes_;
+};
+
+// A piece of a model that can be run again: the recompute segment of gradient checkpointing.
+class FOVEA_EXPORT Segment {
+ public:
+  virtual ~Segment() = default;
+  virtual Var run(Tape& tape, const Var& input) const = 0;
+};
+
+// Runs the segment without recording its inside, keeps only its input, and runs it again in backward with the same
+// random streams. The segment must outlive the tape.
+FOVEA_EXPORT Var checkpoint(Tape& tape, const Segment& segment, const Var& input);
+
+}  // namespace fovea

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "fovea/export.h"
+#include "fovea/memory.h"
+
+namespace fovea {
+
+enum class Device : std::uint8_t { cpu, cuda };
+
+struct ContextOptions {
+  int threads = 0;  // 0: OMP_NUM_THREADS, else every core
+  std::uint64_t seed = 0;
+  Device device = Device::cpu;
+  Allocator::Options memory = {};
+};
+
+// Everything an operation needs from outside its arguments. Passed, never global.
+class FOVEA_EXPORT Context {
+ public:
+  explicit Context(ContextOptions options = {});
+
+  int threads() const { return options_.threads; }
+  void set_threads(int threads);
+  std::uint64_t seed() const { return options_.seed; }
+  Device device() const { return options_.device; }
+  const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
+
+ private:
+  ContextOptions options_;
+  std::shared_ptr<Allocator> allocator_;  // shared with the tensors, which may outlive the context
+};
+
+}  // namespace fovea

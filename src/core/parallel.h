@@ -1,0 +1,92 @@
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include "fovea/context.h"
+
+#if defined(__SANITIZE_THREAD__)
+extern "C" void __tsan_acquire(void* address);
+extern "C" void __tsan_release(void* address);
+#define FOVEA_TSAN_ACQUIRE(address) __tsan_acquire(address)
+#define FOVEA_TSAN_RELEASE(address) __tsan_release(address)
+#else
+#define FOVEA_TSAN_ACQUIRE(address) static_cast<void>(address)
+#define FOVEA_TSAN_RELEASE(address) static_cast<void>(address)
+#endif
+
+namespace fovea {
+
+// The threads of one parallel region, as seen by one of them.
+class Team {
+ public:
+  Team(int rank, int size, std::atomic<std::int64_t>& ticket) : rank_(rank), size_(size), ticket_(&ticket) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  // Waits until every thread of the team is here. Every thread must call it equally often.
+  void barrier() const {
+    FOVEA_TSAN_RELEASE(ticket_);
+#pragma omp barrier
+    FOVEA_TSAN_ACQUIRE(ticket_);
+  }
+
+  // The next number nobody in the team has taken: a dynamic schedule, in order.
+  std::int64_t take() const { return ticket_->fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  int rank_, size_;
+  std::atomic<std::int64_t>* ticket_;
+};
+
+// Runs body(team) on `threads` threads and waits. All parallel loops of fovea pass through here: one place decides
+// about exceptions (the first one is rethrown), nesting, and what the thread sanitizer may see of libgomp.
+// A body that uses barriers must not throw between them.
+template <class Body>
+void parallel(int threads, Body&& body) {
+  std::atomic<std::int64_t> ticket{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+  FOVEA_TSAN_RELEASE(&failed);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    FOVEA_TSAN_ACQUIRE(&failed);
+    try {
+      body(Team(omp_get_thread_num(), omp_get_num_threads(), ticket));
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
+    }
+    FOVEA_TSAN_RELEASE(&failed);
+  }
+  FOVEA_TSAN_ACQUIRE(&failed);
+  if (error) std::rethrow_exception(error);
+}
+
+// Runs body(i) for i in [0, count), each exactly once, handed out in order.
+template <class Body>
+void parallel_for(const Context& context, std::int64_t count, Body&& body) {
+  const int threads = static_cast<int>(std::min<std::int64_t>(context.threads(), count));
+  if (threads <= 1) {
+    for (std::int64_t i = 0; i < count; ++i) body(i);
+    return;
+  }
+  parallel(threads, [&](const Team& team) {
+    for (std::int64_t i = team.take(); i < count; i = team.take()) body(i);
+  });
+}
+
+// Splits [0, count) into pieces of `grain` and runs body(begin, end) on them. The pieces depend on count and grain
+// alone, never on the number of threads.
+template <class Body>
+void parallel_ranges(const Context& context, std::int64_t count, std::int64_t grain, Body&& body) {
+  parallel_for(context, (count + grain - 1) / grain,
+               [&](std::int64_t i) { body(i * grain, std::min(count, (i + 1) * grain)); });
+}
+
+}  // namespace fovea

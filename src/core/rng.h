@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+
+#include "policy/hd.h"
+
+namespace fovea {
+
+// Philox 4x32-10: a random function, not a generator. The same (key, counter) gives the same four words on every
+// device and in every order, so dropout is rebuilt in backward instead of stored.
+struct Philox {
+  std::uint32_t word[4];
+};
+
+FOVEA_HD inline Philox philox(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high = 0) {
+  auto c0 = static_cast<std::uint32_t>(counter_low), c1 = static_cast<std::uint32_t>(counter_low >> 32);
+  auto c2 = static_cast<std::uint32_t>(counter_high), c3 = static_cast<std::uint32_t>(counter_high >> 32);
+  auto k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0;
+    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c2;
+    c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    c1 = static_cast<std::uint32_t>(p1);
+    c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c3 = static_cast<std::uint32_t>(p0);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// Uniform in [0, 1) with 24 bits.
+FOVEA_HD inline float uniform01(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
+// A dropout of probability p keeps a value when its word is at least this.
+FOVEA_HD inline std::uint32_t drop_threshold(float p) { return static_cast<std::uint32_t>(static_cast<double>(p) * 4294967296.0); }
+
+// A sequence of draws for code that wants one (initialisation, data); copyable, resumable from its counter.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed, std::uint64_t stream = 0) : seed_(seed), stream_(stream) {}
+
+  std::uint32_t bits() {
+    if (used_ == 4) {
+      block_ = philox(seed_, counter_++, stream_);
+      used_ = 0;
+    }
+    return block_.word[used_++];
+  }
+  float uniform() { return uniform01(bits()); }
+  double uniform_double() {
+    const std::uint64_t high = bits();
+    return static_cast<double>((high << 21) ^ (bits() >> 11)) * 0x1p-53;
+  }
+  // Uniform in [0, bound), without modulo bias.
+  std::uint32_t below(std::uint32_t bound) {
+    const std::uint32_t limit = bound * (0xffffffffu / bound);
+    std::uint32_t draw = bits();
+    while (draw >= limit) draw = bits();
+    return draw % bound;
+  }
+  double normal();
+
+ private:
+  std::uint64_t seed_, stream_, counter_ = 0;
+  Philox block_{};
+  int used_ = 4;
+};
+
+}  // namespace fovea

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "fovea/context.h"
+#include "fovea/dtype.h"
+
+// The linear engine: S_t = decay S_{t-1} + f(k_t) v_t^T, y_t = S_t^T f(q_t), optionally divided by a denominator or
+// normalised over all heads. Knows nothing of tensors, tapes or mechanisms.
+namespace fovea::scan {
+
+// A (batch, n, heads, dim) array; strides in elements; the last axis is dense.
+template <class Pointer>
+struct Array {
+  Pointer data = nullptr;
+  std::int64_t batch = 0, row = 0, head = 0;
+};
+using In = Array<const void*>;
+using Out = Array<void*>;
+
+// Rows [q0, q0 + nq) of q against rows [k0, k0 + nk) of k and v in one batch item. Causal: query i reads keys
+// j <= i + nk - nq (bottom-right); a query that reads none gives a zero row.
+struct Piece {
+  std::int64_t batch = 0, q0 = 0, nq = 0, k0 = 0, nk = 0;
+};
+
+enum class Map : std::uint8_t { identity, elu_plus_one, elu, relu };  // policy/feature_map.h
+enum class Denominator : std::uint8_t { none, add, clamp };           // D + eps, or max(D, eps)
+
+struct Problem {
+  DType dtype = DType::f32;  // of q, k, v, o and their gradients; states and statistics are f32 (f64 for f64)
+  std::int64_t heads = 0, kv_heads = 0;  // query head h reads kv head h * kv_heads / heads
+  std::int64_t d_k = 0, d_v = 0;
+  std::span<const Piece> pieces;
+  bool causal = false;
+  Map map = Map::identity;
+  const float* log_decay = nullptr;  // per kv head, <= 0; causal only; null: no decay
+  Denominator denominator = Denominator::none;
+  double denominator_eps = 0.0;
+  bool rms_norm = false;  // y / sqrt(mean over heads and d_v of y^2 + norm_eps); excludes a denominator
+  double norm_eps = 0.0;
+  std::int64_t chunk = 0;  // 0: the engine chooses; tests force others
+};
+
+// A state is (pieces, kv_heads, d_k, width), dense, width = d_v, plus one column for the denominator when there is one.
+std::int64_t state_width(const Problem& problem);
+
+// Row statistic saved for backward: (batch, n_q, heads) denominators, or (batch, n_q) factors 1/sqrt(...) of the norm;
+// the caller allocates it dense as (batch, n_q, statistic_columns(problem)), f32 (f64 for f64).
+std::int64_t statistic_columns(const Problem& problem);
+
+struct Forward {
+  In q, k, v;
+  Out o;
+  Out statistic;                        // head stride 1; null when statistic_columns is 0 or nothing is saved
+  const void* initial_state = nullptr;  // null: zero
+  void* final_state = nullptr;          // null: not wanted
+};
+// Rows of o that belong to no piece are not written: the caller clears them.
+void forward(const Context& context, const Problem& problem, const Forward& io);
+
+struct Backward {
+  In q, k, v, o, statistic;
+  In d_o;
+  const void* initial_state = nullptr;
+  const void* d_final_state = nullptr;  // null: zero
+  Out dq, dk, dv;                       // overwritten on the rows of the pieces
+  void* d_initial_state = nullptr;      // null: not wanted
+};
+void backward(const Context& context, const Problem& problem, const Backward& io);
+
+}  // namespace fovea::scan

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "fovea/context.h"
+#include "fovea/dtype.h"
+#include "tile/plan.h"
+
+// The pairwise engine: o_i = sum_j w(s_ij) v_j over the pairs a plan keeps, s_ij = scale q_i.k_j + bias.
+// Knows nothing of tensors, tapes or mechanisms. Nothing of size n x n is ever stored (except a bias the caller has).
+namespace fovea::tile {
+
+// A (batch, n, heads, dim) array; strides in elements; the last axis is dense.
+template <class Pointer>
+struct Array {
+  Pointer data = nullptr;
+  std::int64_t batch = 0, row = 0, head = 0;
+};
+using In = Array<const void*>;
+using Out = Array<void*>;
+
+// One independent rectangle of attention: rows [q0, q0 + nq) of q against rows [k0, k0 + nk) of k and v in one batch
+// item. Padding by lengths, packed sequences and plain batches are all lists of pieces. Pieces do not overlap in q.
+// Query i (local) sits at position i + nk - nq: bottom-right alignment.
+struct Piece {
+  std::int64_t batch = 0, q0 = 0, nq = 0, k0 = 0, nk = 0;
+  const Plan* plan = nullptr;  // compiled for exactly (nq, nk)
+};
+
+enum class Weight : std::uint8_t { softmax, rela };
+
+// Additive bias (batch, heads, n_q, n_k) in f32 (f64 for f64 problems); stride 0 on a broadcast axis; indexed by global
+// rows of q and k. -inf entries mask.
+template <class Pointer>
+struct BiasArray {
+  Pointer data = nullptr;
+  std::int64_t batch = 0, head = 0, query = 0, key = 0;
+};
+
+struct Dropout {
+  float p = 0.0f;
+  std::uint64_t seed = 0, stream = 0;  // see policy/dropout.h for the counter of a pair
+};
+
+struct Problem {
+  DType dtype = DType::f32;  // of q, k, v, o and their gradients; statistics are f32 (f64 for f64)
+  std::int64_t heads = 0, kv_heads = 0;  // query head h reads kv head h * kv_heads / heads
+  std::int64_t d_k = 0, d_v = 0;
+  std::span<const Piece> pieces;
+  Weight weight = Weight::softmax;
+  double scale = 1.0;
+  const float* alibi = nullptr;  // slope of each query head: score -= slope * |query position - key position|
+  BiasArray<const void*> bias;
+  Dropout dropout;
+};
+
+// Row statistic of softmax: the natural log-sum-exp, -inf for an empty row; (batch, n_q, heads), dim 1.
+// Rows of o and lse that belong to no piece are not written: the caller clears them.
+struct Forward {
+  In q, k, v;
+  Out o;
+  Out lse;  // may be null
+};
+void forward(const Context& context, const Problem& problem, const Forward& io);
+
+struct Backward {
+  In q, k, v, o, lse;
+  In d_o;
+  In d_lse;           // may be null; only softmax has one
+  Out dq, dk, dv;     // overwritten on the rows of the pieces; other rows are the caller's
+  BiasArray<void*> d_bias;  // may be null; same broadcast axes as the bias; overwritten, the caller clears what no piece reaches
+};
+void backward(const Context& context, const Problem& problem, const Backward& io);
+
+}  // namespace fovea::tile
