@@ -8,7 +8,7 @@ namespace fovea {
 
 // bfloat16: the upper half of a float. Rounds to nearest even; branch-free so that loops over it vectorise.
 struct bf16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits;  // uninitialised by default, like a float
 
   bf16() = default;
   explicit bf16(float value) {
@@ -22,7 +22,7 @@ struct bf16 {
 
 // IEEE half precision.
 struct f16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits;  // uninitialised by default, like a float
 
   f16() = default;
   explicit f16(float value) {

@@ -44,9 +44,11 @@ void copy_typed(const Tensor& to, const Tensor& from) {
   for_each_row(to, from, [&](std::int64_t offset_to, std::int64_t offset_from) {
     To* out = to.data<To>() + offset_to;
     const From* in = from.data<From>() + offset_from;
-    if (std::is_same_v<To, From> && step_to == 1 && step_from == 1) {
-      std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(To));
-      return;
+    if constexpr (std::is_same_v<To, From>) {
+      if (step_to == 1 && step_from == 1) {
+        std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(To));
+        return;
+      }
     }
     for (std::int64_t i = 0; i < count; ++i) out[i * step_to] = convert<To>(in[i * step_from]);
   });
