@@ -1,0 +1,136 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fovea/export.h"
+#include "fovea/model.h"
+#include "fovea/optim.h"
+
+namespace fovea {
+
+struct Dataset;  // data/dataset.h
+struct Example;
+
+// One training run, except for the model and the data. The same names are used in JSON, after --set train. and in
+// config.json of a checkpoint.
+struct FOVEA_EXPORT TrainConfig {
+  std::int64_t steps = 5000;  // optimiser steps; with minutes given, the most it may take
+  double minutes = 0.0;       // budget of training time, evaluation and checkpoints not counted; 0: none
+  std::int64_t batch = 32;        // examples per step, all accumulated parts together
+  std::int64_t accumulation = 1;  // parts a batch is cut into; memory falls, results stay the same but for rounding
+  Schedule schedule;              // in JSON: lr, schedule, warmup
+  AdamWOptions adamw;             // in JSON: beta1, beta2, eps, weight_decay
+  double clip_norm = 0.0;         // 0: off
+  double clip_value = 1.0;        // 0: off
+  double label_smoothing = 0.0;
+  std::int64_t eval_every = 500;     // steps; 0: only at the end
+  std::int64_t eval_examples = 2000;  // of the validation split; 0: all
+  std::int64_t eval_batch = 32;
+  std::int64_t checkpoint_every = 500;  // steps; 0: only at the end and when interrupted
+  std::int64_t log_every = 10;          // steps between rows of metrics.csv
+  std::uint64_t seed = 0;               // must be the seed of the context
+  bool group_lengths = false;           // batches of similar length within a shuffled window
+  std::string out;                      // folder for checkpoints and metrics; empty: nothing is written
+
+  // Refuses what cannot be run, naming the field.
+  void check() const;
+
+  template <class Visitor>
+  void fields(Visitor& v);
+};
+
+// Where the time of a run went, in seconds. Zones exclude each other and add up to the training time.
+struct ZoneTime {
+  std::string name;  // "attention", "gemm", "elementwise", "data", "optimiser", "other"
+  double seconds = 0.0;
+};
+
+struct StepReport {
+  std::int64_t step = 0;  // from 1
+  std::int64_t epoch = 0;
+  double loss = 0.0;
+  double accuracy = 0.0;  // of this batch, under dropout
+  double rate = 0.0;
+  double gradient_norm = 0.0;  // before clipping
+  std::int64_t tokens = 0;
+  double seconds = 0.0;        // this step
+  double train_seconds = 0.0;  // so far, evaluation and checkpoints not counted
+  double progress = 0.0;       // share of the run done, by steps or by the clock, whichever ends it first
+};
+
+struct EvalReport {
+  std::int64_t step = 0;
+  std::string split;  // "validation", "test"
+  double loss = 0.0;  // without label smoothing
+  double accuracy = 0.0;
+  std::int64_t examples = 0;
+  double seconds = 0.0;
+  bool best = false;  // the best validation accuracy so far
+};
+
+// Watches a run; every function may be left out. Called on the training thread between steps.
+class FOVEA_EXPORT TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void on_step(const StepReport&) {}
+  virtual void on_eval(const EvalReport&) {}
+  virtual void on_checkpoint(const std::string& /*folder*/) {}
+};
+
+enum class StopReason : std::uint8_t { steps, minutes, interrupted };
+
+struct TrainResult {
+  StopReason reason = StopReason::steps;
+  std::int64_t steps = 0;
+  double train_seconds = 0.0;  // evaluation and checkpoints not counted
+  double eval_seconds = 0.0;
+  EvalReport last, best;  // on the validation split; step 0 when none was made
+  std::size_t peak_memory = 0;
+  std::vector<ZoneTime> zones;
+  std::string resume_from;  // folder to give to resume(); empty when nothing was written
+};
+
+// Trains a model on the train split of a data set. The context must have the seed of the config.
+class FOVEA_EXPORT Trainer {
+ public:
+  Trainer(Context& context, Model& model, const Dataset& data, TrainConfig config);
+  ~Trainer();
+
+  void add(TrainObserver& observer);  // must outlive the trainer
+
+  // Continues from a checkpoint folder ("runs/x/last") or the run folder above it. From there on every loss and
+  // parameter is the same, bit for bit, as if the run had not stopped (unless the clock decides: `minutes`).
+  void resume(const std::string& folder);
+
+  // Runs to the end of the budget. `stop` is looked at after every step: when true, saves and returns.
+  TrainResult run(const std::atomic<bool>* stop = nullptr);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Loss and accuracy over examples, in packed batches, without dropout. 0 examples: all.
+struct EvalOptions {
+  std::int64_t examples = 0;
+  std::int64_t batch = 32;
+};
+FOVEA_EXPORT EvalReport evaluate(Context& context, const Model& model, const std::vector<Example>& examples,
+                                 const EvalOptions& options = {});
+
+// The two sections of config.json of a checkpoint.
+struct FOVEA_EXPORT RunConfig {
+  ModelConfig model;
+  TrainConfig train;
+
+  template <class Visitor>
+  void fields(Visitor& v);
+};
+FOVEA_EXPORT RunConfig load_run_config(const std::string& folder);
+
+}  // namespace fovea
