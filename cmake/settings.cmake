@@ -29,9 +29,12 @@ target_compile_definitions(fovea_flags INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE
 # Adds a folder's sources as an object library that ends up in libfovea.
 function(fovea_folder name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  if(NOT sources)
+    return()
+  endif()
   add_library(fovea_${name} OBJECT ${sources})
   target_include_directories(fovea_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(fovea_${name} PUBLIC fovea_flags OpenMP::OpenMP_CXX hwy::hwy)
+  target_link_libraries(fovea_${name} PUBLIC fovea_flags ${FOVEA_DEPENDENCIES})
   set_property(GLOBAL APPEND PROPERTY FOVEA_FOLDERS fovea_${name})
 endfunction()
 

@@ -1,0 +1,66 @@
+# Short names for what people do here. The build itself is CMake's: see CMakePresets.json.
+.DEFAULT_GOAL := help
+.PHONY: help run build test bench peers lint lint-format format house asan tsan clean bootstrap
+
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+RELEASE := build/release
+FOVEA := $(RELEASE)/bin/fovea
+CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' '*.cu' '*.cuh')
+
+help:  ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+run: build  ## train a Transformer and a TransNormer on ListOps, side by side (about 4 minutes after the build)
+	$(FOVEA) lra listops --attention transformer,transnormer-t2 --minutes 1.5
+
+build: bootstrap $(RELEASE)/build.ninja  ## build the program: build/release/bin/fovea
+	@ninja -C $(RELEASE) -j $(JOBS) fovea_cli
+
+test: bootstrap $(RELEASE)/build.ninja house  ## build everything and run every test
+	@ninja -C $(RELEASE) -j $(JOBS)
+	@ctest --preset release -j $(JOBS)
+
+bench: bootstrap $(RELEASE)/build.ninja  ## time the kernels on this machine against its matrix-product rate
+	@ninja -C $(RELEASE) -j $(JOBS) fovea_bench
+	$(RELEASE)/bin/fovea_bench
+
+peers: build  ## race PyTorch on this machine (installs it into .venv first)
+	@scripts/bootstrap peers
+	@scripts/peers
+
+lint: lint-format house $(RELEASE)/build.ninja  ## check layout, house limits and clang-tidy; FILES="..." for some files only
+	@scripts/tidy $(RELEASE) $(FILES)
+
+lint-format: bootstrap-lint
+	@clang-format --dry-run --Werror $(CXX_SOURCES)
+
+format: bootstrap-lint  ## lay out every C++ file
+	@clang-format -i $(CXX_SOURCES)
+
+house:  ## print the table of house limits; fails over the hard ones
+	@dev/house
+
+asan: bootstrap  ## build and test under the address and undefined-behaviour sanitizers
+	@cmake --preset asan-ubsan
+	@ninja -C build/asan-ubsan -j $(JOBS)
+	@ctest --preset asan-ubsan -j $(JOBS)
+
+tsan: bootstrap  ## build and test under the thread sanitizer
+	@cmake --preset tsan
+	@ninja -C build/tsan -j $(JOBS)
+	@ctest --preset tsan -j $(JOBS)
+
+clean:  ## remove the build folders
+	rm -rf build
+
+bootstrap:
+	@scripts/bootstrap
+
+.PHONY: bootstrap-lint
+bootstrap-lint:
+	@scripts/bootstrap lint
+
+# Ninja looks after changes of the CMake files from then on.
+$(RELEASE)/build.ninja: | bootstrap
+	@cmake --preset release
