@@ -68,9 +68,9 @@ struct FOVEA_EXPORT Node {
 };
 
 struct TapeOptions {
-  bool record = true;          // false: inference, nothing is kept
-  bool training = false;       // dropout is active
-  std::uint64_t stream = 0;    // where this tape's random streams start (the trainer gives each step its own)
+  bool record = true;        // false: inference, nothing is kept
+  bool training = false;     // dropout is active
+  std::uint64_t stream = 0;  // where this tape's random streams start (the trainer gives each step its own)
 };
 
 // Records operations as they run and plays them back in reverse. One tape serves one step.
@@ -130,11 +130,12 @@ class FOVEA_EXPORT Tape {
 class FOVEA_EXPORT Segment {
  public:
   virtual ~Segment() = default;
-  virtual Var run(Tape& tape, const Var& input) const = 0;
+  virtual std::vector<Var> run(Tape& tape, std::span<const Var> inputs) const = 0;
 };
 
-// Runs the segment without recording its inside, keeps only its input, and runs it again in backward with the same
-// random streams. The segment must outlive the tape.
-FOVEA_EXPORT Var checkpoint(Tape& tape, const Segment& segment, const Var& input);
+// Runs the segment without recording its inside, keeps only its inputs, and runs it again in backward with the same
+// random streams. Parameters inside get their gradients only when some input wants one too.
+FOVEA_EXPORT std::vector<Var> checkpoint(Tape& tape, std::shared_ptr<const Segment> segment,
+                                         std::span<const Var> inputs);
 
 }  // namespace fovea

@@ -4,32 +4,55 @@ namespace fovea {
 namespace {
 
 struct Recompute {
-  const Segment* segment;
+  std::shared_ptr<const Segment> segment;
   std::uint64_t stream;  // where the segment's random streams started
   bool training;
 };
 
+// An input of the second run: its value, and a slot of its own where a gradient is wanted.
+Var replay_input(Tensor value, bool wanted) {
+  if (!wanted) return Var(std::move(value));
+  auto slot = std::make_shared<Slot>();
+  slot->shape = value.shape();
+  slot->dtype = value.dtype();
+  return Var(std::move(value), std::move(slot));
+}
+
 void recompute_backward(Tape& tape, Node& node) {
   const auto& attributes = std::any_cast<const Recompute&>(node.attributes);
   Tape inner(tape.context(), {.record = true, .training = attributes.training, .stream = attributes.stream});
-  auto slot = std::make_shared<Slot>();
-  slot->shape = node.saved[0].shape();
-  slot->dtype = node.saved[0].dtype();
-  const Var output = attributes.segment->run(inner, Var(std::move(node.saved[0]), slot));
-  inner.backward(output, node.grad());
-  if (slot->grad.defined()) tape.accumulate(node.inputs[0], std::move(slot->grad));
+  std::vector<std::shared_ptr<Slot>> slots;
+  std::vector<Var> inputs;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    inputs.push_back(replay_input(std::move(node.saved[i]), node.wants(i)));
+    slots.push_back(inputs.back().slot());
+  }
+  const std::vector<Var> outputs = attributes.segment->run(inner, inputs);
+  inputs.clear();  // the inner tape keeps what it needs
+  std::vector<Tensor> seeds;
+  for (std::size_t i = 0; i < outputs.size(); ++i) seeds.push_back(node.grad(i));
+  inner.backward(outputs, seeds);
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    if (slots[i] != nullptr && slots[i]->grad.defined()) tape.accumulate(node.inputs[i], std::move(slots[i]->grad));
 }
 
 constexpr Op kRecompute{"recompute", recompute_backward};
 
 }  // namespace
 
-Var checkpoint(Tape& tape, const Segment& segment, const Var& input) {
+std::vector<Var> checkpoint(Tape& tape, std::shared_ptr<const Segment> segment, std::span<const Var> inputs) {
   const std::uint64_t stream = tape.stream();
   Tape inner(tape.context(), {.record = false, .training = tape.training(), .stream = stream});
-  const Var output = segment.run(inner, Var(input.value()));
+  std::vector<Var> constants;
+  std::vector<Tensor> saved, outputs;
+  for (const Var& v : inputs) {
+    constants.emplace_back(v.value());
+    saved.push_back(v.value());
+  }
+  for (const Var& v : segment->run(inner, constants)) outputs.push_back(v.value());
   tape.set_stream(inner.stream());
-  return tape.record(kRecompute, {input}, output.value(), {input.value()}, Recompute{&segment, stream, tape.training()});
+  return tape.record(kRecompute, inputs, std::move(outputs), std::move(saved),
+                     Recompute{std::move(segment), stream, tape.training()});
 }
 
 }  // namespace fovea
