@@ -5,6 +5,7 @@
 
 #include "fovea/export.h"
 #include "fovea/memory.h"
+#include "fovea/zones.h"
 
 namespace fovea {
 
@@ -27,10 +28,12 @@ class FOVEA_EXPORT Context {
   std::uint64_t seed() const { return options_.seed; }
   Device device() const { return options_.device; }
   const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
+  ZoneTimes& zones() const { return *zones_; }
 
  private:
   ContextOptions options_;
   std::shared_ptr<Allocator> allocator_;  // shared with the tensors, which may outlive the context
+  std::unique_ptr<ZoneTimes> zones_ = std::make_unique<ZoneTimes>();
 };
 
 }  // namespace fovea

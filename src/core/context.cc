@@ -14,8 +14,7 @@ constexpr int kMaxThreads = 1024;
 
 }  // namespace
 
-Context::Context(ContextOptions options)
-    : options_(options), allocator_(std::make_shared<Allocator>(options.memory)) {
+Context::Context(ContextOptions options) : options_(options), allocator_(std::make_shared<Allocator>(options.memory)) {
   if (options_.device != Device::cpu)
     fail(ErrorCode::unsupported, "this build has no CUDA backend", "device", "--device cpu");
   chosen_isa();  // reads FOVEA_ISA before the first kernel is dispatched

@@ -33,14 +33,10 @@ int exit_code(ErrorCode code) {
   switch (code) {
     case ErrorCode::usage:
     case ErrorCode::shape:
-    case ErrorCode::unsupported:
-      return 2;
-    case ErrorCode::bad_input:
-      return 3;
-    case ErrorCode::interrupted:
-      return 130;
-    default:
-      return 1;
+    case ErrorCode::unsupported: return 2;
+    case ErrorCode::bad_input: return 3;
+    case ErrorCode::interrupted: return 130;
+    default: return 1;
   }
 }
 

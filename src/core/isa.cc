@@ -44,8 +44,8 @@ Isa from_environment(const std::vector<Isa>& available) {
     if (name_of(isa) == wanted) return isa;
     names += (names.empty() ? "" : ", ") + std::string(name_of(isa));
   }
-  fail(ErrorCode::usage, "FOVEA_ISA names \"" + std::string(wanted) + "\", which this machine does not have", "FOVEA_ISA",
-       "one of " + names);
+  fail(ErrorCode::usage, "FOVEA_ISA names \"" + std::string(wanted) + "\", which this machine does not have",
+       "FOVEA_ISA", "one of " + names);
 }
 
 std::atomic<int> g_chosen{-1};  // set once, from the environment, at the first question

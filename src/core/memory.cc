@@ -40,8 +40,9 @@ Allocator::~Allocator() { trim(); }
 
 Allocator::Block Allocator::allocate(std::size_t bytes, Lifetime lifetime) {
   if (bytes > options_.limit)  // also keeps the rounding below from overflowing
-    fail(ErrorCode::out_of_memory, "cannot allocate " + megabytes(bytes) + "; the limit is " + megabytes(options_.limit),
-         {}, "a shorter sequence, a smaller batch, or a mechanism of linear cost (fovea list)");
+    fail(ErrorCode::out_of_memory,
+         "cannot allocate " + megabytes(bytes) + "; the limit is " + megabytes(options_.limit), {},
+         "a shorter sequence, a smaller batch, or a mechanism of linear cost (fovea list)");
   const std::size_t rounded = size_class(bytes);
   void* data = nullptr;
   {

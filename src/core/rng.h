@@ -33,7 +33,9 @@ FOVEA_HD inline Philox philox(std::uint64_t key, std::uint64_t counter_low, std:
 FOVEA_HD inline float uniform01(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 // A dropout of probability p keeps a value when its word is at least this.
-FOVEA_HD inline std::uint32_t drop_threshold(float p) { return static_cast<std::uint32_t>(static_cast<double>(p) * 4294967296.0); }
+FOVEA_HD inline std::uint32_t drop_threshold(float p) {
+  return static_cast<std::uint32_t>(static_cast<double>(p) * 4294967296.0);
+}
 
 // A sequence of draws for code that wants one (initialisation, data); copyable, resumable from its counter.
 class Random {

@@ -10,11 +10,11 @@ Shape::Shape(std::initializer_list<std::int64_t> dims)
     : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
 
 Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
-  if (dims.size() > kMaxRank)
-    fail(ErrorCode::shape, "a tensor has at most 6 axes, got " + std::to_string(dims.size()));
+  if (dims.size() > kMaxRank) fail(ErrorCode::shape, "a tensor has at most 6 axes, got " + std::to_string(dims.size()));
   std::int64_t total = 1;
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] < 0) fail(ErrorCode::shape, "negative size " + std::to_string(dims[i]) + " on axis " + std::to_string(i));
+    if (dims[i] < 0)
+      fail(ErrorCode::shape, "negative size " + std::to_string(dims[i]) + " on axis " + std::to_string(i));
     if (__builtin_mul_overflow(total, std::max<std::int64_t>(dims[i], 1), &total))
       fail(ErrorCode::shape, "tensor size overflows 64 bits");
     dims_[i] = dims[i];

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fovea/autograd.h"
+#include "fovea/mechanism.h"
+#include "fovea/ops.h"
+#include "fovea/pattern.h"
+#include "fovea/sequences.h"
+
+namespace fovea {
+
+struct Window {
+  std::int64_t left = -1, right = -1;  // keys before and after the query; -1: unlimited
+};
+
+struct AttentionOptions {
+  bool causal = false;          // bottom-right aligned when n_q != n_k
+  std::optional<double> scale;  // default 1 / sqrt(d_k), where the mechanism has one
+  std::optional<Window> window;
+  std::optional<Pattern> pattern;  // further restriction: kept pairs are kept by all of causal, window and pattern
+  Var bias;     // added to the scaled scores, (b or 1, heads or 1, n_q or 1, n_k or 1), f32 (f64); has a gradient
+  Tensor mask;  // u8, true = keep, broadcast like bias
+  bool alibi = false;
+  std::optional<Rotary> rotary;  // applied where the mechanism's definition wants it (after its feature map, if any)
+  Tensor positions;              // i32 (b, n) for rotary; default: counted within each sequence
+  double dropout_p = 0.0;        // on the weights, only while the tape is training
+  Sequences queries, keys;       // keys default to queries when n_q == n_k
+  bool return_lse = false;
+  Var initial_state;  // recurrent mechanisms; (sequences, kv_heads, d_k, width)
+  bool final_state = false;
+};
+
+struct AttentionResult {
+  Var output;       // (b, n_q, heads, d_v); rows of padding are zero
+  Var lse;          // (b, n_q, heads), when asked for
+  Var final_state;  // when asked for
+};
+
+// q (b, n_q, heads, d_k), k (b, n_k, kv_heads, d_k), v (b, n_k, kv_heads, d_v); any strides with a dense last axis.
+FOVEA_EXPORT AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
+                                       const AttentionOptions& options = {});
+
+// What a causal mechanism remembers between steps: cached keys and values, or a state of constant size.
+struct DecodeState {
+  Tensor keys, values;      // (b, capacity, kv_heads, d), the first `held` rows filled
+  Tensor state;             // recurrent mechanisms
+  std::int64_t length = 0;  // tokens seen
+  std::int64_t held = 0;    // rows in the cache: those a later query may still read
+};
+
+// The step form: the same as the last rows of a causal attention over everything seen so far. No gradients.
+FOVEA_EXPORT Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const Mechanism& mechanism, DecodeState& state,
+                                   const AttentionOptions& options = {});
+
+// Merges two partial results over disjoint keys by their log-sum-exp; differentiable in all four.
+struct Partial {
+  Var output, lse;
+};
+FOVEA_EXPORT Partial merge(Tape& tape, const Partial& a, const Partial& b);
+
+}  // namespace fovea

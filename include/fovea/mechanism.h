@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "fovea/dtype.h"
+#include "fovea/export.h"
+
+namespace fovea {
+
+using ParameterValue = std::variant<bool, std::int64_t, double, std::string>;
+
+// One setting of a mechanism, declared once in its file; JSON, command line, docs and errors read it from there.
+struct ParameterSpec {
+  std::string_view name;
+  ParameterValue fallback;                // the default; its type is the parameter's type
+  double low, high;                       // range of numbers, both ends allowed
+  std::vector<std::string_view> choices;  // of a string
+  std::string_view help;
+};
+
+// Columns of the support matrix.
+enum class Feature : std::uint8_t {
+  causal,
+  bidirectional,
+  cross,
+  padding,
+  packed,
+  dropout,
+  bias,
+  window,
+  pattern,
+  alibi,
+  rotary,
+  lse,
+  state,
+  step,
+};
+inline constexpr int kFeatures = 14;
+FOVEA_EXPORT std::string_view name_of(Feature feature);
+
+struct MechanismKind;  // what the registry knows about one mechanism (src/mechanisms/kind.h)
+
+// A mechanism with its settings resolved: a name and a value for every declared parameter.
+class FOVEA_EXPORT Mechanism {
+ public:
+  // Looks the name up and checks the settings; a wrong one is refused with the nearest name or the range.
+  struct Setting {
+    std::string name;
+    ParameterValue value;
+  };
+  explicit Mechanism(std::string_view name, std::span<const Setting> settings = {});
+  // "diag", or "diag:block=32,weights=rela".
+  static Mechanism parse(std::string_view text);
+
+  std::string_view name() const;
+  std::string text() const;  // parse(text()) gives the same mechanism; defaults are left out
+  const MechanismKind& kind() const { return *kind_; }
+  bool supports(Feature feature) const;
+  bool supports(DType dtype) const;
+  bool subquadratic() const;  // cost grows (nearly) linearly with length
+
+  bool flag(std::string_view parameter) const;
+  std::int64_t integer(std::string_view parameter) const;
+  double number(std::string_view parameter) const;
+  const std::string& choice(std::string_view parameter) const;
+  std::span<const ParameterSpec> parameters() const;
+  const ParameterValue& value(std::string_view parameter) const;
+
+ private:
+  const MechanismKind* kind_;
+  std::vector<ParameterValue> values_;  // in the order of the declared parameters
+};
+
+// Names of every mechanism, in the order of src/mechanisms/list.h.
+FOVEA_EXPORT std::vector<std::string_view> mechanism_names();
+
+}  // namespace fovea

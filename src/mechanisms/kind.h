@@ -1,0 +1,89 @@
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "fovea/attention.h"
+#include "reference/attention.h"
+
+namespace fovea {
+
+// One attention call after the checks that hold for every mechanism.
+struct Call {
+  Tape& tape;
+  Var q, k, v;  // (b, n_q, heads, d_k), (b, n_k, kv_heads, d_k), (b, n_k, kv_heads, d_v)
+  const Mechanism& mechanism;
+  const AttentionOptions& options;
+  std::vector<Sequences::Rows> queries, keys;  // sequence s of q attends to sequence s of k and v
+};
+
+// The features a mechanism has, as bits.
+class Features {
+ public:
+  constexpr Features(std::initializer_list<Feature> list) {
+    for (Feature f : list) bits_ |= 1u << static_cast<unsigned>(f);
+  }
+  constexpr Features with(Feature f) const {
+    Features more = *this;
+    more.bits_ |= 1u << static_cast<unsigned>(f);
+    return more;
+  }
+  constexpr bool has(Feature f) const { return ((bits_ >> static_cast<unsigned>(f)) & 1u) != 0; }
+
+ private:
+  std::uint32_t bits_ = 0;
+};
+
+// Sizes of a benchmark: what the flop count of a mechanism depends on, per batch item.
+struct Sizes {
+  double n, heads, d_k, d_v;
+  bool causal;
+};
+
+// How the step form remembers the past.
+enum class Memory : std::uint8_t { cache, state };
+
+// Everything the registry knows about a mechanism. Each mechanism's file defines one; list.h names them all.
+struct MechanismKind {
+  std::string_view name, family, summary, paper;
+  std::vector<ParameterSpec> parameters;
+  Features features;
+  bool subquadratic;
+  Memory memory;
+  AttentionResult (*run)(const Call& call);
+  // The plain definition, in double precision, on one sequence.
+  reference::Result (*reference)(const reference::Problem& problem, const Mechanism& mechanism);
+  // Floating-point operations of a forward pass that no exact algorithm of this mechanism avoids.
+  double (*flops)(const Sizes& sizes, const Mechanism& mechanism);
+  double backward_factor;  // backward flops / forward flops
+  // The first of `seen` cached positions that a query at position `seen` or later may read (cache only; null: 0).
+  std::int64_t (*first_needed)(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen);
+};
+
+// Feature sets of the two engines.
+inline constexpr Features kPairwiseNoLse{Feature::causal,  Feature::bidirectional, Feature::cross,  Feature::padding,
+                                         Feature::packed,  Feature::dropout,       Feature::bias,   Feature::window,
+                                         Feature::pattern, Feature::alibi,         Feature::rotary, Feature::step};
+inline constexpr Features kPairwise = kPairwiseNoLse.with(Feature::lse);
+inline constexpr Features kRecurrent{Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
+                                     Feature::packed, Feature::rotary,        Feature::state, Feature::step};
+
+// 2 (d_k + d_v) flops for every pair.
+inline double dense_flops(const Sizes& s, const Mechanism&) {
+  return s.n * s.n * s.heads * 2.0 * (s.d_k + s.d_v) * (s.causal ? 0.5 : 1.0);
+}
+
+// 4 d_k d_v per row for the state and its read-out; a causal chunk of 64 adds its triangle, whatever chunk is used.
+inline double scan_flops(const Sizes& s, const Mechanism&) {
+  return s.n * s.heads * (4.0 * s.d_k * s.d_v + (s.causal ? 64.0 * (s.d_k + s.d_v) : 0.0));
+}
+
+// A window reads its last `left` keys; anything else may read all of them.
+inline std::int64_t window_start(const Mechanism&, const AttentionOptions& options, std::int64_t seen) {
+  if (!options.window || options.window->left < 0) return 0;
+  return std::max<std::int64_t>(0, seen - options.window->left);
+}
+
+}  // namespace fovea

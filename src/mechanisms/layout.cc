@@ -1,0 +1,50 @@
+#include "mechanisms/layout.h"
+
+namespace fovea {
+namespace {
+
+// Positions i32 (b, n): counted from `first[s]` within sequence s; 0 on padding.
+Tensor positions_of(const Context& context, const Var& x, const std::vector<Sequences::Rows>& rows,
+                    const std::vector<std::int64_t>& first) {
+  const Tensor positions = Tensor::zeros(context, {x.dim(0), x.dim(1)}, DType::i32);
+  for (std::size_t s = 0; s < rows.size(); ++s) {
+    std::int32_t* out = positions.data<std::int32_t>() + rows[s].batch * x.dim(1) + rows[s].begin;
+    for (std::int64_t i = 0; i < rows[s].count; ++i) out[i] = static_cast<std::int32_t>(first[s] + i);
+  }
+  return positions;
+}
+
+}  // namespace
+
+Tensor dense_rows(const Context& context, const Tensor& x) {
+  return x.stride(-1) == 1 || x.dim(-1) == 1 ? x : x.clone(context);
+}
+
+Tensor output_like(const Context& context, const Shape& shape, DType dtype, const std::vector<Sequences::Rows>& rows) {
+  std::int64_t covered = 0;
+  for (const Sequences::Rows& r : rows) covered += r.count;
+  return covered == shape[0] * shape[1] ? Tensor::empty(context, shape, dtype) : Tensor::zeros(context, shape, dtype);
+}
+
+std::pair<Var, Var> rotated(const Call& call, const Var& q, const Var& k) {
+  if (!call.options.rotary) return {q, k};
+  const Context& context = call.tape.context();
+  if (call.options.positions.defined()) {
+    if (q.dim(1) != k.dim(1))
+      fail(ErrorCode::usage, "explicit positions need queries and keys of one length", "positions");
+    return {rotate(call.tape, q, call.options.positions, *call.options.rotary),
+            rotate(call.tape, k, call.options.positions, *call.options.rotary)};
+  }
+  std::vector<std::int64_t> zero(call.keys.size(), 0), first;
+  for (std::size_t s = 0; s < call.queries.size(); ++s) first.push_back(call.keys[s].count - call.queries[s].count);
+  return {rotate(call.tape, q, positions_of(context, q, call.queries, first), *call.options.rotary),
+          rotate(call.tape, k, positions_of(context, k, call.keys, zero), *call.options.rotary)};
+}
+
+Var normalize_heads(Tape& tape, const Var& x, NormKind kind, double eps) {
+  const Var flat = reshape(tape, x, {x.dim(0), x.dim(1), x.dim(2) * x.dim(3)});
+  const Var normed = normalize(tape, flat, {.kind = kind, .eps = eps, .gain = {}, .bias = {}});
+  return reshape(tape, normed, {x.dim(0), x.dim(1), x.dim(2), x.dim(3)});
+}
+
+}  // namespace fovea

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "mechanisms/kind.h"
+
+namespace fovea {
+
+// A view of x with a dense last axis: x itself, or a copy.
+Tensor dense_rows(const Context& context, const Tensor& x);
+
+// The engine's view of a (batch, n, heads, dim) tensor; Array is tile:: or scan::In/Out.
+template <class Array>
+Array array_of(const Tensor& x) {
+  if (!x.defined()) return {};
+  return {x.raw(), x.stride(0), x.stride(1), x.stride(2)};
+}
+
+// An output of the engine: zero where a row belongs to no sequence.
+Tensor output_like(const Context& context, const Shape& shape, DType dtype, const std::vector<Sequences::Rows>& rows);
+
+// q and k rotated by their positions (q and k as they are when the call has no rotary): (q', k').
+std::pair<Var, Var> rotated(const Call& call, const Var& q, const Var& k);
+
+// Normalises (b, n, heads, d) over heads and d together.
+Var normalize_heads(Tape& tape, const Var& x, NormKind kind, double eps);
+
+}  // namespace fovea

@@ -1,0 +1,150 @@
+#include "fovea/mechanism.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/nearest.h"
+#include "mechanisms/list.h"
+
+namespace fovea {
+namespace {
+
+const MechanismKind& find_kind(std::string_view name) {
+  for (const auto& kind : kMechanisms)
+    if (kind().name == name) return kind();
+  fail(ErrorCode::usage, fmt::format("unknown attention \"{}\"", name), "attention",
+       name_hint(name, mechanism_names()));
+}
+
+std::size_t parameter_index(const MechanismKind& kind, std::string_view name) {
+  for (std::size_t i = 0; i < kind.parameters.size(); ++i)
+    if (kind.parameters[i].name == name) return i;
+  std::vector<std::string_view> names;
+  for (const ParameterSpec& p : kind.parameters) names.push_back(p.name);
+  fail(ErrorCode::usage, fmt::format("attention \"{}\" has no parameter \"{}\"", kind.name, name), "attention",
+       names.empty() ? "it has no parameters" : name_hint(name, names));
+}
+
+std::string_view type_name(const ParameterValue& value) {
+  constexpr std::string_view kNames[] = {"true or false", "a whole number", "a number", "a name"};
+  return kNames[value.index()];
+}
+
+[[noreturn]] void refuse(const MechanismKind& kind, const ParameterSpec& spec, std::string expected) {
+  fail(ErrorCode::usage, fmt::format("attention \"{}\": parameter \"{}\" must be {}", kind.name, spec.name, expected),
+       fmt::format("attention.{}", spec.name), std::string(spec.help));
+}
+
+// Converts a whole number given for a real parameter; checks type, range and choices.
+ParameterValue checked(const MechanismKind& kind, const ParameterSpec& spec, ParameterValue value) {
+  if (std::holds_alternative<double>(spec.fallback) && std::holds_alternative<std::int64_t>(value))
+    value = static_cast<double>(std::get<std::int64_t>(value));
+  if (value.index() != spec.fallback.index()) refuse(kind, spec, std::string(type_name(spec.fallback)));
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    for (std::string_view c : spec.choices)
+      if (c == *text) return value;
+    refuse(kind, spec, fmt::format("one of {}, not \"{}\"", fmt::join(spec.choices, ", "), *text));
+  }
+  double number = 0.0;
+  if (const auto* whole = std::get_if<std::int64_t>(&value))
+    number = static_cast<double>(*whole);
+  else if (const auto* real = std::get_if<double>(&value))
+    number = *real;
+  else
+    return value;  // a flag
+  if (!(number >= spec.low && number <= spec.high))
+    refuse(kind, spec, fmt::format("between {} and {}, not {}", spec.low, spec.high, number));
+  return value;
+}
+
+// Reads text as the type of the parameter.
+ParameterValue parse_value(const MechanismKind& kind, const ParameterSpec& spec, std::string_view text) {
+  const char* end = text.data() + text.size();
+  if (std::holds_alternative<bool>(spec.fallback) && (text == "true" || text == "false")) return text == "true";
+  if (std::holds_alternative<std::int64_t>(spec.fallback)) {
+    std::int64_t whole = 0;
+    const auto [rest, error] = std::from_chars(text.data(), end, whole);
+    if (error == std::errc() && rest == end) return whole;
+  }
+  if (std::holds_alternative<double>(spec.fallback)) {
+    double real = 0.0;
+    const auto [rest, error] = std::from_chars(text.data(), end, real);
+    if (error == std::errc() && rest == end) return real;
+  }
+  if (std::holds_alternative<std::string>(spec.fallback)) return std::string(text);
+  refuse(kind, spec, fmt::format("{}, not \"{}\"", type_name(spec.fallback), text));
+}
+
+std::string value_text(const ParameterValue& value) {
+  return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
+
+}  // namespace
+
+std::string_view name_of(Feature feature) {
+  constexpr std::string_view kNames[kFeatures] = {"causal",  "bidirectional", "cross",  "padding", "packed",
+                                                  "dropout", "bias",          "window", "pattern", "alibi",
+                                                  "rotary",  "lse",           "state",  "step"};
+  return kNames[static_cast<std::size_t>(feature)];
+}
+
+Mechanism::Mechanism(std::string_view name, std::span<const Setting> settings) : kind_(&find_kind(name)) {
+  for (const ParameterSpec& spec : kind_->parameters) values_.push_back(spec.fallback);
+  for (const Setting& setting : settings) {
+    const std::size_t i = parameter_index(*kind_, setting.name);
+    values_[i] = checked(*kind_, kind_->parameters[i], setting.value);
+  }
+}
+
+Mechanism Mechanism::parse(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  Mechanism mechanism(text.substr(0, colon));
+  std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos)
+      fail(ErrorCode::usage, fmt::format("expected parameter=value, got \"{}\"", item), "attention",
+           "e.g. diag:block=32");
+    const std::size_t i = parameter_index(*mechanism.kind_, item.substr(0, equals));
+    const ParameterSpec& spec = mechanism.kind_->parameters[i];
+    mechanism.values_[i] =
+        checked(*mechanism.kind_, spec, parse_value(*mechanism.kind_, spec, item.substr(equals + 1)));
+  }
+  return mechanism;
+}
+
+std::string_view Mechanism::name() const { return kind_->name; }
+bool Mechanism::supports(Feature feature) const { return kind_->features.has(feature); }
+bool Mechanism::supports(DType dtype) const { return is_float(dtype); }
+bool Mechanism::subquadratic() const { return kind_->subquadratic; }
+std::span<const ParameterSpec> Mechanism::parameters() const { return kind_->parameters; }
+
+std::string Mechanism::text() const {
+  std::string settings;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    if (values_[i] == kind_->parameters[i].fallback) continue;
+    settings += fmt::format("{}{}={}", settings.empty() ? ":" : ",", kind_->parameters[i].name, value_text(values_[i]));
+  }
+  return std::string(kind_->name) + settings;
+}
+
+const ParameterValue& Mechanism::value(std::string_view parameter) const {
+  return values_[parameter_index(*kind_, parameter)];
+}
+bool Mechanism::flag(std::string_view parameter) const { return std::get<bool>(value(parameter)); }
+std::int64_t Mechanism::integer(std::string_view parameter) const { return std::get<std::int64_t>(value(parameter)); }
+double Mechanism::number(std::string_view parameter) const { return std::get<double>(value(parameter)); }
+const std::string& Mechanism::choice(std::string_view parameter) const {
+  return std::get<std::string>(value(parameter));
+}
+
+std::vector<std::string_view> mechanism_names() {
+  std::vector<std::string_view> names;
+  for (const auto& kind : kMechanisms) names.push_back(kind().name);
+  return names;
+}
+
+}  // namespace fovea

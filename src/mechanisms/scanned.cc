@@ -1,0 +1,156 @@
+#include "mechanisms/scanned.h"
+
+#include <fmt/format.h>
+
+#include "mechanisms/layout.h"
+
+namespace fovea {
+namespace {
+
+// Everything the engine is told, kept for backward.
+struct ScanCall {
+  scan::Problem problem;
+  std::vector<scan::Piece> pieces;
+  std::vector<float> log_decay;
+  std::vector<Sequences::Rows> queries, keys;
+  bool final_state = false;
+};
+using SharedCall = std::shared_ptr<const ScanCall>;
+
+enum Saved : std::size_t { kQ, kK, kV, kO, kStatistic, kInitialState };
+
+Activation activation_of(scan::Map map) {
+  switch (map) {
+    case scan::Map::elu_plus_one: return Activation::elu_plus_one;
+    case scan::Map::elu: return Activation::elu;
+    case scan::Map::relu: return Activation::relu;
+    case scan::Map::identity: break;
+  }
+  return Activation::identity;
+}
+
+SharedCall describe(const Call& call, const Scanned& scanned, scan::Map map) {
+  auto out = std::make_shared<ScanCall>();
+  for (std::size_t s = 0; s < call.queries.size(); ++s) {
+    const Sequences::Rows &q = call.queries[s], &k = call.keys[s];
+    out->pieces.push_back({q.batch, q.begin, q.count, k.begin, k.count});
+  }
+  out->log_decay = scanned.log_decay;
+  out->queries = call.queries;
+  out->keys = call.keys;
+  out->final_state = call.options.final_state;
+  scan::Problem& p = out->problem;
+  p.dtype = call.q.dtype();
+  p.heads = call.q.dim(2);
+  p.kv_heads = call.k.dim(2);
+  p.d_k = call.q.dim(3);
+  p.d_v = call.v.dim(3);
+  p.pieces = out->pieces;
+  p.causal = call.options.causal;
+  p.map = map;
+  p.log_decay = out->log_decay.empty() ? nullptr : out->log_decay.data();
+  p.denominator = scanned.denominator;
+  p.denominator_eps = scanned.denominator_eps;
+  p.rms_norm = scanned.rms_norm;
+  p.norm_eps = scanned.norm_eps;
+  return out;
+}
+
+DType state_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+Shape state_shape(const scan::Problem& p) {
+  return {static_cast<std::int64_t>(p.pieces.size()), p.kv_heads, p.d_k, scan::state_width(p)};
+}
+
+// Statistics are (b, n, columns), dense.
+template <class Array>
+Array statistic_array(const Tensor& statistic) {
+  return statistic.defined() ? Array{statistic.raw(), statistic.stride(0), statistic.stride(1), 1} : Array{};
+}
+
+void check_state(const Var& state, const scan::Problem& p) {
+  if (!state.defined()) return;
+  const Shape expected = state_shape(p);
+  if (state.shape() != expected || state.dtype() != state_type(p.dtype))
+    fail(ErrorCode::shape,
+         fmt::format("initial_state is {} {}, expected {} {}", name_of(state.dtype()), state.shape().text(),
+                     name_of(state_type(p.dtype)), expected.text()),
+         "initial_state");
+}
+
+void scan_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const ZoneTimer timer(context.zones(), Zone::attention);
+  const SharedCall& call = std::any_cast<const SharedCall&>(node.attributes);
+  const std::vector<Tensor>& saved = node.saved;
+  const DType dtype = call->problem.dtype;
+  const Tensor d_o =
+      node.grad(0).defined() ? dense_rows(context, node.grad(0)) : Tensor::zeros(context, saved[kO].shape(), dtype);
+  Tensor d_final;
+  if (call->final_state && node.grad(1).defined()) d_final = node.grad(1).contiguous(context);
+  const Tensor dq = output_like(context, saved[kQ].shape(), dtype, call->queries);
+  const Tensor dk = output_like(context, saved[kK].shape(), dtype, call->keys);
+  const Tensor dv = output_like(context, saved[kV].shape(), dtype, call->keys);
+  const bool state_grad = node.wants(3);
+  const Tensor d_initial =
+      state_grad ? Tensor::empty(context, state_shape(call->problem), state_type(dtype)) : Tensor();
+  scan::backward(context, call->problem,
+                 {.q = array_of<scan::In>(saved[kQ]),
+                  .k = array_of<scan::In>(saved[kK]),
+                  .v = array_of<scan::In>(saved[kV]),
+                  .o = array_of<scan::In>(saved[kO]),
+                  .statistic = statistic_array<scan::In>(saved[kStatistic]),
+                  .d_o = array_of<scan::In>(d_o),
+                  .initial_state = saved[kInitialState].raw(),
+                  .d_final_state = d_final.raw(),
+                  .dq = array_of<scan::Out>(dq),
+                  .dk = array_of<scan::Out>(dk),
+                  .dv = array_of<scan::Out>(dv),
+                  .d_initial_state = d_initial.raw()});
+  tape.accumulate(node.inputs[0], dq);
+  tape.accumulate(node.inputs[1], dk);
+  tape.accumulate(node.inputs[2], dv);
+  if (state_grad) tape.accumulate(node.inputs[3], d_initial);
+}
+
+constexpr Op kScan{"scan_attention", scan_backward};
+
+}  // namespace
+
+AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
+  Tape& tape = call.tape;
+  const Context& context = tape.context();
+  Var q = call.q, k = call.k;
+  const bool map_first = call.options.rotary.has_value();
+  if (map_first) {
+    q = activate(tape, q, activation_of(scanned.map));
+    k = activate(tape, k, activation_of(scanned.map));
+    std::tie(q, k) = rotated(call, q, k);
+  }
+  const SharedCall described = describe(call, scanned, map_first ? scan::Map::identity : scanned.map);
+  const scan::Problem& p = described->problem;
+  check_state(call.options.initial_state, p);
+
+  const Tensor tq = dense_rows(context, q.value()), tk = dense_rows(context, k.value()),
+               tv = dense_rows(context, call.v.value());
+  const Tensor initial =
+      call.options.initial_state.defined() ? call.options.initial_state.value().contiguous(context) : Tensor();
+  const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
+  const std::int64_t columns = scan::statistic_columns(p);
+  const Tensor statistic =
+      columns > 0 ? Tensor::empty(context, {q.dim(0), q.dim(1), columns}, state_type(p.dtype)) : Tensor();
+  const Tensor final_state =
+      call.options.final_state ? Tensor::empty(context, state_shape(p), state_type(p.dtype)) : Tensor();
+  scan::forward(context, p,
+                {array_of<scan::In>(tq), array_of<scan::In>(tk), array_of<scan::In>(tv), array_of<scan::Out>(o),
+                 statistic_array<scan::Out>(statistic), initial.raw(), final_state.raw()});
+
+  const std::vector<Var> inputs{q, k, call.v, call.options.initial_state};
+  std::vector<Tensor> outputs{o};
+  if (final_state.defined()) outputs.push_back(final_state);
+  const std::vector<Var> results =
+      tape.record(kScan, inputs, std::move(outputs), {tq, tk, tv, o, statistic, initial}, described);
+  return {results[0], {}, results.size() > 1 ? results[1] : Var()};
+}
+
+}  // namespace fovea

@@ -1,0 +1,33 @@
+#include "mechanisms/tiled.h"
+
+namespace fovea {
+namespace {
+
+AttentionResult run(const Call& call) { return run_tiled(call, {tile::Weight::softmax, Pattern::full()}); }
+
+reference::Result define(const reference::Problem& problem, const Mechanism&) {
+  return reference::pairwise(problem, reference::Weights::softmax);
+}
+
+}  // namespace
+
+const MechanismKind& softmax_kind() {
+  static const MechanismKind kind{
+      .name = "softmax",
+      .family = "exact",
+      .summary = "softmax of scaled dot products: every query weighs every key",
+      .paper = "Vaswani et al. 2017, Attention Is All You Need",
+      .parameters = {},
+      .features = kPairwise,
+      .subquadratic = false,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = dense_flops,
+      .backward_factor = 2.5,
+      .first_needed = window_start,
+  };
+  return kind;
+}
+
+}  // namespace fovea

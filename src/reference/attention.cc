@@ -1,0 +1,171 @@
+#include "reference/attention.h"
+
+#include <cmath>
+#include <limits>
+
+namespace fovea::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+double dot(const double* a, const double* b, std::int64_t n) {
+  double sum = 0.0;
+  for (std::int64_t c = 0; c < n; ++c) sum += a[c] * b[c];
+  return sum;
+}
+
+bool kept(const Problem& p, std::int64_t i, std::int64_t j) {
+  return (!p.causal || j <= p.position(i)) && p.pattern.keep(p.position(i), j);
+}
+
+struct Rows {
+  const std::vector<double>& x;  // (n, heads, d_k)
+  std::int64_t heads, first;     // `first` is the position of row 0
+};
+
+// The rows after the feature map and the rotation.
+std::vector<double> features(const Problem& p, const Rows& rows, double (*map)(double)) {
+  std::vector<double> out = rows.x;
+  if (map != nullptr)
+    for (double& value : out) value = map(value);
+  const std::int64_t count = static_cast<std::int64_t>(out.size()) / p.d_k;
+  for (std::int64_t r = 0; p.rotate && r < count; ++r)
+    p.rotate(&out[at(r * p.d_k)], p.d_k, rows.first + r / rows.heads);
+  return out;
+}
+
+// The problem with q and k replaced by their features.
+Problem mapped(const Problem& given, double (*map)(double)) {
+  Problem p = given;
+  p.q = features(given, {given.q, given.heads, given.position(0)}, map);
+  p.k = features(given, {given.k, given.kv_heads, 0}, map);
+  return p;
+}
+
+// Scores of one row; -inf where the pair is not kept.
+std::vector<double> scores(const Problem& p, std::int64_t i, std::int64_t head) {
+  const double scale = p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
+  std::vector<double> s(at(p.n_k), -kInfinity);
+  for (std::int64_t j = 0; j < p.n_k; ++j) {
+    if (!kept(p, i, j)) continue;
+    double score = scale * dot(p.query(i, head), p.key(j, p.kv_head(head)), p.d_k);
+    if (!p.slopes.empty()) score -= p.slopes[at(head)] * std::abs(static_cast<double>(p.position(i) - j));
+    if (p.bias) score += p.bias(head, i, j);
+    s[at(j)] = score;
+  }
+  return s;
+}
+
+// Turns scores into weights in place; returns the log-sum-exp.
+double softmax_row(std::vector<double>& s) {
+  double top = -kInfinity, total = 0.0;
+  for (double x : s) top = std::fmax(top, x);
+  if (top == -kInfinity) {
+    for (double& x : s) x = 0.0;
+    return -kInfinity;
+  }
+  for (double& x : s) total += x = std::exp(x - top);
+  for (double& x : s) x /= total;
+  return top + std::log(total);
+}
+
+}  // namespace
+
+double elu(double x) { return x > 0 ? x : std::expm1(x); }
+double elu_plus_one(double x) { return x > 0 ? x + 1 : std::exp(x); }
+double relu(double x) { return x > 0 ? x : 0.0; }
+
+Result pairwise(const Problem& given, Weights weights) {
+  const Problem p = mapped(given, nullptr);
+  Result out;
+  out.o.assign(at(p.n_q * p.heads * p.d_v), 0.0);
+  out.lse.assign(at(p.n_q * p.heads), -kInfinity);
+  for (std::int64_t i = 0; i < p.n_q; ++i) {
+    for (std::int64_t h = 0; h < p.heads; ++h) {
+      std::vector<double> w = scores(p, i, h);
+      if (weights == Weights::softmax)
+        out.lse[at(i * p.heads + h)] = softmax_row(w);
+      else
+        for (double& x : w) x = relu(x);
+      double* o = &out.o[at((i * p.heads + h) * p.d_v)];
+      for (std::int64_t j = 0; j < p.n_k; ++j) {
+        if (w[at(j)] == 0.0) continue;  // a value behind a zero weight may be NaN
+        const double factor = w[at(j)] * (p.drop_factor ? p.drop_factor(h, i, j) : 1.0);
+        for (std::int64_t c = 0; c < p.d_v; ++c) o[c] += factor * p.value(j, p.kv_head(h))[c];
+      }
+    }
+  }
+  return out;
+}
+
+namespace {
+
+// Column c of the values with the denominator's column of ones appended.
+double augmented(const Problem& p, std::int64_t j, std::int64_t h, std::int64_t c) {
+  return c < p.d_v ? p.value(j, h)[c] : 1.0;
+}
+
+// state (kv_heads, d_k, width) += sum over keys of k v^T
+void add_keys(const Problem& p, std::int64_t width, std::vector<double>& state) {
+  for (std::int64_t h = 0; h < p.kv_heads; ++h)
+    for (std::int64_t j = 0; j < p.n_k; ++j)
+      for (std::int64_t a = 0; a < p.d_k; ++a)
+        for (std::int64_t c = 0; c < width; ++c)
+          state[at((h * p.d_k + a) * width + c)] += p.key(j, h)[a] * augmented(p, j, h, c);
+}
+
+// sum over the keys that row i reads, and over the initial state
+std::vector<double> read_row(const Problem& p, const std::vector<double>& initial, std::int64_t i, std::int64_t h) {
+  const std::int64_t g = p.kv_head(h), width = static_cast<std::int64_t>(initial.size()) / (p.kv_heads * p.d_k);
+  std::vector<double> row(at(width), 0.0);
+  for (std::int64_t c = 0; c < width; ++c)
+    for (std::int64_t a = 0; a < p.d_k; ++a) row[at(c)] += p.query(i, h)[a] * initial[at((g * p.d_k + a) * width + c)];
+  for (std::int64_t j = 0; j < p.n_k; ++j) {
+    if (p.causal && j > p.position(i)) break;
+    const double weight = dot(p.query(i, h), p.key(j, g), p.d_k);
+    for (std::int64_t c = 0; c < width; ++c) row[at(c)] += weight * augmented(p, j, g, c);
+  }
+  return row;
+}
+
+}  // namespace
+
+Result kernelized(const Problem& given, const Kernel& kernel) {
+  const Problem p = mapped(given, kernel.map);
+  const std::int64_t width = p.d_v + (kernel.denominator != Denominator::none ? 1 : 0);
+  std::vector<double> initial = p.initial_state;
+  initial.resize(at(p.kv_heads * p.d_k * width), 0.0);
+  Result out;
+  out.final_state = initial;
+  add_keys(p, width, out.final_state);
+  out.o.assign(at(p.n_q * p.heads * p.d_v), 0.0);
+  for (std::int64_t i = 0; i < p.n_q; ++i) {
+    if (p.causal && p.position(i) < 0) continue;  // before the first key: an empty row
+    for (std::int64_t h = 0; h < p.heads; ++h) {
+      const std::vector<double> row = read_row(p, initial, i, h);
+      double divisor = 1.0;
+      if (kernel.denominator == Denominator::add) divisor = row.back() + kernel.eps;
+      if (kernel.denominator == Denominator::clamp) divisor = std::fmax(row.back(), kernel.eps);
+      for (std::int64_t c = 0; c < p.d_v; ++c) out.o[at((i * p.heads + h) * p.d_v + c)] = row[at(c)] / divisor;
+    }
+  }
+  return out;
+}
+
+void normalize_rows(const Problem& p, Result& result, RowNorm norm, double eps) {
+  if (norm == RowNorm::none) return;
+  const std::int64_t width = p.heads * p.d_v;
+  for (std::int64_t i = 0; i < p.n_q; ++i) {
+    double* row = &result.o[at(i * width)];
+    double mean = 0.0, squares = 0.0;
+    if (norm == RowNorm::layer)
+      for (std::int64_t c = 0; c < width; ++c) mean += row[c] / static_cast<double>(width);
+    for (std::int64_t c = 0; c < width; ++c) squares += (row[c] - mean) * (row[c] - mean) / static_cast<double>(width);
+    const double divisor = norm == RowNorm::rms_a ? std::sqrt(squares) + eps : std::sqrt(squares + eps);
+    for (std::int64_t c = 0; c < width; ++c) row[c] = (row[c] - mean) / divisor;
+  }
+}
+
+}  // namespace fovea::reference

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "fovea/mechanism.h"
+#include "fovea/pattern.h"
+
+// Plain definitions in double precision: no tiles, no chunks, no SIMD, no cleverness. What the engines are tested
+// against.
+namespace fovea::reference {
+
+// One sequence. Arrays are dense: q (n_q, heads, d_k), k (n_k, kv_heads, d_k), v (n_k, kv_heads, d_v).
+struct Problem {
+  std::int64_t n_q = 0, n_k = 0, heads = 0, kv_heads = 0, d_k = 0, d_v = 0;
+  std::vector<double> q, k, v;
+  bool causal = false;
+  double scale = 0.0;  // 0: 1 / sqrt(d_k)
+  Pattern pattern;     // window and the like; causal is applied besides
+  std::function<double(std::int64_t head, std::int64_t i, std::int64_t j)> bias;         // empty: none; -inf masks
+  std::function<double(std::int64_t head, std::int64_t i, std::int64_t j)> drop_factor;  // empty: 1; else 0 or 1/(1-p)
+  std::vector<double> slopes;                                                            // ALiBi, per head; empty: none
+  std::vector<double> initial_state;  // (kv_heads, d_k, width); empty: zero
+  // Applied to each feature row (or to q and k where there is no feature map): rotary positions. Empty: none.
+  std::function<void(double* row, std::int64_t width, std::int64_t position)> rotate;
+
+  std::int64_t kv_head(std::int64_t head) const { return head * kv_heads / heads; }
+  std::int64_t position(std::int64_t i) const { return i + n_k - n_q; }  // of query i, bottom-right
+  const double* query(std::int64_t i, std::int64_t head) const {
+    return &q[static_cast<std::size_t>((i * heads + head) * d_k)];
+  }
+  const double* key(std::int64_t j, std::int64_t h) const {
+    return &k[static_cast<std::size_t>((j * kv_heads + h) * d_k)];
+  }
+  const double* value(std::int64_t j, std::int64_t h) const {
+    return &v[static_cast<std::size_t>((j * kv_heads + h) * d_v)];
+  }
+};
+
+struct Result {
+  std::vector<double> o;            // (n_q, heads, d_v)
+  std::vector<double> lse;          // (n_q, heads), softmax only
+  std::vector<double> final_state;  // (kv_heads, d_k, width), recurrent ones only
+};
+
+// Softmax or rectified weights over the pairs that `pattern`, `causal` and the bias keep.
+enum class Weights : std::uint8_t { softmax, rela };
+Result pairwise(const Problem& problem, Weights weights);
+
+// Feature-map attention by its sum over keys, divided by nothing, D + eps or max(D, eps).
+enum class Denominator : std::uint8_t { none, add, clamp };
+struct Kernel {
+  double (*map)(double);
+  Denominator denominator = Denominator::none;
+  double eps = 0.0;
+};
+Result kernelized(const Problem& problem, const Kernel& kernel);
+
+// Normalises each row of o over all heads together, in place.
+enum class RowNorm : std::uint8_t { none, rms, rms_a, layer };
+void normalize_rows(const Problem& problem, Result& result, RowNorm norm, double eps);
+
+double elu(double x);
+double elu_plus_one(double x);
+double relu(double x);
+
+}  // namespace fovea::reference
