@@ -1,0 +1,76 @@
+#include "io/json.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "fovea/error.h"
+
+namespace fovea {
+namespace {
+
+using Event = Json::parse_event_t;
+
+std::string position(std::string_view text, std::size_t byte) {
+  const std::string_view before = text.substr(0, std::min(byte, text.size()));
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t newline = before.rfind('\n');
+  const std::size_t column = newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
+  return "line " + std::to_string(line) + ", column " + std::to_string(std::max<std::size_t>(column, 1));
+}
+
+// The library's text without its error number and the position, which we word ourselves.
+std::string reason(const std::string& what) {
+  const std::size_t colon = what.find(": ");
+  return colon == std::string::npos ? what : what.substr(colon + 2);
+}
+
+// Watches the parser: how deep it is, and which keys the open objects have.
+class Guard {
+ public:
+  explicit Guard(const std::string& where) : where_(where) {}
+
+  bool operator()(int depth, Event event, const Json& value) {
+    if (depth > kJsonDepth)
+      fail(ErrorCode::bad_input, "JSON is nested deeper than " + std::to_string(kJsonDepth) + " levels", where_);
+    if (event == Event::object_start) keys_.emplace_back();
+    if (event == Event::object_end) keys_.pop_back();
+    if (event == Event::key && !keys_.back().insert(value.get_ref<const std::string&>()).second)
+      fail(ErrorCode::bad_input, "key \"" + value.get<std::string>() + "\" is given twice", where_);
+    return true;
+  }
+
+ private:
+  const std::string& where_;
+  std::vector<std::set<std::string>> keys_;
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where) {
+  Guard guard(where);
+  try {
+    return Json::parse(text, [&](int depth, Event event, Json& value) { return guard(depth, event, value); });
+  } catch (const Json::parse_error& error) {
+    fail(ErrorCode::bad_input, "not JSON: " + reason(error.what()), where + ", " + position(text, error.byte));
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::bad_input, "not JSON: " + reason(error.what()), where);
+  }
+}
+
+std::string json_text(const Json& json) { 
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string_view json_kind(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::null: return "null";
+    case Json::value_t::boolean: return "true or false";
+    case Json::value_t::string: return "a string";
+    case Json::value_t::array: return "a list";
+    case Json::value_t::object: return "an object";
+    default: return "a number";
+  }
+}
+
+}  // namespace fovea

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace fovea {
+
+using Json = nlohmann::ordered_json;  // keeps keys in the order they were written
+
+// Parses text from outside. Refuses, as bad_input with line and column: anything that is not JSON, nesting deeper than
+// kJsonDepth, and a key given twice. `where` names the file.
+inline constexpr int kJsonDepth = 32;
+Json parse_json(std::string_view text, const std::string& where);
+
+// Indented by two spaces, ending in a newline.
+std::string json_text(const Json& json);
+
+// "number", "string", ...: how errors speak of a value.
+std::string_view json_kind(const Json& json);
+
+}  // namespace fovea
