@@ -12,9 +12,6 @@ bool normalized(const Mechanism& mechanism) {
 
 AttentionResult run(const Call& call) {
   const bool rela = call.mechanism.choice("weights") == "rela";
-  if (rela && call.options.return_lse)
-    fail(ErrorCode::unsupported, "attention \"diag\" with rectified weights has no log-sum-exp", "diag.weights",
-         "weights=softmax");
   AttentionResult result = run_tiled(call, {rela ? tile::Weight::rela : tile::Weight::softmax,
                                             Pattern::block_diagonal(call.mechanism.integer("block"))});
   if (normalized(call.mechanism))
@@ -33,9 +30,13 @@ reference::Result define(const reference::Problem& given, const Mechanism& mecha
   return result;
 }
 
-double flops(const Sizes& s, const Mechanism& mechanism) {
+Flops flops(const Sizes& s, const Mechanism& mechanism) {
   const double block = std::min(static_cast<double>(mechanism.integer("block")), s.n);
-  return s.n * block * s.heads * 2.0 * (s.d_k + s.d_v) * (s.causal ? 0.5 : 1.0);
+  return pairwise_flops(s.n * block * (s.causal ? 0.5 : 1.0), s);
+}
+
+bool lacks(const Mechanism& mechanism, Feature feature) {
+  return feature == Feature::lse && mechanism.choice("weights") == "rela";
 }
 
 std::int64_t open_block(const Mechanism& mechanism, const AttentionOptions&, std::int64_t seen) {
@@ -61,12 +62,12 @@ const MechanismKind& diag_kind() {
             "norm of the output over all heads; auto: rms for rela, none for softmax"},
            {"eps", 1e-6, 1e-12, 1.0, {}, "added to the mean square inside the root"}},
       .features = kPairwise,
+      .lacks = lacks,
       .subquadratic = true,
       .memory = Memory::cache,
       .run = run,
       .reference = define,
       .flops = flops,
-      .backward_factor = 2.5,
       .first_needed = open_block,
   };
   return kind;

@@ -42,6 +42,10 @@ struct Sizes {
   bool causal;
 };
 
+struct Flops {
+  double forward, backward;
+};
+
 // How the step form remembers the past.
 enum class Memory : std::uint8_t { cache, state };
 
@@ -50,34 +54,42 @@ struct MechanismKind {
   std::string_view name, family, summary, paper;
   std::vector<ParameterSpec> parameters;
   Features features;
+  bool (*lacks)(const Mechanism& mechanism, Feature feature) = nullptr;  // features that a setting takes away
   bool subquadratic;
   Memory memory;
   AttentionResult (*run)(const Call& call);
   // The plain definition, in double precision, on one sequence.
   reference::Result (*reference)(const reference::Problem& problem, const Mechanism& mechanism);
-  // Floating-point operations of a forward pass that no exact algorithm of this mechanism avoids.
-  double (*flops)(const Sizes& sizes, const Mechanism& mechanism);
-  double backward_factor;  // backward flops / forward flops
+  // Floating-point operations that no exact algorithm of this mechanism avoids.
+  Flops (*flops)(const Sizes& sizes, const Mechanism& mechanism);
   // The first of `seen` cached positions that a query at position `seen` or later may read (cache only; null: 0).
   std::int64_t (*first_needed)(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen);
 };
 
 // Feature sets of the two engines.
-inline constexpr Features kPairwiseNoLse{Feature::causal,  Feature::bidirectional, Feature::cross,  Feature::padding,
+inline constexpr Features kPairwiseNoLse{Feature::scale, Feature::causal,  Feature::bidirectional, Feature::cross,  Feature::padding,
                                          Feature::packed,  Feature::dropout,       Feature::bias,   Feature::window,
                                          Feature::pattern, Feature::alibi,         Feature::rotary, Feature::step};
 inline constexpr Features kPairwise = kPairwiseNoLse.with(Feature::lse);
 inline constexpr Features kRecurrent{Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
                                      Feature::packed, Feature::rotary,        Feature::state, Feature::step};
 
-// 2 (d_k + d_v) flops for every pair.
-inline double dense_flops(const Sizes& s, const Mechanism&) {
-  return s.n * s.n * s.heads * 2.0 * (s.d_k + s.d_v) * (s.causal ? 0.5 : 1.0);
+// 2 (d_k + d_v) flops for every pair; backward rebuilds the scores and makes four more products.
+inline Flops pairwise_flops(double pairs, const Sizes& s) {
+  const double forward = pairs * s.heads * 2.0 * (s.d_k + s.d_v);
+  return {forward, 2.5 * forward};
 }
 
-// 4 d_k d_v per row for the state and its read-out; a causal chunk of 64 adds its triangle, whatever chunk is used.
-inline double scan_flops(const Sizes& s, const Mechanism&) {
-  return s.n * s.heads * (4.0 * s.d_k * s.d_v + (s.causal ? 64.0 * (s.d_k + s.d_v) : 0.0));
+inline Flops dense_flops(const Sizes& s, const Mechanism&) {
+  return pairwise_flops(s.n * s.n * (s.causal ? 0.5 : 1.0), s);
+}
+
+// 4 d_k d_v per row for the state and its read-out, twice that backward; a causal chunk of 64 adds its triangle,
+// whatever chunk is used: 2 products forward, 5 backward.
+inline Flops scan_flops(const Sizes& s, const Mechanism&) {
+  const double rows = s.n * s.heads, state = 4.0 * s.d_k * s.d_v;
+  const double triangle = s.causal ? 32.0 * (s.d_k + s.d_v) : 0.0;
+  return {rows * (state + 2.0 * triangle), rows * (2.0 * state + 5.0 * triangle)};
 }
 
 // A window reads its last `left` keys; anything else may read all of them.

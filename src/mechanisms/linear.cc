@@ -36,7 +36,6 @@ const MechanismKind& linear_kind() {
       .run = run,
       .reference = define,
       .flops = scan_flops,
-      .backward_factor = 2.0,
       .first_needed = nullptr,
   };
   return kind;

@@ -50,7 +50,6 @@ const MechanismKind& norm_kind() {
       .run = run,
       .reference = define,
       .flops = scan_flops,
-      .backward_factor = 2.0,
       .first_needed = nullptr,
   };
   return kind;

@@ -34,7 +34,6 @@ const MechanismKind& rela_kind() {
       .run = run,
       .reference = define,
       .flops = dense_flops,
-      .backward_factor = 2.5,
       .first_needed = window_start,
   };
   return kind;

@@ -24,7 +24,6 @@ const MechanismKind& softmax_kind() {
       .run = run,
       .reference = define,
       .flops = dense_flops,
-      .backward_factor = 2.5,
       .first_needed = window_start,
   };
   return kind;
