@@ -13,6 +13,8 @@
 
 namespace fovea {
 
+class FieldVisitor;
+
 enum class NormPlacement : std::uint8_t { pre, post };
 enum class FeedForward : std::uint8_t { ffn, glu };
 enum class Positions : std::uint8_t { none, sinusoidal, learned, rotary };
@@ -29,6 +31,7 @@ struct FOVEA_EXPORT ModelConfig {
   std::vector<std::string> layers = {"softmax", "softmax"};  // one mechanism each: "diag:block=64"; "norm*2" is two
   NormKind norm = NormKind::layer;
   double norm_eps = 1e-5;
+  bool norm_affine = true;  // learned gains (and for LayerNorm biases)
   NormPlacement placement = NormPlacement::pre;
   FeedForward feed_forward = FeedForward::ffn;
   std::int64_t inner = 128;  // hidden size of the feed-forward layers
@@ -43,16 +46,17 @@ struct FOVEA_EXPORT ModelConfig {
   DType dtype = DType::f32;        // of activations: f32, bf16 (or f64, for tests); parameters stay f32
   bool checkpointing = false;      // keep only each layer's input and run the layer again in backward
 
-  // "transformer", "transnormer-t1", "transnormer-t2", or a mechanism ("norm", "diag:block=32"): the transformer
-  // preset with that mechanism in every layer. Vocabulary and classes are left for the data set to fill in.
+  // "transformer", "transnormer-t1", "transnormer-t2"; or a mechanism ("norm", "diag:block=32"): the transformer preset
+  // with that mechanism in every layer; or a list ("diag*1,norm*1"): the transformer preset with those layers.
+  // Vocabulary and classes are left for the data set to fill in.
   static ModelConfig preset(std::string_view name);
   static std::vector<std::string_view> preset_names();
 
-  // Writes "norm*2" out and refuses what cannot be built, naming the field: "layers[1]".
+  // Writes "norm*2" out and refuses what cannot be built, naming the field: "layers[1]". Vocabulary and classes may
+  // still be 0; a Model refuses that.
   void check();
 
-  template <class Visitor>
-  void fields(Visitor& v);
+  void fields(FieldVisitor& v);  // names, help and ranges of all of the above
 };
 
 // "diag*1,norm*1", "softmax", "diag:block=64,weights=rela*2,norm" -> one text per layer.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -40,8 +39,7 @@ struct FOVEA_EXPORT TrainConfig {
   // Refuses what cannot be run, naming the field.
   void check() const;
 
-  template <class Visitor>
-  void fields(Visitor& v);
+  void fields(FieldVisitor& v);
 };
 
 // Where the time of a run went, in seconds. Zones exclude each other and add up to the training time.
@@ -128,8 +126,7 @@ struct FOVEA_EXPORT RunConfig {
   ModelConfig model;
   TrainConfig train;
 
-  template <class Visitor>
-  void fields(Visitor& v);
+  void fields(FieldVisitor& v);
 };
 FOVEA_EXPORT RunConfig load_run_config(const std::string& folder);
 

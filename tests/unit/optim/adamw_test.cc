@@ -1,0 +1,165 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/isa.h"
+#include "core/rng.h"
+#include "fovea/optim.h"
+
+namespace fovea {
+namespace {
+
+Context poisoned(int threads = 2) { return Context({.threads = threads, .memory = {.poison = true}}); }
+
+template <class T>
+Parameter parameter(Context& context, const std::string& name, const std::vector<T>& values, bool decay = false) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  return {name, Var::leaf(Tensor::from<T>(context, {count}, values, Lifetime::persistent)), decay};
+}
+
+template <class T>
+void give_gradient(Context& context, const Parameter& p, const std::vector<T>& grad) {
+  p.var.slot()->grad = Tensor::from<T>(context, p.var.shape(), grad, Lifetime::persistent);
+}
+
+template <class T>
+std::vector<T> draws(std::uint64_t stream, std::size_t count) {
+  Random random(11, stream);
+  std::vector<T> values(count);
+  for (T& v : values) v = static_cast<T>(random.normal());
+  return values;
+}
+
+// The definition, one number at a time.
+struct Plain {
+  AdamWOptions options;
+  double value, first = 0.0, second = 0.0;
+
+  void step(double g, double rate, int t, bool decay) {
+    first = options.beta1 * first + (1 - options.beta1) * g;
+    second = options.beta2 * second + (1 - options.beta2) * g * g;
+    const double m = first / (1 - std::pow(options.beta1, t)), v = second / (1 - std::pow(options.beta2, t));
+    if (decay) value -= rate * options.weight_decay * value;
+    value -= rate * m / (std::sqrt(v) + options.eps);
+  }
+};
+
+TEST(AdamW, FirstStepHasEpsOutsideTheRoot) {
+  Context context = poisoned();
+  const Parameter p = parameter<double>(context, "w", {0.0});
+  AdamW adamw(context, {p}, {.eps = 1e-8});
+  give_gradient<double>(context, p, {1e-4});
+  adamw.step(0.5);
+  EXPECT_NEAR(p.var.value().item(), -0.5 * 0.9999, 1e-7);  // sqrt(v + eps) would give 0.7071
+}
+
+template <class T>
+void compare_with_plain(double tolerance) {
+  for (const Isa isa : available_isas()) {
+    force_isa(isa);
+    Context context = poisoned();
+    const AdamWOptions options{.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-6, .weight_decay = 0.1};
+    // Longer than a piece, odd, and tiny.
+    const std::vector<std::size_t> sizes = {40001, 1, 17};
+    std::vector<Parameter> parameters;
+    std::vector<std::vector<Plain>> plain;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const auto start = draws<T>(i, sizes[i]);
+      parameters.push_back(parameter<T>(context, "p" + std::to_string(i), start, i == 0));
+      plain.emplace_back();
+      for (const T v : start) plain.back().push_back({options, static_cast<double>(v)});
+    }
+    AdamW adamw(context, parameters, options);
+    for (int t = 1; t <= 4; ++t) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        const auto grad = draws<T>(100 * static_cast<std::uint64_t>(t) + i, sizes[i]);
+        give_gradient<T>(context, parameters[i], grad);
+        for (std::size_t j = 0; j < sizes[i]; ++j) plain[i][j].step(static_cast<double>(grad[j]), 0.01, t, i == 0);
+      }
+      adamw.step(0.01);
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const auto values = parameters[i].var.value().to_vector<double>();
+      for (std::size_t j = 0; j < sizes[i]; ++j) ASSERT_NEAR(values[j], plain[i][j].value, tolerance) << i << " " << j;
+    }
+  }
+  force_isa(available_isas().back());
+}
+
+TEST(AdamW, EqualsThePlainDefinitionInDouble) { compare_with_plain<double>(1e-13); }
+TEST(AdamW, EqualsThePlainDefinitionInFloat) { compare_with_plain<float>(2e-6); }
+
+TEST(AdamW, LeavesParametersWithoutGradientAloneAndForgetsGradients) {
+  Context context = poisoned();
+  const Parameter a = parameter<float>(context, "a", {1.0f, 2.0f}, true), b = parameter<float>(context, "b", {3.0f});
+  AdamW adamw(context, {a, b}, {.weight_decay = 0.5});
+  give_gradient<float>(context, b, {1.0f});
+  adamw.step(0.1);
+  EXPECT_EQ(a.var.value().to_vector<float>(), (std::vector<float>{1.0f, 2.0f}));
+  EXPECT_NE(b.var.value().item(), 3.0);
+  EXPECT_FALSE(b.var.grad().defined());
+}
+
+TEST(AdamW, GivesTheSameBitsAtAnyThreadCount) {
+  std::vector<std::vector<float>> results;
+  for (const int threads : {1, 2, 3}) {
+    Context context = poisoned(threads);
+    const Parameter p = parameter<float>(context, "p", draws<float>(0, 70001), true);
+    AdamW adamw(context, {p}, {.weight_decay = 0.01});
+    for (std::uint64_t t = 1; t <= 3; ++t) {
+      give_gradient<float>(context, p, draws<float>(t, 70001));
+      clip_norm(context, adamw.parameters(), 1.0);
+      adamw.step(0.01);
+    }
+    results.push_back(p.var.value().to_vector<float>());
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+TEST(AdamW, RefusesParametersItCannotUpdate) {
+  Context context = poisoned();
+  const Parameter half{"h", Var::leaf(Tensor::zeros(context, {3}, DType::bf16, Lifetime::persistent)), false};
+  EXPECT_THROW(AdamW(context, {half}), Error);
+}
+
+TEST(Clip, NormScalesAllGradientsTogether) {
+  Context context = poisoned();
+  const Parameter a = parameter<float>(context, "a", {0.0f}), b = parameter<float>(context, "b", {0.0f, 0.0f});
+  const std::vector<Parameter> both = {a, b};
+  give_gradient<float>(context, a, {3.0f});
+  give_gradient<float>(context, b, {0.0f, 4.0f});
+  EXPECT_DOUBLE_EQ(clip_norm(context, both, 10.0), 5.0);
+  EXPECT_FLOAT_EQ(a.var.grad().to_vector<float>()[0], 3.0f);  // below the limit: untouched
+  EXPECT_DOUBLE_EQ(clip_norm(context, both, 1.0), 5.0);
+  EXPECT_FLOAT_EQ(a.var.grad().to_vector<float>()[0], 0.6f);
+  EXPECT_FLOAT_EQ(b.var.grad().to_vector<float>()[1], 0.8f);
+  EXPECT_NEAR(clip_norm(context, both, 0.0), 1.0, 1e-7);  // 0: only measured
+}
+
+TEST(Clip, NormTellsOfGradientsThatAreNotFinite) {
+  Context context = poisoned();
+  const Parameter a = parameter<float>(context, "a", {0.0f});
+  give_gradient<float>(context, a, {std::nanf("")});
+  EXPECT_FALSE(std::isfinite(clip_norm(context, std::vector{a}, 1.0)));
+  give_gradient<float>(context, a, {INFINITY});
+  EXPECT_FALSE(std::isfinite(clip_norm(context, std::vector{a}, 1.0)));
+}
+
+TEST(Clip, ValueLimitsEveryEntry) {
+  Context context = poisoned();
+  const Parameter a = parameter<float>(context, "a", {0.0f, 0.0f, 0.0f});
+  give_gradient<float>(context, a, {-7.0f, 0.5f, 2.0f});
+  clip_value(context, std::vector{a}, 0.0);
+  EXPECT_EQ(a.var.grad().to_vector<float>(), (std::vector<float>{-7.0f, 0.5f, 2.0f}));
+  clip_value(context, std::vector{a}, 1.0);
+  EXPECT_EQ(a.var.grad().to_vector<float>(), (std::vector<float>{-1.0f, 0.5f, 1.0f}));
+}
+
+TEST(Clip, NoParametersHaveNormZero) {
+  Context context = poisoned();
+  EXPECT_EQ(clip_norm(context, {}, 1.0), 0.0);
+}
+
+}  // namespace
+}  // namespace fovea
