@@ -27,20 +27,21 @@ struct ParameterSpec {
 enum class Feature : std::uint8_t {
   causal,
   bidirectional,
-  cross,
-  padding,
-  packed,
-  dropout,
-  bias,
+  cross,    // queries and keys of different lengths
+  padding,  // sequences of different lengths in a batch
+  packed,   // sequences one after another in a batch of 1
+  scale,
+  dropout,  // of the weights
+  bias,     // additive, and masks of pairs
   window,
   pattern,
   alibi,
   rotary,
-  lse,
-  state,
-  step,
+  lse,    // log-sum-exp as an output
+  state,  // initial and final state
+  step,   // one token at a time
 };
-inline constexpr int kFeatures = 14;
+inline constexpr int kFeatures = 15;
 FOVEA_EXPORT std::string_view name_of(Feature feature);
 
 struct MechanismKind;  // what the registry knows about one mechanism (src/mechanisms/kind.h)

@@ -55,6 +55,7 @@ void check_features(const Mechanism& m, const AttentionOptions& o, bool cross) {
   require_feature(m, Feature::cross, cross, "form for queries and keys of different lengths");
   require_feature(m, Feature::padding, !o.queries.lengths.empty() || !o.keys.lengths.empty(), "padding");
   require_feature(m, Feature::packed, !o.queries.cu_seqlens.empty() || !o.keys.cu_seqlens.empty(), "packed sequences");
+  require_feature(m, Feature::scale, o.scale.has_value(), "scale");
   require_feature(m, Feature::dropout, o.dropout_p != 0.0, "weights to drop: set dropout to 0");
   require_feature(m, Feature::bias, o.bias.defined(), "additive bias");
   require_feature(m, Feature::bias, o.mask.defined(), "pairwise mask");

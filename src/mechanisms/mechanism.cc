@@ -83,9 +83,9 @@ std::string value_text(const ParameterValue& value) {
 }  // namespace
 
 std::string_view name_of(Feature feature) {
-  constexpr std::string_view kNames[kFeatures] = {"causal",  "bidirectional", "cross",  "padding", "packed",
-                                                  "dropout", "bias",          "window", "pattern", "alibi",
-                                                  "rotary",  "lse",           "state",  "step"};
+  constexpr std::string_view kNames[kFeatures] = {"causal", "bidirectional", "cross",  "padding", "packed",
+                                                  "scale",  "dropout",       "bias",   "window",  "pattern",
+                                                  "alibi",  "rotary",        "lse",    "state",   "step"};
   return kNames[static_cast<std::size_t>(feature)];
 }
 
@@ -117,7 +117,9 @@ Mechanism Mechanism::parse(std::string_view text) {
 }
 
 std::string_view Mechanism::name() const { return kind_->name; }
-bool Mechanism::supports(Feature feature) const { return kind_->features.has(feature); }
+bool Mechanism::supports(Feature feature) const {
+  return kind_->features.has(feature) && !(kind_->lacks != nullptr && kind_->lacks(*this, feature));
+}
 bool Mechanism::supports(DType dtype) const { return is_float(dtype); }
 bool Mechanism::subquadratic() const { return kind_->subquadratic; }
 std::span<const ParameterSpec> Mechanism::parameters() const { return kind_->parameters; }

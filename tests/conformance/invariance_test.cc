@@ -1,0 +1,178 @@
+#include <cmath>
+#include <numeric>
+
+#include "conformance/suite.h"
+#include "core/rng.h"
+
+// U4, U4b, U5: padding, batch neighbours, packing and the order of tokens change nothing they should not.
+namespace fovea::conformance {
+namespace {
+
+constexpr std::int32_t kLengths[] = {19, 7, 1};
+
+class Invariance : public Law {
+ protected:
+  // Output and gradients of inputs, with a gradient of ones flowing into the real rows only.
+  struct Run {
+    Tensor o, dq, dk, dv;
+  };
+  Run run_all(const Inputs& inputs, const Setup& s) {
+    for (const Var* x : {&inputs.q, &inputs.k, &inputs.v}) x->slot()->grad = Tensor();
+    Tape tape(context_);
+    const Var o = run(context_, tape, inputs, mechanism(), s).output;
+    const Tensor seed = Tensor::zeros(context_, o.shape());
+    for (const auto& rows : s.options.queries.rows(s.batch, s.n_q, "queries"))
+      seed.select(0, rows.batch).slice(0, rows.begin, rows.begin + rows.count).fill(1.0);
+    tape.backward(o, seed);
+    return {o.value(), inputs.q.grad(), inputs.k.grad(), inputs.v.grad()};
+  }
+
+  // Item b of the batch alone, without its padding.
+  Inputs alone(const Inputs& inputs, std::int64_t b, std::int64_t length) {
+    const auto part = [&](const Var& x) {
+      return Var::leaf(x.value().slice(0, b, b + 1).slice(1, 0, length).clone(context_));
+    };
+    return {part(inputs.q), part(inputs.k), part(inputs.v)};
+  }
+
+  void expect_rows(const Tensor& got, const Tensor& want, const char* what) {
+    EXPECT_LT(relative_error(got.to_vector<double>(), want.to_vector<double>()), 2e-6) << what;
+  }
+
+  void check(const std::vector<std::pair<std::int64_t, std::int64_t>>& places, const Run& many, const Inputs& inputs,
+             Setup s) {
+    s.batch = 1;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      SCOPED_TRACE(i);
+      const std::int64_t length = kLengths[i];
+      s.n_q = s.n_k = length;
+      s.options.queries = {};
+      const Run one = run_all(alone(inputs, static_cast<std::int64_t>(i), length), s);
+      const auto rows = [&](const Tensor& x) {
+        return x.slice(0, places[i].first, places[i].first + 1).slice(1, places[i].second, places[i].second + length);
+      };
+      expect_rows(rows(many.o), one.o, "o");
+      expect_rows(rows(many.dq), one.dq, "dq");
+      expect_rows(rows(many.dk), one.dk, "dk");
+      expect_rows(rows(many.dv), one.dv, "dv");
+    }
+  }
+
+  void check_padding(bool causal) {
+    Setup s;
+    s.batch = 3;
+    s.options.causal = causal;
+    s.options.queries.lengths.assign(std::begin(kLengths), std::end(kLengths));
+    const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+    for (std::int64_t b = 0; b < s.batch; ++b)
+      for (const Var* x : {&inputs.q, &inputs.k, &inputs.v})
+        x->value().select(0, b).slice(0, kLengths[b], s.n_q).fill(NAN);
+    const Run padded = run_all(inputs, s);
+    check({{0, 0}, {1, 0}, {2, 0}}, padded, inputs, s);
+    for (std::int64_t b = 0; b < s.batch; ++b)
+      for (const Tensor& x : {padded.o, padded.dq, padded.dk, padded.dv})
+        for (double value : x.select(0, b).slice(0, kLengths[b], s.n_q).to_vector<double>())
+          ASSERT_EQ(value, 0.0) << "padding";
+  }
+
+  void check_packing(bool causal) {
+    Setup s;
+    s.batch = 3;
+    s.options.causal = causal;
+    const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+    Setup packed = s;
+    packed.batch = 1;
+    packed.n_q = packed.n_k = 30;  // 27 real rows, the rest belongs to no sequence
+    packed.options.queries.cu_seqlens = {0, 19, 26, 27};
+    const Inputs rows = random_inputs(context_, packed, DType::f32, 4);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::int64_t begin = packed.options.queries.cu_seqlens[i], end = packed.options.queries.cu_seqlens[i + 1];
+      const Inputs one = alone(inputs, static_cast<std::int64_t>(i), kLengths[i]);
+      rows.q.value().slice(1, begin, end).copy_from(one.q.value());
+      rows.k.value().slice(1, begin, end).copy_from(one.k.value());
+      rows.v.value().slice(1, begin, end).copy_from(one.v.value());
+    }
+    for (const Var* x : {&rows.q, &rows.k, &rows.v}) x->value().slice(1, 27, 30).fill(NAN);
+    check({{0, 0}, {0, 19}, {0, 26}}, run_all(rows, packed), inputs, s);
+  }
+};
+
+TEST_P(Invariance, PaddingFilledWithNaN) {
+  if (has(Feature::padding) && has(Feature::bidirectional)) check_padding(false);
+}
+TEST_P(Invariance, PaddingFilledWithNaNCausal) {
+  if (has(Feature::padding) && has(Feature::causal)) check_padding(true);
+}
+TEST_P(Invariance, PackedRowsEqualSeparateOnes) {
+  if (has(Feature::packed) && has(Feature::bidirectional)) check_packing(false);
+}
+TEST_P(Invariance, PackedRowsEqualSeparateOnesCausal) {
+  if (has(Feature::packed) && has(Feature::causal)) check_packing(true);
+}
+
+// A view over (b, heads, n, d) memory gives the same as dense (b, n, heads, d).
+TEST_P(Invariance, StridesAreHonoured) {
+  const Setup s;
+  const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+  const auto strided = [&](const Var& x) {
+    return Var::leaf(x.value().transpose(1, 2).clone(context_).transpose(1, 2));
+  };
+  const Inputs views{strided(inputs.q), strided(inputs.k), strided(inputs.v)};
+  const Run dense = run_all(inputs, s), view = run_all(views, s);
+  EXPECT_EQ(dense.o.to_vector<float>(), view.o.to_vector<float>());
+  EXPECT_EQ(dense.dq.to_vector<float>(), view.dq.to_vector<float>());
+  EXPECT_EQ(dense.dk.to_vector<float>(), view.dk.to_vector<float>());
+  EXPECT_EQ(dense.dv.to_vector<float>(), view.dv.to_vector<float>());
+}
+
+// Grouped heads are repeated heads, and the gradient of a shared head is the sum over its group.
+TEST_P(Invariance, GroupedHeadsAreRepeatedHeads) {
+  Setup s;
+  const Inputs inputs = random_inputs(context_, s, DType::f64, 3);
+  const auto repeat = [&](const Var& x) {
+    const Tensor out = Tensor::empty(context_, x.shape().with(2, s.heads), DType::f64);
+    for (std::int64_t h = 0; h < s.heads; ++h)
+      out.slice(2, h, h + 1).copy_from(x.value().slice(2, h * s.kv_heads / s.heads, h * s.kv_heads / s.heads + 1));
+    return Var::leaf(out);
+  };
+  const Inputs repeated{Var::leaf(inputs.q.value()), repeat(inputs.k), repeat(inputs.v)};
+  const Gradients grouped = gradients(context_, inputs, mechanism(), s);
+  Setup full = s;
+  full.kv_heads = s.heads;
+  const Gradients each = gradients(context_, repeated, mechanism(), full);
+  EXPECT_LT(relative_error(grouped.q, each.q), 1e-12);
+  const auto summed = [&](const std::vector<double>& g, std::int64_t width) {
+    std::vector<double> out(static_cast<std::size_t>(s.batch * s.n_k * s.kv_heads * width), 0.0);
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      const std::int64_t c = static_cast<std::int64_t>(i) % width, h = static_cast<std::int64_t>(i) / width % s.heads;
+      const std::int64_t row = static_cast<std::int64_t>(i) / (width * s.heads);
+      out[static_cast<std::size_t>((row * s.kv_heads + h * s.kv_heads / s.heads) * width + c)] += g[i];
+    }
+    return out;
+  };
+  EXPECT_LT(relative_error(grouped.k, summed(each.k, s.d_k)), 1e-12);
+  EXPECT_LT(relative_error(grouped.v, summed(each.v, s.d_v)), 1e-12);
+}
+
+// U5, in the form every mechanism obeys: the items of a batch may be permuted.
+TEST_P(Invariance, BatchOrderDoesNotMatter) {
+  Setup s;
+  s.batch = 3;
+  const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+  const auto flipped = [&](const Var& x) {
+    const Tensor out = Tensor::empty(context_, x.shape());
+    for (std::int64_t b = 0; b < 3; ++b) out.slice(0, b, b + 1).copy_from(x.value().slice(0, 2 - b, 3 - b));
+    return Var::leaf(out);
+  };
+  const Run straight = run_all(inputs, s),
+            turned = run_all({flipped(inputs.q), flipped(inputs.k), flipped(inputs.v)}, s);
+  for (std::int64_t b = 0; b < 3; ++b) {
+    EXPECT_EQ(straight.o.select(0, b).to_vector<float>(), turned.o.select(0, 2 - b).to_vector<float>());
+    EXPECT_EQ(straight.dk.select(0, b).to_vector<float>(), turned.dk.select(0, 2 - b).to_vector<float>());
+  }
+}
+
+FOVEA_LAWS(Invariance);
+
+}  // namespace
+}  // namespace fovea::conformance

@@ -1,0 +1,35 @@
+#include "conformance/suite.h"
+
+// U1: every way of calling a mechanism gives what its plain definition gives.
+namespace fovea::conformance {
+namespace {
+
+class Reference : public Law {
+ protected:
+  void check(DType dtype, double tolerance) {
+    for (const OptionCase& option : option_cases()) {
+      if (!supports(mechanism(), option.needs)) continue;
+      SCOPED_TRACE(option.name);
+      const Setup setup = make_setup(context_, option, mechanism(), dtype);
+      const Inputs inputs = random_inputs(context_, setup, dtype, 3);
+      Tape tape(context_, {.training = setup.training});
+      const AttentionResult result = run(context_, tape, inputs, mechanism(), setup);
+      const Expected wanted = expected(context_, inputs, mechanism(), setup);
+      EXPECT_LT(relative_error(result.output.value().to_vector<double>(), wanted.o), tolerance);
+      if (result.lse.defined())
+        EXPECT_LT(relative_error(result.lse.value().to_vector<double>(), wanted.lse), tolerance);
+      if (result.final_state.defined())
+        EXPECT_LT(relative_error(result.final_state.value().to_vector<double>(), wanted.final_state), tolerance);
+    }
+  }
+};
+
+TEST_P(Reference, DoubleIsExact) { check(DType::f64, 1e-12); }
+TEST_P(Reference, Float) { check(DType::f32, 2e-5); }
+TEST_P(Reference, Bfloat16) { check(DType::bf16, 1.6e-2); }
+TEST_P(Reference, Half) { check(DType::f16, 2e-3); }
+
+FOVEA_LAWS(Reference);
+
+}  // namespace
+}  // namespace fovea::conformance

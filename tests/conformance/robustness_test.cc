@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <cmath>
+
+#include "conformance/suite.h"
+
+// U7, U8, U9: empty rows, huge scores, and the same bits however many threads there are.
+namespace fovea::conformance {
+namespace {
+
+class Robustness : public Law {
+ protected:
+  static bool all_finite(const std::vector<double>& x) {
+    return std::all_of(x.begin(), x.end(), [](double v) { return std::isfinite(v); });
+  }
+  static bool all_zero(const std::vector<double>& x) {
+    return std::all_of(x.begin(), x.end(), [](double v) { return v == 0.0; });
+  }
+  static void expect_finite(const Gradients& g) {
+    EXPECT_TRUE(all_finite(g.q)) << "dq";
+    EXPECT_TRUE(all_finite(g.k)) << "dk";
+    EXPECT_TRUE(all_finite(g.v)) << "dv";
+  }
+};
+
+// More queries than keys: the first ones see nothing.
+TEST_P(Robustness, RowsWithoutKeysAreZero) {
+  if (!has(Feature::causal) || !has(Feature::cross)) return;
+  Setup s;
+  s.n_k = 8;
+  s.options.causal = true;
+  const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+  Tape tape(context_, {.record = false});
+  const Tensor o = run(context_, tape, inputs, mechanism(), s).output.value();
+  EXPECT_TRUE(all_zero(o.slice(1, 0, s.n_q - s.n_k).to_vector<double>()));
+  EXPECT_FALSE(all_zero(o.slice(1, s.n_q - s.n_k, s.n_q).to_vector<double>()));
+  const Gradients g = gradients(context_, inputs, mechanism(), s);
+  expect_finite(g);
+  const std::size_t row = static_cast<std::size_t>(s.heads * s.d_k), empty = static_cast<std::size_t>(s.n_q - s.n_k);
+  EXPECT_TRUE(all_zero({g.q.begin(), g.q.begin() + static_cast<std::ptrdiff_t>(row * empty)}));
+}
+
+TEST_P(Robustness, NoKeysAtAll) {
+  if (!has(Feature::padding) || !has(Feature::cross)) return;
+  Setup s;
+  s.options.queries.lengths = {19, 19};
+  s.options.keys.lengths = {0, 19};
+  const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+  for (const Var* x : {&inputs.k, &inputs.v}) x->value().select(0, 0).fill(NAN);
+  Tape tape(context_, {.record = false});
+  const Tensor o = run(context_, tape, inputs, mechanism(), s).output.value();
+  EXPECT_TRUE(all_zero(o.select(0, 0).to_vector<double>()));
+  EXPECT_TRUE(all_finite(o.select(0, 1).to_vector<double>()));
+  expect_finite(gradients(context_, inputs, mechanism(), s));
+}
+
+TEST_P(Robustness, HugeScoresStayFinite) {
+  for (const double size : {1e2, -1e2}) {
+    const Setup s;
+    const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+    for (std::int64_t i = 0; i < inputs.q.value().numel(); ++i)
+      inputs.q.value().data<float>()[i] *= static_cast<float>(size);
+    for (std::int64_t i = 0; i < inputs.k.value().numel(); ++i) inputs.k.value().data<float>()[i] *= 1e2f;
+    Tape tape(context_, {.record = false});
+    EXPECT_TRUE(all_finite(run(context_, tape, inputs, mechanism(), s).output.value().to_vector<double>()));
+    expect_finite(gradients(context_, inputs, mechanism(), s));
+  }
+}
+
+TEST_P(Robustness, SameBitsAtAnyThreadCount) {
+  for (const OptionCase& option : option_cases()) {
+    if (!supports(mechanism(), option.needs)) continue;
+    SCOPED_TRACE(option.name);
+    const Setup setup = make_setup(context_, option, mechanism(), DType::f32);
+    const Inputs inputs = random_inputs(context_, setup, DType::f32, 3);
+    context_.set_threads(1);
+    Tape tape(context_, {.training = setup.training});
+    const std::vector<float> o = run(context_, tape, inputs, mechanism(), setup).output.value().to_vector<float>();
+    const Gradients g = gradients(context_, inputs, mechanism(), setup);
+    for (const int threads : {2, 3}) {
+      context_.set_threads(threads);
+      Tape again(context_, {.training = setup.training});
+      EXPECT_EQ(o, run(context_, again, inputs, mechanism(), setup).output.value().to_vector<float>());
+      const Gradients h = gradients(context_, inputs, mechanism(), setup);
+      EXPECT_EQ(g.q, h.q);
+      EXPECT_EQ(g.k, h.k);
+      EXPECT_EQ(g.v, h.v);
+      EXPECT_EQ(g.bias, h.bias);
+      EXPECT_EQ(g.initial_state, h.initial_state);
+    }
+  }
+}
+
+// What a mechanism does not have, it refuses by name.
+TEST_P(Robustness, UnsupportedCallsAreNamed) {
+  for (const OptionCase& option : option_cases()) {
+    if (supports(mechanism(), option.needs) || option.name == "state" || option.name == "state_causal") continue;
+    SCOPED_TRACE(option.name);
+    const Setup setup = make_setup(context_, option, mechanism(), DType::f32);
+    const Inputs inputs = random_inputs(context_, setup, DType::f32, 3);
+    Tape tape(context_, {.record = false});
+    try {
+      run(context_, tape, inputs, mechanism(), setup);
+      ADD_FAILURE() << "ran without a word";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_NE(error.message().find(std::string(mechanism().name())), std::string::npos) << error.what();
+    }
+  }
+}
+
+FOVEA_LAWS(Robustness);
+
+}  // namespace
+}  // namespace fovea::conformance

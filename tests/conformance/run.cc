@@ -1,0 +1,195 @@
+#include <cmath>
+
+#include "conformance/suite.h"
+#include "core/rng.h"
+#include "mechanisms/tiled.h"
+#include "policy/dropout.h"
+
+namespace fovea::conformance {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+Var random_var(Context& context, const Shape& shape, DType dtype, Random& random, double mean) {
+  std::vector<double> values(at(shape.numel()));
+  for (double& x : values) x = mean + random.normal();
+  return Var::leaf(Tensor::from<double>(context, shape, values).to(context, dtype));
+}
+
+// Rows [begin, begin + count) of batch item b of a (batch, n, heads, d) tensor.
+std::vector<double> rows_of(const Tensor& x, const Sequences::Rows& rows) {
+  return x.select(0, rows.batch).slice(0, rows.begin, rows.begin + rows.count).to_vector<double>();
+}
+
+// Reads a broadcast (b, h, i, j) tensor; `missing` where it is undefined.
+class Broadcast {
+ public:
+  explicit Broadcast(const Tensor& x) : x_(x) {
+    if (x.defined()) values_ = x.to_vector<double>();
+  }
+  double operator()(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, double missing) const {
+    if (!x_.defined()) return missing;
+    const auto pick = [&](int axis, std::int64_t index) { return x_.dim(axis) == 1 ? 0 : index; };
+    return values_[at(((pick(0, b) * x_.dim(1) + pick(1, h)) * x_.dim(2) + pick(2, i)) * x_.dim(3) + pick(3, j))];
+  }
+
+ private:
+  Tensor x_;
+  std::vector<double> values_;
+};
+
+void rotate_row(double* row, std::int64_t width, std::int64_t position, const Rotary& rotary) {
+  const std::int64_t even = (rotary.width > 0 ? rotary.width : width) / 2 * 2;
+  for (std::int64_t m = 0; m < even / 2; ++m) {
+    const double angle = static_cast<double>(position) *
+                         std::pow(rotary.base, -2.0 * static_cast<double>(m) / static_cast<double>(even));
+    double& a = row[rotary.halves ? m : 2 * m];
+    double& b = row[rotary.halves ? m + even / 2 : 2 * m + 1];
+    const double x = a, y = b;
+    a = x * std::cos(angle) - y * std::sin(angle);
+    b = y * std::cos(angle) + x * std::sin(angle);
+  }
+}
+
+// The definition's problem for sequence s.
+reference::Problem problem_of(const Context& context, const Inputs& in, const Setup& s, std::size_t index,
+                              const std::pair<Sequences::Rows, Sequences::Rows>& rows) {
+  const auto& [q, k] = rows;
+  const AttentionOptions& o = s.options;
+  reference::Problem p;
+  p.n_q = q.count;
+  p.n_k = k.count;
+  p.heads = s.heads;
+  p.kv_heads = s.kv_heads;
+  p.d_k = s.d_k;
+  p.d_v = s.d_v;
+  p.q = rows_of(in.q.value(), q);
+  p.k = rows_of(in.k.value(), k);
+  p.v = rows_of(in.v.value(), k);
+  p.causal = o.causal;
+  p.scale = o.scale.value_or(0.0);
+  if (o.window) p.pattern = p.pattern & Pattern::window(o.window->left, o.window->right);
+  if (o.pattern) p.pattern = p.pattern & *o.pattern;
+  if (o.alibi)
+    for (float slope : alibi_slopes(s.heads)) p.slopes.push_back(slope);
+  if (o.rotary)
+    p.rotate = [rotary = *o.rotary](double* row, std::int64_t w, std::int64_t pos) { rotate_row(row, w, pos, rotary); };
+  if (o.bias.defined() || o.mask.defined())
+    p.bias = [bias = Broadcast(o.bias.value()), mask = Broadcast(o.mask), q, k](std::int64_t h, std::int64_t i,
+                                                                                std::int64_t j) {
+      const std::int64_t row = q.begin + i, column = k.begin + j;
+      return mask(q.batch, h, row, column, 1.0) != 0.0 ? bias(q.batch, h, row, column, 0.0) : -INFINITY;
+    };
+  if (s.training && o.dropout_p > 0.0)
+    p.drop_factor = [=, seed = context.seed()](std::int64_t h, std::int64_t i, std::int64_t j) {
+      return reference_drop_factor(static_cast<float>(o.dropout_p), seed, {q.batch, h, q.begin + i, k.begin + j});
+    };
+  if (o.initial_state.defined())
+    p.initial_state = o.initial_state.value().select(0, static_cast<std::int64_t>(index)).to_vector<double>();
+  return p;
+}
+
+// Where row i, head h of a sequence's (n, heads, width) block goes in the batch's array.
+void place(const std::vector<double>& from, std::vector<double>& to, const Sequences::Rows& rows, std::int64_t n,
+           std::int64_t width) {
+  std::copy(from.begin(), from.end(), to.begin() + (rows.batch * n + rows.begin) * width);
+}
+
+}  // namespace
+
+Inputs random_inputs(Context& context, const Setup& s, DType dtype, std::uint64_t seed) {
+  Random random(seed, 1);
+  return {random_var(context, {s.batch, s.n_q, s.heads, s.d_k}, dtype, random, 0.0),
+          random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_k}, dtype, random, 0.0),
+          random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_v}, dtype, random, 0.5)};
+}
+
+AttentionResult run(Context&, Tape& tape, const Inputs& inputs, const Mechanism& mechanism, const Setup& setup) {
+  return attention(tape, inputs.q, inputs.k, inputs.v, mechanism, setup.options);
+}
+
+Expected expected(const Context& context, const Inputs& in, const Mechanism& mechanism, const Setup& s) {
+  Expected out;
+  out.o.assign(at(s.batch * s.n_q * s.heads * s.d_v), 0.0);
+  out.lse.assign(at(s.batch * s.n_q * s.heads), -INFINITY);
+  const Sequences& key_rows = s.options.keys.empty() && s.n_q == s.n_k ? s.options.queries : s.options.keys;
+  const auto queries = s.options.queries.rows(s.batch, s.n_q, "queries"), keys = key_rows.rows(s.batch, s.n_k, "keys");
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const reference::Result r =
+        mechanism.kind().reference(problem_of(context, in, s, i, {queries[i], keys[i]}), mechanism);
+    place(r.o, out.o, queries[i], s.n_q, s.heads * s.d_v);
+    if (!r.lse.empty()) place(r.lse, out.lse, queries[i], s.n_q, s.heads);
+    out.final_state.insert(out.final_state.end(), r.final_state.begin(), r.final_state.end());
+  }
+  return out;
+}
+
+double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return NAN;
+  double worst = 0.0, scale = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i]) continue;  // equal infinities, and exact values, cost nothing
+    const double difference = std::abs(a[i] - b[i]);
+    if (!(difference < INFINITY)) return NAN;
+    worst = std::fmax(worst, difference);
+  }
+  for (double x : b)
+    if (std::isfinite(x)) scale = std::fmax(scale, std::abs(x));
+  return worst == 0.0 ? 0.0 : worst / std::fmax(scale, 1e-30);
+}
+
+namespace {
+
+// The outputs that are differentiated, each with fixed weights. Rows without any key have lse = -inf and get weight 0.
+struct Weighted {
+  std::vector<Var> outputs;
+  std::vector<Tensor> weights;
+};
+
+Weighted weighted(Context& context, const AttentionResult& result) {
+  Weighted w;
+  Random random(23, 5);
+  for (const Var* output : {&result.output, &result.lse, &result.final_state}) {
+    if (!output->defined()) continue;
+    const std::vector<double> values = output->value().to_vector<double>();
+    std::vector<double> weights(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double draw = random.normal();
+      weights[i] = std::isfinite(values[i]) ? draw : 0.0;
+    }
+    w.outputs.push_back(*output);
+    w.weights.push_back(Tensor::from<double>(context, output->shape(), weights).to(context, output->dtype()));
+  }
+  return w;
+}
+
+std::vector<double> grad_of(const Var& leaf) {
+  if (!leaf.defined() || !leaf.needs_grad() || !leaf.grad().defined()) return {};
+  return leaf.grad().to_vector<double>();
+}
+
+}  // namespace
+
+Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechanism, const Setup& s) {
+  for (const Var* leaf : {&in.q, &in.k, &in.v, &s.options.bias, &s.options.initial_state})
+    if (leaf->needs_grad()) leaf->slot()->grad = Tensor();
+  Tape tape(context, {.training = s.training});
+  const Weighted w = weighted(context, run(context, tape, in, mechanism, s));
+  tape.backward(w.outputs, w.weights);
+  return {grad_of(in.q), grad_of(in.k), grad_of(in.v), grad_of(s.options.bias), grad_of(s.options.initial_state)};
+}
+
+double objective(Context& context, const Inputs& in, const Mechanism& mechanism, const Setup& s) {
+  Tape tape(context, {.record = false, .training = s.training});
+  const Weighted w = weighted(context, run(context, tape, in, mechanism, s));
+  double sum = 0.0;
+  for (std::size_t i = 0; i < w.outputs.size(); ++i) {
+    const std::vector<double> values = w.outputs[i].value().to_vector<double>(),
+                              weights = w.weights[i].to_vector<double>();
+    for (std::size_t c = 0; c < values.size(); ++c)
+      if (weights[c] != 0.0) sum += values[c] * weights[c];
+  }
+  return sum;
+}
+
+}  // namespace fovea::conformance

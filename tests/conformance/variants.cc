@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <ostream>
+
+#include "conformance/suite.h"
+
+namespace fovea::conformance {
+namespace {
+
+std::string label(const std::string& text) {
+  std::string out;
+  for (char c : text) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return out;
+}
+
+Variant variant_with(std::string_view name, const ParameterSpec& spec, const ParameterValue& value) {
+  const std::vector<Mechanism::Setting> settings{{std::string(spec.name), value}};
+  Mechanism mechanism(name, settings);
+  return {label(mechanism.text()), mechanism};
+}
+
+}  // namespace
+
+std::vector<Variant> variants() {
+  std::vector<Variant> all;
+  for (std::string_view name : mechanism_names()) {
+    const Mechanism plain(name);
+    all.push_back({label(std::string(name)), plain});
+    for (const ParameterSpec& spec : plain.parameters()) {
+      for (std::string_view choice : spec.choices)
+        if (choice != std::get<std::string>(spec.fallback))
+          all.push_back(variant_with(name, spec, std::string(choice)));
+      if (std::holds_alternative<std::int64_t>(spec.fallback))  // blocks and the like: smaller than the test's length
+        all.push_back(variant_with(name, spec, std::max<std::int64_t>(static_cast<std::int64_t>(spec.low), 4)));
+      if (const bool* flag = std::get_if<bool>(&spec.fallback)) all.push_back(variant_with(name, spec, !*flag));
+    }
+  }
+  return all;
+}
+
+bool supports(const Mechanism& mechanism, const std::vector<Feature>& needs) {
+  return std::all_of(needs.begin(), needs.end(), [&](Feature f) { return mechanism.supports(f); });
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Isa isa : available_isas())
+    for (const Variant& variant : variants()) all.push_back({variant, isa});
+  return all;
+}
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.variant.mechanism.text() << " on " << name_of(c.isa); }
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  return info.param.variant.label + "_" + label(std::string(name_of(info.param.isa)));
+}
+
+Law::Law() : context_({.threads = 2, .seed = 7, .memory = {.poison = true}}) { force_isa(GetParam().isa); }
+
+}  // namespace fovea::conformance

@@ -1,0 +1,166 @@
+#include "fovea/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/rng.h"
+
+namespace fovea {
+namespace {
+
+class Attention : public testing::Test {
+ protected:
+  Var random(const Shape& shape, std::uint64_t seed, DType dtype = DType::f64) {
+    Random draw(seed);
+    std::vector<double> values(static_cast<std::size_t>(shape.numel()));
+    for (double& x : values) x = draw.normal();
+    return Var::leaf(Tensor::from<double>(context_, shape, values).to(context_, dtype));
+  }
+  std::vector<double> run(const Var& q, const Var& k, const Var& v, const char* mechanism,
+                          const AttentionOptions& o = {}) {
+    Tape tape(context_, {.record = false});
+    return attention(tape, q, k, v, Mechanism::parse(mechanism), o).output.value().to_vector<double>();
+  }
+  static void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
+  }
+  template <class F>
+  std::string error_of(F&& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  Context context_{{.memory = {.poison = true}}};
+  Var q_ = random({1, 21, 2, 8}, 1), k_ = random({1, 21, 2, 8}, 2), v_ = random({1, 21, 2, 8}, 3);
+};
+
+TEST_F(Attention, NormIgnoresTheSizeOfValues) {
+  Var large = random({1, 21, 2, 8}, 3);
+  for (std::int64_t i = 0; i < large.value().numel(); ++i) large.value().data<double>()[i] *= 37.0;
+  for (const char* mechanism : {"norm", "diag:weights=rela,block=8"})
+    expect_near(run(q_, k_, v_, mechanism), run(q_, k_, large, mechanism), 1e-5);
+}
+
+TEST_F(Attention, LinearOfZerosIsTheRunningMean) {
+  const Var zero(Tensor::zeros(context_, {1, 21, 2, 8}, DType::f64));
+  const std::vector<double> o = run(zero, zero, v_, "linear:eps=0", {.causal = true});
+  const double* v = v_.value().data<double>();
+  std::vector<double> sum(16, 0.0);
+  for (std::size_t t = 0; t < 21; ++t)
+    for (std::size_t c = 0; c < 16; ++c) {
+      sum[c] += v[t * 16 + c];
+      EXPECT_NEAR(o[t * 16 + c], sum[c] / static_cast<double>(t + 1), 1e-12);
+    }
+}
+
+TEST_F(Attention, AWideBlockIsFullAttention) {
+  expect_near(run(q_, k_, v_, "diag:block=64"), run(q_, k_, v_, "softmax"), 1e-12);
+}
+
+TEST_F(Attention, MaskBiasPatternAndWindowAgree) {
+  std::vector<std::uint8_t> keep(21 * 21);
+  std::vector<double> bias(21 * 21);
+  for (std::int64_t i = 0; i < 21; ++i)
+    for (std::int64_t j = 0; j < 21; ++j) {
+      const bool kept = j <= i + 1 && j >= i - 3;
+      keep[static_cast<std::size_t>(i * 21 + j)] = kept;
+      bias[static_cast<std::size_t>(i * 21 + j)] = kept ? 0.0 : -INFINITY;
+    }
+  const Shape shape{1, 1, 21, 21};
+  const auto window = run(q_, k_, v_, "softmax", {.window = Window{3, 1}});
+  const auto predicate = run(
+      q_, k_, v_, "softmax",
+      {.pattern = Pattern::predicate("band", [](std::int64_t i, std::int64_t j) { return j <= i + 1 && j >= i - 3; })});
+  AttentionOptions masked, biased;
+  masked.mask = Tensor::from<std::uint8_t>(context_, shape, keep);
+  biased.bias = Tensor::from<double>(context_, shape, bias);
+  expect_near(window, predicate, 0.0);
+  expect_near(window, run(q_, k_, v_, "softmax", masked), 1e-14);
+  expect_near(window, run(q_, k_, v_, "softmax", biased), 1e-14);
+}
+
+TEST_F(Attention, OneQueryAtTheEndSeesEverything) {
+  const Var last(q_.value().slice(1, 20, 21));
+  expect_near(run(last, k_, v_, "softmax", {.causal = true}), run(last, k_, v_, "softmax"), 1e-14);
+}
+
+TEST_F(Attention, MergeJoinsAnyPartitionOfKeys) {
+  Tape tape(context_);
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    const AttentionResult r = attention(tape, q_, slice(tape, k_, 1, begin, end), slice(tape, v_, 1, begin, end),
+                                        Mechanism("softmax"), {.return_lse = true});
+    return Partial{r.output, r.lse};
+  };
+  const Partial whole = merge(tape, merge(tape, part(0, 5), part(5, 6)), part(6, 21));
+  expect_near(whole.output.value().to_vector<double>(), run(q_, k_, v_, "softmax"), 1e-12);
+
+  const Tensor seed = random({1, 21, 2, 8}, 9).value();
+  tape.backward(whole.output, seed);
+  const std::vector<double> dq = q_.grad().to_vector<double>(), dk = k_.grad().to_vector<double>(),
+                            dv = v_.grad().to_vector<double>();
+  for (const Var* x : {&q_, &k_, &v_}) x->slot()->grad = Tensor();
+  Tape direct(context_);
+  direct.backward(attention(direct, q_, k_, v_, Mechanism("softmax")).output, seed);
+  expect_near(dq, q_.grad().to_vector<double>(), 1e-11);
+  expect_near(dk, k_.grad().to_vector<double>(), 1e-11);
+  expect_near(dv, v_.grad().to_vector<double>(), 1e-11);
+}
+
+TEST_F(Attention, MergeWithAnEmptyPartChangesNothing) {
+  Tape tape(context_);
+  const AttentionResult full = attention(tape, q_, k_, v_, Mechanism("softmax"), {.return_lse = true});
+  const Tensor nothing = Tensor::zeros(context_, {1, 21, 2, 8}, DType::f64),
+               none = Tensor::empty(context_, {1, 21, 2}, DType::f64);
+  none.fill(-INFINITY);
+  const Partial merged = merge(tape, {full.output, full.lse}, {Var::leaf(nothing), Var::leaf(none)});
+  expect_near(merged.output.value().to_vector<double>(), full.output.value().to_vector<double>(), 0.0);
+  tape.backward(merged.output, random({1, 21, 2, 8}, 9).value());
+  for (double g : q_.grad().to_vector<double>()) ASSERT_TRUE(std::isfinite(g));
+  const Partial empty = merge(tape, {Var(nothing), Var(none)}, {Var(nothing), Var(none)});
+  for (double x : empty.output.value().to_vector<double>()) ASSERT_EQ(x, 0.0);
+}
+
+TEST_F(Attention, WrongShapesAreNamed) {
+  const auto says = [&](const std::string& words, const Var& q, const Var& k, const Var& v,
+                        const AttentionOptions& o = {}) {
+    const std::string text = error_of([&] { run(q, k, v, "softmax", o); });
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  };
+  says("4 axes", random({21, 2, 8}, 1), k_, v_);
+  says("k has width 7", q_, random({1, 21, 2, 7}, 1), v_);
+  says("v has length 20", q_, k_, random({1, 20, 2, 8}, 1));
+  says("not a multiple", q_, random({1, 21, 3, 8}, 1), random({1, 21, 3, 8}, 1));
+  says("one floating dtype", q_, k_, random({1, 21, 2, 8}, 1, DType::f32));
+  says("dropout_p", q_, k_, v_, {.dropout_p = 1.0});
+  says("lengths for a batch", q_, k_, v_, {.queries = {.lengths = {21, 3}, .cu_seqlens = {}}});
+  says("outside [0, 21]", q_, k_, v_, {.queries = {.lengths = {22}, .cu_seqlens = {}}});
+  AttentionOptions bias;
+  bias.bias = random({1, 2, 21, 20}, 1);
+  says("bias has shape", q_, k_, v_, bias);
+}
+
+TEST_F(Attention, SupportMatrixErrorsNameTheCell) {
+  const std::string text = error_of([&] { run(q_, k_, v_, "norm", {.window = Window{3, 3}}); });
+  EXPECT_NE(text.find("attention \"norm\" has no window"), std::string::npos) << text;
+  EXPECT_NE(text.find("norm x window"), std::string::npos) << text;
+  EXPECT_NE(text.find("fovea list --with window"), std::string::npos) << text;
+}
+
+TEST_F(Attention, StepCachesAreTrimmed) {
+  DecodeState state;
+  for (int t = 0; t < 500; ++t)
+    attention_step(context_, q_.value().slice(1, 0, 1), k_.value().slice(1, 0, 1), v_.value().slice(1, 0, 1),
+                   Mechanism::parse("diag:block=16"), state);
+  EXPECT_EQ(state.length, 500);
+  EXPECT_LE(state.held, 16);
+  EXPECT_LE(state.keys.dim(1), 64);
+}
+
+}  // namespace
+}  // namespace fovea
