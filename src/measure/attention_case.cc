@@ -1,0 +1,102 @@
+#include "measure/attention_case.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "core/rng.h"
+#include "measure/memory.h"
+#include "measure/stopwatch.h"
+#include "mechanisms/kind.h"
+
+namespace fovea {
+namespace {
+
+// Standard normal draws, the same for the same stream at any thread count.
+Tensor random_tensor(const Context& context, const Shape& shape, DType dtype, std::uint64_t stream) {
+  const Tensor values = Tensor::empty(context, shape, DType::f32, Lifetime::persistent);
+  float* data = values.data<float>();
+  constexpr std::int64_t kPiece = 4096;
+  parallel_ranges(context, values.numel(), kPiece, [&](std::int64_t begin, std::int64_t end) {
+    Random random(context.seed() + stream, static_cast<std::uint64_t>(begin));
+    for (std::int64_t i = begin; i < end; ++i) data[i] = static_cast<float>(random.normal());
+  });
+  return dtype == DType::f32 ? values : values.to(context, dtype);
+}
+
+// A value whose gradient is wanted, taken over by the first contribution as between two layers of a model.
+Var wanted(const Tensor& value) {
+  auto slot = std::make_shared<Slot>();
+  slot->shape = value.shape();
+  slot->dtype = value.dtype();
+  return {value, std::move(slot)};
+}
+
+// Pairs that a window keeps, ends of the sequence taken into account.
+double window_pairs(const AttentionProblem& problem) {
+  const auto reach = [&](std::int64_t size) { return size < 0 ? problem.n - 1 : std::min(size, problem.n - 1); };
+  const auto side = [&](std::int64_t size) {  // sum over rows of the neighbours there are on one side
+    const auto s = static_cast<double>(reach(size)), n = static_cast<double>(problem.n);
+    return s * n - s * (s + 1.0) / 2.0;
+  };
+  const double left = side(problem.window->left), right = problem.causal ? 0.0 : side(problem.window->right);
+  return static_cast<double>(problem.n) + left + right;
+}
+
+Flops flops_of(const AttentionProblem& problem) {
+  const auto d = static_cast<double>(problem.dim);
+  const Sizes sizes{static_cast<double>(problem.n), static_cast<double>(problem.heads), d, d, problem.causal};
+  return problem.window ? pairwise_flops(window_pairs(problem), sizes)
+                        : problem.mechanism.kind().flops(sizes, problem.mechanism);
+}
+
+}  // namespace
+
+double AttentionProblem::forward_flops() const { return static_cast<double>(batch) * flops_of(*this).forward; }
+double AttentionProblem::backward_flops() const { return static_cast<double>(batch) * flops_of(*this).backward; }
+
+AttentionData random_data(const Context& context, const AttentionProblem& problem) {
+  const Shape shape{problem.batch, problem.n, problem.heads, problem.dim};
+  const auto tensor = [&](std::uint64_t stream) { return random_tensor(context, shape, problem.dtype, stream); };
+  return {tensor(1), tensor(2), tensor(3), tensor(4)};
+}
+
+AttentionCase::AttentionCase(Context& context, AttentionProblem problem, AttentionData data)
+    : context_(context), problem_(std::move(problem)), data_(std::move(data)) {
+  options_.causal = problem_.causal;
+  options_.window = problem_.window;
+}
+
+Var AttentionCase::output(Tape& tape) const {
+  const auto input = [&](const Tensor& value) { return tape.recording() ? wanted(value) : Var(value); };
+  return attention(tape, input(data_.q), input(data_.k), input(data_.v), problem_.mechanism, options_).output;
+}
+
+double AttentionCase::forward() {
+  const Stopwatch watch;
+  Tape tape(context_, {.record = false});
+  output(tape);
+  return watch.seconds();
+}
+
+double AttentionCase::backward() {
+  Tape tape(context_);
+  const Var result = output(tape);
+  const Stopwatch watch;
+  tape.backward(result, data_.grad);
+  return watch.seconds();
+}
+
+double AttentionCase::both() {
+  const Stopwatch watch;
+  Tape tape(context_);
+  tape.backward(output(tape), data_.grad);
+  return watch.seconds();
+}
+
+std::size_t AttentionCase::peak_memory(bool with_backward) {
+  const PeakMemory peak(context_);
+  with_backward ? both() : forward();
+  return peak.extra_bytes();
+}
+
+}  // namespace fovea

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace fovea {
+
+// What a benchmark ran on, as far as the system tells. Unknown texts are empty, unknown numbers 0.
+struct Machine {
+  std::string cpu;                          // "AMD EPYC"
+  std::vector<std::string> features;        // of the CPU, those that kernels here care about: "avx2", "fma", ...
+  int cores = 0;                            // that this process may use
+  std::size_t memory = 0, memory_free = 0;  // bytes; free: what a new process could get
+  std::string huge_pages;                   // "always", "madvise" or "never"
+  std::string system;                       // "Linux 6.1.0 x86_64"
+
+  // "AMD EPYC, 2 cores, avx512-bf16, 23 GB, Linux 6.1.0 x86_64"
+  std::string text() const;
+};
+
+Machine this_machine();
+
+std::string onednn_version();    // "2.6.3"
+std::string compiler_version();  // "GCC 12.2.0"
+
+}  // namespace fovea
