@@ -19,19 +19,20 @@ struct Window {
 };
 
 struct AttentionOptions {
-  bool causal = false;          // bottom-right aligned when n_q != n_k
-  std::optional<double> scale;  // default 1 / sqrt(d_k), where the mechanism has one
-  std::optional<Window> window;
-  std::optional<Pattern> pattern;  // further restriction: kept pairs are kept by all of causal, window and pattern
-  Var bias;     // added to the scaled scores, (b or 1, heads or 1, n_q or 1, n_k or 1), f32 (f64); has a gradient
-  Tensor mask;  // u8, true = keep, broadcast like bias
+  bool causal = false;               // bottom-right aligned when n_q != n_k
+  std::optional<double> scale = {};  // default 1 / sqrt(d_k), where the mechanism has one
+  std::optional<Window> window = {};
+  std::optional<Pattern> pattern = {};  // further restriction: kept pairs are kept by all of causal, window and pattern
+  Var bias = {};     // added to the scaled scores, (b or 1, heads or 1, n_q or 1, n_k or 1), f32 (f64); has a gradient
+  Tensor mask = {};  // u8, true = keep, broadcast like bias
   bool alibi = false;
-  std::optional<Rotary> rotary;  // applied where the mechanism's definition wants it (after its feature map, if any)
-  Tensor positions;              // i32 (b, n) for rotary; default: counted within each sequence
-  double dropout_p = 0.0;        // on the weights, only while the tape is training
-  Sequences queries, keys;       // keys default to queries when n_q == n_k
+  std::optional<Rotary> rotary =
+      {};                  // applied where the mechanism's definition wants it (after its feature map, if any)
+  Tensor positions = {};   // i32 (b, n) for rotary; default: counted within each sequence
+  double dropout_p = 0.0;  // on the weights, only while the tape is training
+  Sequences queries = {}, keys = {};  // keys default to queries when n_q == n_k
   bool return_lse = false;
-  Var initial_state;  // recurrent mechanisms; (sequences, kv_heads, d_k, width)
+  Var initial_state = {};  // recurrent mechanisms; (sequences, kv_heads, d_k, width)
   bool final_state = false;
 };
 

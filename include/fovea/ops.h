@@ -44,7 +44,7 @@ enum class NormKind : std::uint8_t {
 struct Norm {
   NormKind kind = NormKind::layer;
   double eps = 1e-5;
-  Var gain, bias;  // (d), each optional
+  Var gain = {}, bias = {};  // (d), each optional
 };
 FOVEA_EXPORT Var normalize(Tape& tape, const Var& x, const Norm& norm);
 // sum = x + dropout(branch, p); normed = norm(sum): the seam between two sub-layers, in one pass.

@@ -9,8 +9,8 @@ namespace fovea {
 
 // How the rows of a (batch, n, ...) tensor divide into sequences. Empty: every batch item is one sequence of n rows.
 struct FOVEA_EXPORT Sequences {
-  std::vector<std::int32_t> lengths;     // padded: item b has lengths[b] real rows, the rest is padding
-  std::vector<std::int32_t> cu_seqlens;  // packed: batch 1; sequence s is rows [cu_seqlens[s], cu_seqlens[s + 1])
+  std::vector<std::int32_t> lengths = {};     // padded: item b has lengths[b] real rows, the rest is padding
+  std::vector<std::int32_t> cu_seqlens = {};  // packed: batch 1; sequence s is rows [cu_seqlens[s], cu_seqlens[s + 1])
 
   bool empty() const { return lengths.empty() && cu_seqlens.empty(); }
 

@@ -43,7 +43,7 @@ std::pair<Var, Var> rotated(const Call& call, const Var& q, const Var& k) {
 
 Var normalize_heads(Tape& tape, const Var& x, NormKind kind, double eps) {
   const Var flat = reshape(tape, x, {x.dim(0), x.dim(1), x.dim(2) * x.dim(3)});
-  const Var normed = normalize(tape, flat, {.kind = kind, .eps = eps, .gain = {}, .bias = {}});
+  const Var normed = normalize(tape, flat, {.kind = kind, .eps = eps});
   return reshape(tape, normed, {x.dim(0), x.dim(1), x.dim(2), x.dim(3)});
 }
 

@@ -8,8 +8,7 @@ AttentionResult run(const Call& call) {
   const bool add = call.mechanism.choice("denominator") == "add";
   return run_scanned(call, {.map = map_of(call.mechanism),
                             .denominator = add ? scan::Denominator::add : scan::Denominator::clamp,
-                            .denominator_eps = call.mechanism.number("eps"),
-                            .log_decay = {}});
+                            .denominator_eps = call.mechanism.number("eps")});
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {

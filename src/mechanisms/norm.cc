@@ -9,7 +9,7 @@ AttentionResult run(const Call& call) {
   const std::string& norm = call.mechanism.choice("norm");
   const double eps = call.mechanism.number("eps");
   AttentionResult result =
-      run_scanned(call, {.map = map_of(call.mechanism), .rms_norm = norm == "rms", .norm_eps = eps, .log_decay = {}});
+      run_scanned(call, {.map = map_of(call.mechanism), .rms_norm = norm == "rms", .norm_eps = eps});
   if (norm == "rms-a") result.output = normalize_heads(call.tape, result.output, NormKind::rms_a, eps);
   if (norm == "layer") result.output = normalize_heads(call.tape, result.output, NormKind::layer, eps);
   return result;

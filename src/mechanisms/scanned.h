@@ -12,7 +12,7 @@ struct Scanned {
   double denominator_eps = 0.0;
   bool rms_norm = false;
   double norm_eps = 0.0;
-  std::vector<float> log_decay;  // per kv head; empty: none
+  std::vector<float> log_decay = {};  // per kv head; empty: none
 };
 
 // Runs the call on the scan engine and records it. With rotary positions the feature map runs first, as an operation of

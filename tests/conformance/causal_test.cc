@@ -8,8 +8,8 @@ namespace {
 
 class Causal : public Law {
  protected:
-  Setup setup() {
-    Setup s;
+  Trial trial() {
+    Trial s;
     s.n_q = s.n_k = 37;
     s.options.causal = true;
     return s;
@@ -18,7 +18,7 @@ class Causal : public Law {
   static std::vector<float> rows(const Tensor& x, std::int64_t begin, std::int64_t end) {
     return x.slice(1, begin, end).to_vector<float>();
   }
-  Tensor output(const Inputs& inputs, const Setup& s) {
+  Tensor output(const Inputs& inputs, const Trial& s) {
     Tape tape(context_, {.record = false});
     return run(context_, tape, inputs, mechanism(), s).output.value();
   }
@@ -26,7 +26,7 @@ class Causal : public Law {
 
 TEST_P(Causal, TheFutureDoesNotReachThePast) {
   if (!has(Feature::causal)) return;
-  const Setup s = setup();
+  const Trial s = trial();
   const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
   const Tensor before = output(inputs, s);
   for (const std::int64_t t : {1, 16, 32, 36}) {
@@ -40,7 +40,7 @@ TEST_P(Causal, TheFutureDoesNotReachThePast) {
 
 TEST_P(Causal, NoGradientFlowsToTheFuture) {
   if (!has(Feature::causal)) return;
-  const Setup s = setup();
+  const Trial s = trial();
   constexpr std::int64_t kCut = 20;
   const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
   Tape tape(context_);
@@ -57,20 +57,20 @@ TEST_P(Causal, NoGradientFlowsToTheFuture) {
 
 TEST_P(Causal, StepsGiveTheParallelForm) {
   if (!has(Feature::step)) return;
-  std::vector<Setup> setups{setup()};
+  std::vector<Trial> trials{trial()};
   if (has(Feature::rotary)) {
-    setups.push_back(setup());
-    setups.back().options.rotary = Rotary{};
+    trials.push_back(trial());
+    trials.back().options.rotary = Rotary{};
   }
   if (has(Feature::window)) {
-    setups.push_back(setup());
-    setups.back().options.window = Window{5, -1};
+    trials.push_back(trial());
+    trials.back().options.window = Window{5, -1};
   }
   if (has(Feature::alibi)) {
-    setups.push_back(setup());
-    setups.back().options.alibi = true;
+    trials.push_back(trial());
+    trials.back().options.alibi = true;
   }
-  for (const Setup& s : setups) {
+  for (const Trial& s : trials) {
     const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
     const std::vector<double> whole = output(inputs, s).to_vector<double>();
     const Tensor steps = Tensor::zeros(context_, {s.batch, s.n_q, s.heads, s.d_v});
@@ -91,7 +91,7 @@ TEST_P(Causal, StepsGiveTheParallelForm) {
 
 TEST_P(Causal, ACarriedStateContinuesTheSequence) {
   if (!has(Feature::state) || !has(Feature::causal)) return;
-  const Setup s = setup();
+  const Trial s = trial();
   const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
   const std::vector<double> whole = output(inputs, s).to_vector<double>();
   const Tensor parts = Tensor::zeros(context_, {s.batch, s.n_q, s.heads, s.d_v});

@@ -10,24 +10,24 @@ namespace {
 class Gradient : public Law {
  protected:
   // d objective / d leaf along a random direction, by central differences.
-  double difference(const Inputs& inputs, const Setup& setup, const Var& leaf, const std::vector<double>& direction) {
+  double difference(const Inputs& inputs, const Trial& trial, const Var& leaf, const std::vector<double>& direction) {
     constexpr double kStep = 1e-5;
     const std::vector<double> start = leaf.value().to_vector<double>();
     double values[2];
     for (int side = 0; side < 2; ++side) {
       double* x = leaf.value().data<double>();
       for (std::size_t i = 0; i < start.size(); ++i) x[i] = start[i] + (side == 0 ? kStep : -kStep) * direction[i];
-      values[side] = objective(context_, inputs, mechanism(), setup);
+      values[side] = objective(context_, inputs, mechanism(), trial);
     }
     std::copy(start.begin(), start.end(), leaf.value().data<double>());
     return (values[0] - values[1]) / (2.0 * kStep);
   }
 
   // Several random directions of one leaf: a wrong entry shows in every one of them.
-  void check_leaf(const Inputs& inputs, const Setup& setup, const Var& leaf, const std::vector<double>& gradient) {
+  void check_leaf(const Inputs& inputs, const Trial& trial, const Var& leaf, const std::vector<double>& gradient) {
     ASSERT_EQ(static_cast<std::int64_t>(gradient.size()), leaf.value().numel());
     Random random(31);
-    for (int trial = 0; trial < 3; ++trial) {
+    for (int attempt = 0; attempt < 3; ++attempt) {
       std::vector<double> direction(gradient.size());
       double analytic = 0.0, size = 0.0;
       for (std::size_t i = 0; i < direction.size(); ++i) {
@@ -35,7 +35,7 @@ class Gradient : public Law {
         analytic += direction[i] * gradient[i];
         size += gradient[i] * gradient[i];
       }
-      const double numeric = difference(inputs, setup, leaf, direction);
+      const double numeric = difference(inputs, trial, leaf, direction);
       EXPECT_NEAR(analytic, numeric, 1e-6 * std::fmax(std::sqrt(size), 1e-3));
     }
   }
@@ -44,9 +44,9 @@ class Gradient : public Law {
     for (const OptionCase& option : option_cases()) {
       if (!supports(mechanism(), option.needs)) continue;
       SCOPED_TRACE(option.name);
-      Setup low = make_setup(context_, option, mechanism(), dtype);
+      Trial low = make_trial(context_, option, mechanism(), dtype);
       const Inputs inputs = random_inputs(context_, low, dtype, 3);
-      Setup exact = low;
+      Trial exact = low;
       const auto wide = [&](const Var& v) { return v.defined() ? Var::leaf(v.value().to(context_, DType::f64)) : v; };
       exact.options.bias = wide(low.options.bias);
       exact.options.initial_state = wide(low.options.initial_state);
@@ -66,14 +66,14 @@ TEST_P(Gradient, MatchesDifferences) {
   for (const OptionCase& option : option_cases()) {
     if (!supports(mechanism(), option.needs)) continue;
     SCOPED_TRACE(option.name);
-    const Setup setup = make_setup(context_, option, mechanism(), DType::f64);
-    const Inputs inputs = random_inputs(context_, setup, DType::f64, 3);
-    const Gradients g = gradients(context_, inputs, mechanism(), setup);
-    check_leaf(inputs, setup, inputs.q, g.q);
-    check_leaf(inputs, setup, inputs.k, g.k);
-    check_leaf(inputs, setup, inputs.v, g.v);
-    if (setup.options.bias.defined()) check_leaf(inputs, setup, setup.options.bias, g.bias);
-    if (setup.options.initial_state.defined()) check_leaf(inputs, setup, setup.options.initial_state, g.initial_state);
+    const Trial trial = make_trial(context_, option, mechanism(), DType::f64);
+    const Inputs inputs = random_inputs(context_, trial, DType::f64, 3);
+    const Gradients g = gradients(context_, inputs, mechanism(), trial);
+    check_leaf(inputs, trial, inputs.q, g.q);
+    check_leaf(inputs, trial, inputs.k, g.k);
+    check_leaf(inputs, trial, inputs.v, g.v);
+    if (trial.options.bias.defined()) check_leaf(inputs, trial, trial.options.bias, g.bias);
+    if (trial.options.initial_state.defined()) check_leaf(inputs, trial, trial.options.initial_state, g.initial_state);
   }
 }
 

@@ -16,7 +16,7 @@ class Invariance : public Law {
   struct Run {
     Tensor o, dq, dk, dv;
   };
-  Run run_all(const Inputs& inputs, const Setup& s) {
+  Run run_all(const Inputs& inputs, const Trial& s) {
     for (const Var* x : {&inputs.q, &inputs.k, &inputs.v}) x->slot()->grad = Tensor();
     Tape tape(context_);
     const Var o = run(context_, tape, inputs, mechanism(), s).output;
@@ -40,7 +40,7 @@ class Invariance : public Law {
   }
 
   void check(const std::vector<std::pair<std::int64_t, std::int64_t>>& places, const Run& many, const Inputs& inputs,
-             Setup s) {
+             Trial s) {
     s.batch = 1;
     for (std::size_t i = 0; i < places.size(); ++i) {
       SCOPED_TRACE(i);
@@ -59,7 +59,7 @@ class Invariance : public Law {
   }
 
   void check_padding(bool causal) {
-    Setup s;
+    Trial s;
     s.batch = 3;
     s.options.causal = causal;
     s.options.queries.lengths.assign(std::begin(kLengths), std::end(kLengths));
@@ -76,11 +76,11 @@ class Invariance : public Law {
   }
 
   void check_packing(bool causal) {
-    Setup s;
+    Trial s;
     s.batch = 3;
     s.options.causal = causal;
     const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
-    Setup packed = s;
+    Trial packed = s;
     packed.batch = 1;
     packed.n_q = packed.n_k = 30;  // 27 real rows, the rest belongs to no sequence
     packed.options.queries.cu_seqlens = {0, 19, 26, 27};
@@ -112,7 +112,7 @@ TEST_P(Invariance, PackedRowsEqualSeparateOnesCausal) {
 
 // A view over (b, heads, n, d) memory gives the same as dense (b, n, heads, d).
 TEST_P(Invariance, StridesAreHonoured) {
-  const Setup s;
+  const Trial s;
   const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
   const auto strided = [&](const Var& x) {
     return Var::leaf(x.value().transpose(1, 2).clone(context_).transpose(1, 2));
@@ -127,7 +127,7 @@ TEST_P(Invariance, StridesAreHonoured) {
 
 // Grouped heads are repeated heads, and the gradient of a shared head is the sum over its group.
 TEST_P(Invariance, GroupedHeadsAreRepeatedHeads) {
-  Setup s;
+  Trial s;
   const Inputs inputs = random_inputs(context_, s, DType::f64, 3);
   const auto repeat = [&](const Var& x) {
     const Tensor out = Tensor::empty(context_, x.shape().with(2, s.heads), DType::f64);
@@ -137,7 +137,7 @@ TEST_P(Invariance, GroupedHeadsAreRepeatedHeads) {
   };
   const Inputs repeated{Var::leaf(inputs.q.value()), repeat(inputs.k), repeat(inputs.v)};
   const Gradients grouped = gradients(context_, inputs, mechanism(), s);
-  Setup full = s;
+  Trial full = s;
   full.kv_heads = s.heads;
   const Gradients each = gradients(context_, repeated, mechanism(), full);
   EXPECT_LT(relative_error(grouped.q, each.q), 1e-12);
@@ -156,7 +156,7 @@ TEST_P(Invariance, GroupedHeadsAreRepeatedHeads) {
 
 // U5, in the form every mechanism obeys: the items of a batch may be permuted.
 TEST_P(Invariance, BatchOrderDoesNotMatter) {
-  Setup s;
+  Trial s;
   s.batch = 3;
   const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
   const auto flipped = [&](const Var& x) {

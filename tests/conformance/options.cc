@@ -13,116 +13,116 @@ Var random_leaf(Context& context, const Shape& shape, DType dtype, std::uint64_t
   return Var::leaf(Tensor::from<double>(context, shape, values).to(context, dtype));
 }
 
-void causal(Context&, Setup& s, DType) { s.options.causal = true; }
+void causal(Context&, Trial& s, DType) { s.options.causal = true; }
 
-void cross_short(Context&, Setup& s, DType) { s.n_q = 7; }
-void cross_long(Context&, Setup& s, DType) { s.n_k = 11; }
-void causal_short(Context&, Setup& s, DType) {
+void cross_short(Context&, Trial& s, DType) { s.n_q = 7; }
+void cross_long(Context&, Trial& s, DType) { s.n_k = 11; }
+void causal_short(Context&, Trial& s, DType) {
   s.n_q = 7;
   s.options.causal = true;
 }
-void causal_long(Context&, Setup& s, DType) {  // the first queries see no key
+void causal_long(Context&, Trial& s, DType) {  // the first queries see no key
   s.n_k = 11;
   s.options.causal = true;
 }
 
-void padded(Context&, Setup& s, DType) {
+void padded(Context&, Trial& s, DType) {
   s.batch = 3;
   s.options.queries.lengths = {19, 8, 0};
 }
-void padded_causal(Context& c, Setup& s, DType d) {
+void padded_causal(Context& c, Trial& s, DType d) {
   padded(c, s, d);
   s.options.causal = true;
 }
-void packed(Context&, Setup& s, DType) {
+void packed(Context&, Trial& s, DType) {
   s.batch = 1;
   s.options.queries.cu_seqlens = {0, 5, 5, 6, 17};  // an empty one, one of a single token, rows to spare
 }
-void packed_causal(Context& c, Setup& s, DType d) {
+void packed_causal(Context& c, Trial& s, DType d) {
   packed(c, s, d);
   s.options.causal = true;
 }
-void padded_cross(Context&, Setup& s, DType) {
+void padded_cross(Context&, Trial& s, DType) {
   s.n_k = 13;
   s.options.queries.lengths = {19, 4};
   s.options.keys.lengths = {6, 13};
 }
 
-void dropout(Context&, Setup& s, DType) {
+void dropout(Context&, Trial& s, DType) {
   s.options.dropout_p = 0.3;
   s.training = true;
 }
 
-void bias_full(Context& c, Setup& s, DType wide) {
+void bias_full(Context& c, Trial& s, DType wide) {
   s.options.bias = random_leaf(c, {s.batch, s.heads, s.n_q, s.n_k}, wide, 5);
 }
-void bias_heads(Context& c, Setup& s, DType wide) {
+void bias_heads(Context& c, Trial& s, DType wide) {
   s.options.bias = random_leaf(c, {1, s.heads, s.n_q, s.n_k}, wide, 5);
 }
-void bias_shared(Context& c, Setup& s, DType wide) { s.options.bias = random_leaf(c, {1, 1, s.n_q, s.n_k}, wide, 5); }
-void bias_keys(Context& c, Setup& s, DType wide) { s.options.bias = random_leaf(c, {s.batch, 1, 1, s.n_k}, wide, 5); }
+void bias_shared(Context& c, Trial& s, DType wide) { s.options.bias = random_leaf(c, {1, 1, s.n_q, s.n_k}, wide, 5); }
+void bias_keys(Context& c, Trial& s, DType wide) { s.options.bias = random_leaf(c, {s.batch, 1, 1, s.n_k}, wide, 5); }
 
-void mask(Context& c, Setup& s, DType) {
+void mask(Context& c, Trial& s, DType) {
   Random random(11);
   std::vector<std::uint8_t> keep(static_cast<std::size_t>(s.batch * s.n_q * s.n_k));
   for (auto& bit : keep) bit = random.below(3) != 0;
   for (std::int64_t j = 0; j < s.n_k; ++j) keep[static_cast<std::size_t>(2 * s.n_k + j)] = 0;  // an empty row
   s.options.mask = Tensor::from<std::uint8_t>(c, {s.batch, 1, s.n_q, s.n_k}, keep);
 }
-void mask_and_bias(Context& c, Setup& s, DType wide) {
+void mask_and_bias(Context& c, Trial& s, DType wide) {
   bias_heads(c, s, wide);
   mask(c, s, wide);
 }
 
-void window(Context&, Setup& s, DType) { s.options.window = Window{3, 2}; }
-void window_causal(Context&, Setup& s, DType) {
+void window(Context&, Trial& s, DType) { s.options.window = Window{3, 2}; }
+void window_causal(Context&, Trial& s, DType) {
   s.options.window = Window{4, -1};
   s.options.causal = true;
 }
-void pattern(Context&, Setup& s, DType) {
+void pattern(Context&, Trial& s, DType) {
   s.options.pattern =
       Pattern::predicate("checkers", [](std::int64_t i, std::int64_t j) { return (i + 2 * j) % 3 != 0; });
 }
-void alibi(Context&, Setup& s, DType) { s.options.alibi = true; }
-void rotary(Context&, Setup& s, DType) { s.options.rotary = Rotary{}; }
-void rotary_causal(Context&, Setup& s, DType) {
+void alibi(Context&, Trial& s, DType) { s.options.alibi = true; }
+void rotary(Context&, Trial& s, DType) { s.options.rotary = Rotary{}; }
+void rotary_causal(Context&, Trial& s, DType) {
   s.options.rotary = Rotary{.halves = true};
   s.options.causal = true;
   s.n_q = 7;
 }
-void lse(Context&, Setup& s, DType) { s.options.return_lse = true; }
+void lse(Context&, Trial& s, DType) { s.options.return_lse = true; }
 
-void state(Context&, Setup& s, DType) {
+void state(Context&, Trial& s, DType) {
   s.with_state = true;
   s.options.final_state = true;
 }
-void state_causal(Context& c, Setup& s, DType wide) {
+void state_causal(Context& c, Trial& s, DType wide) {
   state(c, s, wide);
   s.options.causal = true;
 }
-void final_state(Context&, Setup& s, DType) {
+void final_state(Context&, Trial& s, DType) {
   s.options.final_state = true;
   s.options.causal = true;
 }
 
-void one_token(Context&, Setup& s, DType) { s.n_q = s.n_k = 1; }
-void one_head(Context&, Setup& s, DType) {
+void one_token(Context&, Trial& s, DType) { s.n_q = s.n_k = 1; }
+void one_head(Context&, Trial& s, DType) {
   s.heads = s.kv_heads = 1;
   s.batch = 1;
 }
-void many_rows(Context&, Setup& s, DType) {  // several tiles and chunks
+void many_rows(Context&, Trial& s, DType) {  // several tiles and chunks
   s.batch = 1;
   s.n_q = s.n_k = 203;
 }
-void many_rows_causal(Context& c, Setup& s, DType d) {
+void many_rows_causal(Context& c, Trial& s, DType d) {
   many_rows(c, s, d);
   s.options.causal = true;
 }
-void wide_heads(Context&, Setup& s, DType) {
+void wide_heads(Context&, Trial& s, DType) {
   s.d_k = 64;
   s.d_v = 80;
 }
-void scaled(Context&, Setup& s, DType) { s.options.scale = 0.7; }
+void scaled(Context&, Trial& s, DType) { s.options.scale = 0.7; }
 
 using F = Feature;
 
@@ -130,7 +130,7 @@ using F = Feature;
 
 const std::vector<OptionCase>& option_cases() {
   static const std::vector<OptionCase> kCases = {
-      {"plain", {F::bidirectional}, [](Context&, Setup&, DType) {}},
+      {"plain", {F::bidirectional}, [](Context&, Trial&, DType) {}},
       {"causal", {F::causal}, causal},
       {"one_token", {F::bidirectional}, one_token},
       {"one_head", {F::bidirectional}, one_head},
@@ -168,17 +168,17 @@ const std::vector<OptionCase>& option_cases() {
   return kCases;
 }
 
-Setup make_setup(Context& context, const OptionCase& option, const Mechanism& mechanism, DType dtype) {
+Trial make_trial(Context& context, const OptionCase& option, const Mechanism& mechanism, DType dtype) {
   const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-  Setup setup;
-  option.apply(context, setup, wide);
-  if (!setup.with_state) return setup;
-  Setup probe = setup;  // the width of a state is the mechanism's business
+  Trial trial;
+  option.apply(context, trial, wide);
+  if (!trial.with_state) return trial;
+  Trial probe = trial;  // the width of a state is the mechanism's business
   probe.n_q = probe.n_k = 1;
   Tape tape(context, {.record = false});
   const Shape shape = run(context, tape, random_inputs(context, probe, dtype, 1), mechanism, probe).final_state.shape();
-  setup.options.initial_state = random_leaf(context, shape, wide, 17);
-  return setup;
+  trial.options.initial_state = random_leaf(context, shape, wide, 17);
+  return trial;
 }
 
 }  // namespace fovea::conformance

@@ -10,16 +10,18 @@ class Reference : public Law {
     for (const OptionCase& option : option_cases()) {
       if (!supports(mechanism(), option.needs)) continue;
       SCOPED_TRACE(option.name);
-      const Setup setup = make_setup(context_, option, mechanism(), dtype);
-      const Inputs inputs = random_inputs(context_, setup, dtype, 3);
-      Tape tape(context_, {.training = setup.training});
-      const AttentionResult result = run(context_, tape, inputs, mechanism(), setup);
-      const Expected wanted = expected(context_, inputs, mechanism(), setup);
+      const Trial trial = make_trial(context_, option, mechanism(), dtype);
+      const Inputs inputs = random_inputs(context_, trial, dtype, 3);
+      Tape tape(context_, {.training = trial.training});
+      const AttentionResult result = run(context_, tape, inputs, mechanism(), trial);
+      const Expected wanted = expected(context_, inputs, mechanism(), trial);
       EXPECT_LT(relative_error(result.output.value().to_vector<double>(), wanted.o), tolerance);
-      if (result.lse.defined())
+      if (result.lse.defined()) {
         EXPECT_LT(relative_error(result.lse.value().to_vector<double>(), wanted.lse), tolerance);
-      if (result.final_state.defined())
+      }
+      if (result.final_state.defined()) {
         EXPECT_LT(relative_error(result.final_state.value().to_vector<double>(), wanted.final_state), tolerance);
+      }
     }
   }
 };

@@ -25,7 +25,7 @@ class Robustness : public Law {
 // More queries than keys: the first ones see nothing.
 TEST_P(Robustness, RowsWithoutKeysAreZero) {
   if (!has(Feature::causal) || !has(Feature::cross)) return;
-  Setup s;
+  Trial s;
   s.n_k = 8;
   s.options.causal = true;
   const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
@@ -41,7 +41,7 @@ TEST_P(Robustness, RowsWithoutKeysAreZero) {
 
 TEST_P(Robustness, NoKeysAtAll) {
   if (!has(Feature::padding) || !has(Feature::cross)) return;
-  Setup s;
+  Trial s;
   s.options.queries.lengths = {19, 19};
   s.options.keys.lengths = {0, 19};
   const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
@@ -55,7 +55,7 @@ TEST_P(Robustness, NoKeysAtAll) {
 
 TEST_P(Robustness, HugeScoresStayFinite) {
   for (const double size : {1e2, -1e2}) {
-    const Setup s;
+    const Trial s;
     const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
     for (std::int64_t i = 0; i < inputs.q.value().numel(); ++i)
       inputs.q.value().data<float>()[i] *= static_cast<float>(size);
@@ -70,17 +70,17 @@ TEST_P(Robustness, SameBitsAtAnyThreadCount) {
   for (const OptionCase& option : option_cases()) {
     if (!supports(mechanism(), option.needs)) continue;
     SCOPED_TRACE(option.name);
-    const Setup setup = make_setup(context_, option, mechanism(), DType::f32);
-    const Inputs inputs = random_inputs(context_, setup, DType::f32, 3);
+    const Trial trial = make_trial(context_, option, mechanism(), DType::f32);
+    const Inputs inputs = random_inputs(context_, trial, DType::f32, 3);
     context_.set_threads(1);
-    Tape tape(context_, {.training = setup.training});
-    const std::vector<float> o = run(context_, tape, inputs, mechanism(), setup).output.value().to_vector<float>();
-    const Gradients g = gradients(context_, inputs, mechanism(), setup);
+    Tape tape(context_, {.training = trial.training});
+    const std::vector<float> o = run(context_, tape, inputs, mechanism(), trial).output.value().to_vector<float>();
+    const Gradients g = gradients(context_, inputs, mechanism(), trial);
     for (const int threads : {2, 3}) {
       context_.set_threads(threads);
-      Tape again(context_, {.training = setup.training});
-      EXPECT_EQ(o, run(context_, again, inputs, mechanism(), setup).output.value().to_vector<float>());
-      const Gradients h = gradients(context_, inputs, mechanism(), setup);
+      Tape again(context_, {.training = trial.training});
+      EXPECT_EQ(o, run(context_, again, inputs, mechanism(), trial).output.value().to_vector<float>());
+      const Gradients h = gradients(context_, inputs, mechanism(), trial);
       EXPECT_EQ(g.q, h.q);
       EXPECT_EQ(g.k, h.k);
       EXPECT_EQ(g.v, h.v);
@@ -95,11 +95,11 @@ TEST_P(Robustness, UnsupportedCallsAreNamed) {
   for (const OptionCase& option : option_cases()) {
     if (supports(mechanism(), option.needs) || option.name == "state" || option.name == "state_causal") continue;
     SCOPED_TRACE(option.name);
-    const Setup setup = make_setup(context_, option, mechanism(), DType::f32);
-    const Inputs inputs = random_inputs(context_, setup, DType::f32, 3);
+    const Trial trial = make_trial(context_, option, mechanism(), DType::f32);
+    const Inputs inputs = random_inputs(context_, trial, DType::f32, 3);
     Tape tape(context_, {.record = false});
     try {
-      run(context_, tape, inputs, mechanism(), setup);
+      run(context_, tape, inputs, mechanism(), trial);
       ADD_FAILURE() << "ran without a word";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::unsupported);

@@ -52,7 +52,7 @@ void rotate_row(double* row, std::int64_t width, std::int64_t position, const Ro
 }
 
 // The definition's problem for sequence s.
-reference::Problem problem_of(const Context& context, const Inputs& in, const Setup& s, std::size_t index,
+reference::Problem problem_of(const Context& context, const Inputs& in, const Trial& s, std::size_t index,
                               const std::pair<Sequences::Rows, Sequences::Rows>& rows) {
   const auto& [q, k] = rows;
   const AttentionOptions& o = s.options;
@@ -80,10 +80,13 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Se
       const std::int64_t row = q.begin + i, column = k.begin + j;
       return mask(q.batch, h, row, column, 1.0) != 0.0 ? bias(q.batch, h, row, column, 0.0) : -INFINITY;
     };
-  if (s.training && o.dropout_p > 0.0)
-    p.drop_factor = [=, seed = context.seed()](std::int64_t h, std::int64_t i, std::int64_t j) {
-      return reference_drop_factor(static_cast<float>(o.dropout_p), seed, {q.batch, h, q.begin + i, k.begin + j});
+  if (s.training && o.dropout_p > 0.0) {
+    const auto rate = static_cast<float>(o.dropout_p);
+    const DropoutRule rule = DropoutRule::of(rate, context.seed(), 0);  // the first stream of a fresh tape
+    p.drop_factor = [=](std::int64_t h, std::int64_t i, std::int64_t j) {
+      return rule.at(q.batch, h).keep(q.begin + i, k.begin + j) ? DropoutRule::scale(rate) : 0.0;
     };
+  }
   if (o.initial_state.defined())
     p.initial_state = o.initial_state.value().select(0, static_cast<std::int64_t>(index)).to_vector<double>();
   return p;
@@ -97,18 +100,18 @@ void place(const std::vector<double>& from, std::vector<double>& to, const Seque
 
 }  // namespace
 
-Inputs random_inputs(Context& context, const Setup& s, DType dtype, std::uint64_t seed) {
+Inputs random_inputs(Context& context, const Trial& s, DType dtype, std::uint64_t seed) {
   Random random(seed, 1);
   return {random_var(context, {s.batch, s.n_q, s.heads, s.d_k}, dtype, random, 0.0),
           random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_k}, dtype, random, 0.0),
           random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_v}, dtype, random, 0.5)};
 }
 
-AttentionResult run(Context&, Tape& tape, const Inputs& inputs, const Mechanism& mechanism, const Setup& setup) {
-  return attention(tape, inputs.q, inputs.k, inputs.v, mechanism, setup.options);
+AttentionResult run(Context&, Tape& tape, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial) {
+  return attention(tape, inputs.q, inputs.k, inputs.v, mechanism, trial.options);
 }
 
-Expected expected(const Context& context, const Inputs& in, const Mechanism& mechanism, const Setup& s) {
+Expected expected(const Context& context, const Inputs& in, const Mechanism& mechanism, const Trial& s) {
   Expected out;
   out.o.assign(at(s.batch * s.n_q * s.heads * s.d_v), 0.0);
   out.lse.assign(at(s.batch * s.n_q * s.heads), -INFINITY);
@@ -170,7 +173,7 @@ std::vector<double> grad_of(const Var& leaf) {
 
 }  // namespace
 
-Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechanism, const Setup& s) {
+Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechanism, const Trial& s) {
   for (const Var* leaf : {&in.q, &in.k, &in.v, &s.options.bias, &s.options.initial_state})
     if (leaf->needs_grad()) leaf->slot()->grad = Tensor();
   Tape tape(context, {.training = s.training});
@@ -179,7 +182,7 @@ Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechani
   return {grad_of(in.q), grad_of(in.k), grad_of(in.v), grad_of(s.options.bias), grad_of(s.options.initial_state)};
 }
 
-double objective(Context& context, const Inputs& in, const Mechanism& mechanism, const Setup& s) {
+double objective(Context& context, const Inputs& in, const Mechanism& mechanism, const Trial& s) {
   Tape tape(context, {.record = false, .training = s.training});
   const Weighted w = weighted(context, run(context, tape, in, mechanism, s));
   double sum = 0.0;

@@ -14,21 +14,21 @@
 namespace fovea::conformance {
 
 // Sizes of a test, and the options of its call. Odd on purpose.
-struct Setup {
+struct Trial {
   std::int64_t batch = 2, n_q = 19, n_k = 19, heads = 4, kv_heads = 2, d_k = 6, d_v = 5;
   AttentionOptions options;
   bool training = false;    // dropout is active
   bool with_state = false;  // an initial state is to be made
 };
 
-// One way of calling attention. `apply` changes the setup; it may allocate tensors of the given floating type.
+// One way of calling attention. `apply` changes the trial; it may allocate tensors of the given floating type.
 struct OptionCase {
   std::string name;
   std::vector<Feature> needs;
-  void (*apply)(Context& context, Setup& setup, DType wide);
+  void (*apply)(Context& context, Trial& trial, DType wide);
 };
 const std::vector<OptionCase>& option_cases();
-Setup make_setup(Context& context, const OptionCase& option, const Mechanism& mechanism, DType dtype);
+Trial make_trial(Context& context, const OptionCase& option, const Mechanism& mechanism, DType dtype);
 
 // A mechanism with one setting of its parameters: the defaults, every other choice, small whole numbers.
 struct Variant {
@@ -58,19 +58,19 @@ class Law : public testing::TestWithParam<Case> {
   Context context_;
 };
 
-// Random inputs (normal, v with a mean) of a setup, as leaves.
+// Random inputs (normal, v with a mean) of a trial, as leaves.
 struct Inputs {
   Var q, k, v;
 };
-Inputs random_inputs(Context& context, const Setup& setup, DType dtype, std::uint64_t seed);
+Inputs random_inputs(Context& context, const Trial& trial, DType dtype, std::uint64_t seed);
 
-AttentionResult run(Context& context, Tape& tape, const Inputs& inputs, const Mechanism& mechanism, const Setup& setup);
+AttentionResult run(Context& context, Tape& tape, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
 
 // The double-precision definition on the same numbers; o is (b, n_q, heads, d_v), lse (b, n_q, heads).
 struct Expected {
   std::vector<double> o, lse, final_state;
 };
-Expected expected(const Context& context, const Inputs& inputs, const Mechanism& mechanism, const Setup& setup);
+Expected expected(const Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
 
 // max |a - b| / max(|b|), NaN when any difference is NaN; equal infinities agree.
 double relative_error(const std::vector<double>& a, const std::vector<double>& b);
@@ -79,9 +79,9 @@ double relative_error(const std::vector<double>& a, const std::vector<double>& b
 struct Gradients {
   std::vector<double> q, k, v, bias, initial_state;
 };
-Gradients gradients(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Setup& setup);
+Gradients gradients(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
 // The value that is differentiated.
-double objective(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Setup& setup);
+double objective(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
 
 }  // namespace fovea::conformance
 

@@ -138,8 +138,8 @@ TEST_F(Attention, WrongShapesAreNamed) {
   says("not a multiple", q_, random({1, 21, 3, 8}, 1), random({1, 21, 3, 8}, 1));
   says("one floating dtype", q_, k_, random({1, 21, 2, 8}, 1, DType::f32));
   says("dropout_p", q_, k_, v_, {.dropout_p = 1.0});
-  says("lengths for a batch", q_, k_, v_, {.queries = {.lengths = {21, 3}, .cu_seqlens = {}}});
-  says("outside [0, 21]", q_, k_, v_, {.queries = {.lengths = {22}, .cu_seqlens = {}}});
+  says("lengths for a batch", q_, k_, v_, {.queries = {.lengths = {21, 3}}});
+  says("outside [0, 21]", q_, k_, v_, {.queries = {.lengths = {22}}});
   AttentionOptions bias;
   bias.bias = random({1, 2, 21, 20}, 1);
   says("bias has shape", q_, k_, v_, bias);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "fovea/error.h"
 #include "mechanisms/tiled.h"
 
