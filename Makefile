@@ -6,7 +6,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 RELEASE := build/release
 FOVEA := $(RELEASE)/bin/fovea
-CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' '*.cu' '*.cuh')
+CXX_SOURCES = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' '*.cu' '*.cuh'))
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
