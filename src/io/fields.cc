@@ -61,10 +61,14 @@ class Reader : public FieldVisitor {
     const Json* json = take(field);
     if (json == nullptr) return;
     double read = 0;
-    if (json->is_number()) read = json->get<double>();
-    else if (*json == "inf") read = INFINITY;
-    else if (*json == "-inf") read = -INFINITY;
-    else refuse(field, "a number", *json);
+    if (json->is_number())
+      read = json->get<double>();
+    else if (*json == "inf")
+      read = INFINITY;
+    else if (*json == "-inf")
+      read = -INFINITY;
+    else
+      refuse(field, "a number", *json);
     if (!field.allowed.holds(read)) refuse(field, "a number", *json);
     value = read;
     path_.next();
@@ -78,8 +82,8 @@ class Reader : public FieldVisitor {
     std::string read = json->is_string() ? json->get<std::string>() : json->dump();
     const auto& choices = field.allowed.choices;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), read) == choices.end())
-      fail(code_, fmt::format("unknown {} \"{}\"", field.name.empty() ? "value" : field.name, read), where(path_.of(field)),
-           name_hint(read, choices));
+      fail(code_, fmt::format("unknown {} \"{}\"", field.name.empty() ? "value" : field.name, read),
+           where(path_.of(field)), name_hint(read, choices));
     value = std::move(read);
     path_.next();
   }

@@ -131,12 +131,11 @@ void read(void* settings, Visit visit, const Json& json, const std::string& orig
 Json write(void* settings, Visit visit);
 std::vector<FieldHelp> describe(void* settings, Visit visit);
 void assign(Json& json, std::string_view assignment);  // replaces one value by the assigned text
-double shortest(float value);  // 0.1f as 0.1, not as 0.10000000149
+double shortest(float value);                          // 0.1f as 0.1, not as 0.10000000149
 
 template <class T>
-constexpr Visit visit_of = [](void* settings, FieldVisitor& visitor) {
-  visitor.visit(Field{}, *static_cast<T*>(settings));
-};
+constexpr Visit visit_of =
+    [](void* settings, FieldVisitor& visitor) { visitor.visit(Field{}, *static_cast<T*>(settings)); };
 
 }  // namespace fields_detail
 

@@ -75,7 +75,8 @@ Json converted(const Json& old, std::string_view text) {
 void fields_detail::assign(Json& json, std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0)
-    fail(ErrorCode::usage, "expected NAME=VALUE, got \"" + std::string(assignment) + "\"", "--set", "--set train.lr=3e-4");
+    fail(ErrorCode::usage, "expected NAME=VALUE, got \"" + std::string(assignment) + "\"", "--set",
+         "--set train.lr=3e-4");
   Json& value = follow(json, assignment.substr(0, equals));
   value = converted(value, assignment.substr(equals + 1));
 }

@@ -96,7 +96,8 @@ void AtomicFile::open_partial() {
     FileHandle file(retry([&] { return ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); }));
     if (!file.open()) fail_io("write", target_, errno);
     retry([&] { return ::flock(file.get(), LOCK_EX); });  // where locks do not work, the writers race as usual
-    struct stat mine {}, named {};
+    struct stat mine {
+    }, named{};
     const bool current = ::fstat(file.get(), &mine) == 0 && ::lstat(partial_.c_str(), &named) == 0 &&
                          mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
     if (!current) continue;

@@ -58,9 +58,7 @@ Json parse_json(std::string_view text, const std::string& where) {
   }
 }
 
-std::string json_text(const Json& json) { 
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 std::string_view json_kind(const Json& json) {
   switch (json.type()) {

@@ -79,8 +79,13 @@ Settings changed(const std::string& assignment) {
 
 TEST(Fields, WhatIsWrittenReadsBackEqual) {
   Settings settings;
-  settings.train = {.lr = 3e-4, .clip = 0.3f, .steps = 7, .seed = ~std::uint64_t{0}, .shuffle = false,
-                    .schedule = Schedule::constant, .decay = 0.01};
+  settings.train = {.lr = 3e-4,
+                    .clip = 0.3f,
+                    .steps = 7,
+                    .seed = ~std::uint64_t{0},
+                    .shuffle = false,
+                    .schedule = Schedule::constant,
+                    .decay = 0.01};
   settings.layers = {Layer{"norm", 4}, Layer{"diag", 1}, Layer{}};
   settings.widths.clear();
   settings.name = "ünï \"x\"";
@@ -105,7 +110,8 @@ TEST(Fields, AbsentKeysKeepTheirDefaults) {
 }
 
 TEST(Fields, UnknownKeyNamesPathAndNearest) {
-  EXPECT_ERROR(parse(R"({"train": {"lrr": 1}})"), ErrorCode::bad_input, "unknown key \"lrr\"", "run.json: train.lrr", "\"lr\"?");
+  EXPECT_ERROR(parse(R"({"train": {"lrr": 1}})"), ErrorCode::bad_input, "unknown key \"lrr\"", "run.json: train.lrr",
+               "\"lr\"?");
   EXPECT_ERROR(parse(R"({"layers": [{}, {"head": 1}]})"), ErrorCode::bad_input, "unknown key \"head\"",
                "run.json: layers[1].head", "\"heads\"?");
   EXPECT_ERROR(parse(R"({"qqqqqqq": 1})"), ErrorCode::bad_input, "unknown key", "run.json: qqqqqqq",
@@ -114,15 +120,17 @@ TEST(Fields, UnknownKeyNamesPathAndNearest) {
 
 TEST(Fields, WrongKindsAndRangesAreNamed) {
   const auto bad = ErrorCode::bad_input;
-  EXPECT_ERROR(parse(R"({"train": {"lr": "fast"}})"), bad, "expected a number above 0, got \"fast\"", "run.json: train.lr",
-               "peak learning rate");
+  EXPECT_ERROR(parse(R"({"train": {"lr": "fast"}})"), bad, "expected a number above 0, got \"fast\"",
+               "run.json: train.lr", "peak learning rate");
   EXPECT_ERROR(parse(R"({"train": {"lr": 0}})"), bad, "above 0, got 0", "train.lr", "");
   EXPECT_ERROR(parse(R"({"train": {"clip": 11}})"), bad, "between 0 and 10, got 11", "train.clip", "");
   EXPECT_ERROR(parse(R"({"train": {"steps": 1.5}})"), bad, "expected a whole number", "train.steps", "");
-  EXPECT_ERROR(parse(R"({"train": {"steps": 18446744073709551615}})"), bad, "expected a whole number", "train.steps", "");
+  EXPECT_ERROR(parse(R"({"train": {"steps": 18446744073709551615}})"), bad, "expected a whole number", "train.steps",
+               "");
   EXPECT_ERROR(parse(R"({"train": {"seed": -1}})"), bad, "at least 0, got -1", "train.seed", "");
   EXPECT_ERROR(parse(R"({"train": {"shuffle": 1}})"), bad, "true or false", "train.shuffle", "");
-  EXPECT_ERROR(parse(R"({"train": {"schedule": "cosin"}})"), bad, "unknown schedule \"cosin\"", "train.schedule", "\"cosine\"?");
+  EXPECT_ERROR(parse(R"({"train": {"schedule": "cosin"}})"), bad, "unknown schedule \"cosin\"", "train.schedule",
+               "\"cosine\"?");
   EXPECT_ERROR(parse(R"({"train": []})"), bad, "expected an object, got []", "run.json: train", "");
   EXPECT_ERROR(parse(R"({"layers": {}})"), bad, "expected a list", "layers", "");
   EXPECT_ERROR(parse(R"({"widths": [1, 2, 0]})"), bad, "at least 1, got 0", "widths[2]", "");
@@ -135,7 +143,8 @@ TEST(Fields, CheckReportsThePathAndARefusedFileChangesNothing) {
   Settings settings;
   const Settings before = settings;
   const Json json = parse_json(R"({"name": "new", "layers": [{}, {"heads": 3}]})", "run.json");
-  EXPECT_ERROR(read_fields(settings, json, "run.json"), ErrorCode::bad_input, "heads do not divide", "run.json: layers[1].heads", "");
+  EXPECT_ERROR(read_fields(settings, json, "run.json"), ErrorCode::bad_input, "heads do not divide",
+               "run.json: layers[1].heads", "");
   EXPECT_EQ(settings, before);
 }
 

@@ -1,0 +1,80 @@
+#include "io/folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fovea/error.h"
+
+namespace fovea {
+namespace {
+
+namespace fs = std::filesystem;
+
+Path absolute_target(const Path& target) {
+  Path path = fs::absolute(target).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();  // "runs/x/" -> "runs/x"
+}
+
+Path partial_name(const Path& target) { return target.parent_path() / ("." + target.filename().string() + ".partial"); }
+Path old_name(const Path& target) { return target.parent_path() / ("." + target.filename().string() + ".old"); }
+
+[[noreturn]] void fail_io(const std::string& what, const Path& path) {
+  fail(ErrorCode::io, what + ": " + std::strerror(errno), path.string());
+}
+
+void sync_folder(const Path& path) {
+  const FileHandle folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.open() || ::fsync(folder.get()) != 0) fail_io("cannot make the folder durable", path);
+}
+
+void rename_folder(const Path& from, const Path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_io("cannot rename the folder to " + to.filename().string(), from);
+}
+
+bool exists(const Path& path) {
+  std::error_code unreachable;
+  return fs::exists(path, unreachable);
+}
+
+void remove_quietly(const Path& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+}  // namespace
+
+AtomicFolder::AtomicFolder(const Path& target) : target_(absolute_target(target)), partial_(partial_name(target_)) {
+  make_folder(target_.parent_path());
+  remove_quietly(partial_);
+  make_folder(partial_);
+}
+
+AtomicFolder::~AtomicFolder() { remove_quietly(partial_); }
+
+void AtomicFolder::commit() {
+  sync_folder(partial_);
+  if (!exists(target_)) {
+    rename_folder(partial_, target_);
+  } else if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) fail_io("cannot replace the folder", target_);
+    const Path old = old_name(target_);
+    remove_quietly(old);
+    rename_folder(target_, old);
+    rename_folder(partial_, target_);
+    remove_quietly(old);
+  }
+  sync_folder(target_.parent_path());
+  remove_quietly(partial_);  // after an exchange: the old one
+}
+
+Path committed_folder(const Path& target) {
+  const Path path = absolute_target(target);
+  if (exists(path) || !exists(old_name(path))) return path;
+  return exists(partial_name(path)) ? partial_name(path) : old_name(path);
+}
+
+}  // namespace fovea
