@@ -15,9 +15,11 @@ extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);
 #define FOVEA_TSAN_ACQUIRE(address) __tsan_acquire(address)
 #define FOVEA_TSAN_RELEASE(address) __tsan_release(address)
+#define FOVEA_NO_TSAN __attribute__((no_sanitize("thread")))
 #else
 #define FOVEA_TSAN_ACQUIRE(address) static_cast<void>(address)
 #define FOVEA_TSAN_RELEASE(address) static_cast<void>(address)
+#define FOVEA_NO_TSAN
 #endif
 
 namespace fovea {
@@ -45,6 +47,20 @@ class Team {
   std::atomic<std::int64_t>* ticket_;
 };
 
+// The region itself. The thread sanitizer cannot see how libgomp hands it to the threads, so this function is not
+// instrumented and tells what matters: `sync` orders what was before, inside and after.
+template <class Run>
+FOVEA_NO_TSAN void launch(int threads, void* sync, const Run& run) {
+  FOVEA_TSAN_RELEASE(sync);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    FOVEA_TSAN_ACQUIRE(sync);
+    run();
+    FOVEA_TSAN_RELEASE(sync);
+  }
+  FOVEA_TSAN_ACQUIRE(sync);
+}
+
 // Runs body(team) on `threads` threads and waits. All parallel loops of fovea pass through here: one place decides
 // about exceptions (the first one is rethrown), nesting, and what the thread sanitizer may see of libgomp.
 // A body that uses barriers must not throw between them.
@@ -53,18 +69,13 @@ void parallel(int threads, Body&& body) {
   std::atomic<std::int64_t> ticket{0};
   std::atomic<bool> failed{false};
   std::exception_ptr error;
-  FOVEA_TSAN_RELEASE(&failed);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-    FOVEA_TSAN_ACQUIRE(&failed);
+  launch(threads, &failed, [&] {
     try {
       body(Team(omp_get_thread_num(), omp_get_num_threads(), ticket));
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
-    FOVEA_TSAN_RELEASE(&failed);
-  }
-  FOVEA_TSAN_ACQUIRE(&failed);
+  });
   if (error) std::rethrow_exception(error);
 }
 
