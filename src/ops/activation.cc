@@ -1,0 +1,49 @@
+#include "ops/activation_cpu.h"
+#include "ops/activation_policy.h"
+
+namespace fovea {
+namespace {
+
+void activate_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const Tensor g = node.grad().contiguous(context);
+  const Tensor dx = Tensor::empty(context, g.shape(), g.dtype());
+  cpu::activate_backward(context, {std::any_cast<Activation>(node.attributes), g, node.saved[0], dx});
+  tape.accumulate(node.inputs[0], dx);
+}
+
+void glu_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const Tensor& x = node.saved[0];  // (rows, 2h)
+  const Tensor g = node.grad().contiguous(context).reshape({x.dim(0), x.dim(1) / 2});
+  const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
+  cpu::glu_backward(context, {std::any_cast<Activation>(node.attributes), g, x, dx});
+  tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
+}
+
+constexpr Op kActivate{"activate", activate_backward};
+constexpr Op kGlu{"glu", glu_backward};
+
+}  // namespace
+
+Var activate(Tape& tape, const Var& x, Activation activation) {
+  if (activation == Activation::identity) return x;
+  const Context& context = tape.context();
+  const Tensor in = x.value().contiguous(context);
+  const Tensor y = Tensor::empty(context, in.shape(), in.dtype());
+  cpu::activate(context, {activation, in, y});
+  return tape.record(kActivate, {x}, y, {slope_from_output(activation) ? y : in}, activation);
+}
+
+Var glu(Tape& tape, const Var& x, Activation activation) {
+  const Context& context = tape.context();
+  if (x.value().rank() == 0 || x.dim(-1) % 2 != 0)
+    fail(ErrorCode::shape, "glu splits the last axis in two halves; got shape " + x.shape().text());
+  const std::int64_t half = x.dim(-1) / 2, rows = half == 0 ? 0 : x.value().numel() / (2 * half);
+  const Tensor in = x.value().contiguous(context).reshape({rows, 2 * half});
+  const Tensor y = Tensor::empty(context, {rows, half}, in.dtype());
+  cpu::glu(context, {activation, in, y});
+  return tape.record(kGlu, {x}, y.reshape(x.shape().with(-1, half)), {in}, activation);
+}
+
+}  // namespace fovea

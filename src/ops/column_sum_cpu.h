@@ -1,0 +1,19 @@
+#pragma once
+
+#include "fovea/tensor.h"
+
+namespace fovea::cpu {
+
+// sums (width) += rows [begin, end) of x (rows, width), or of x * y where y is defined. Dense; sums in the wide type.
+struct ColumnSum {
+  Tensor x, y;
+};
+void add_columns(const ColumnSum& io, std::int64_t begin, std::int64_t end, void* sums);
+
+// The sums over all rows, in the wide type: blocks of rows in parallel, then their partial sums in order.
+Tensor column_sums(const Context& context, const ColumnSum& io);
+
+// partial (blocks, width) -> (width), in order.
+Tensor fold_blocks(const Context& context, const Tensor& partial);
+
+}  // namespace fovea::cpu

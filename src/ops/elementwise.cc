@@ -1,0 +1,120 @@
+#include "ops/elementwise_cpu.h"
+
+#include "fovea/ops.h"
+#include "ops/column_sum_cpu.h"
+#include "ops/work.h"
+
+namespace fovea {
+namespace {
+
+// b has the shape of a, or of its last axes.
+void check_broadcast(const Var& a, const Var& b, const char* name) {
+  const int lead = a.value().rank() - b.value().rank();
+  bool fits = lead >= 0 && wide(a.dtype()) == wide(b.dtype());
+  for (int i = 0; fits && i < b.value().rank(); ++i) fits = a.dim(lead + i) == b.dim(i);
+  if (!fits)
+    fail(ErrorCode::shape,
+         std::string(name) + " of " + std::string(name_of(a.dtype())) + a.shape().text() + " and " +
+             std::string(name_of(b.dtype())) + b.shape().text(),
+         {}, "the second has the shape of the first, or of its last axes");
+}
+
+// In the type of a or its wide type.
+Tensor right_operand(const Context& context, const Tensor& b, DType type_of_a) {
+  return (b.dtype() == type_of_a ? b : b.to(context, wide(type_of_a))).contiguous(context);
+}
+
+Tensor combine(const Context& context, cpu::Binary op, const Tensor& a, const Tensor& b) {
+  const Tensor left = a.contiguous(context), y = Tensor::empty(context, a.shape(), a.dtype());
+  cpu::binary(context, {op, left, right_operand(context, b, a.dtype()), y});
+  return y;
+}
+
+// The gradient of a repeated operand: the sum of g, or of g * factor, over its repetitions.
+Tensor sum_repeats(const Context& context, const Tensor& g, const Tensor& factor, const Shape& shape) {
+  const std::int64_t width = shape.numel(), rows = width == 0 ? 0 : g.numel() / width;
+  const auto as_rows = [&](const Tensor& t) { return t.defined() ? t.contiguous(context).reshape({rows, width}) : t; };
+  return cpu::column_sums(context, {as_rows(g), as_rows(factor)}).reshape(shape);
+}
+
+void add_backward(Tape& tape, Node& node) {
+  const Tensor& g = node.grad();
+  if (node.wants(1)) {
+    const Shape& shape = node.inputs[1]->shape;
+    tape.accumulate(node.inputs[1], shape == g.shape() ? g : sum_repeats(tape.context(), g, {}, shape));
+  }
+  tape.accumulate(node.inputs[0], g);
+}
+
+void mul_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const Tensor &g = node.grad(), &a = node.saved[0], &b = node.saved[1];
+  if (node.wants(0)) tape.accumulate(node.inputs[0], combine(context, cpu::Binary::mul, g, b));
+  if (!node.wants(1)) return;
+  const Shape& shape = node.inputs[1]->shape;
+  if (shape == g.shape())
+    tape.accumulate(node.inputs[1], combine(context, cpu::Binary::mul, g, a));
+  else
+    tape.accumulate(node.inputs[1], sum_repeats(context, g, a, shape));
+}
+
+Tensor scaled(const Context& context, const Tensor& x, double factor) {
+  const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
+  cpu::scale(context, {factor, in, y});
+  return y;
+}
+
+void scale_backward(Tape& tape, Node& node) {
+  tape.accumulate(node.inputs[0], scaled(tape.context(), node.grad(), std::any_cast<double>(node.attributes)));
+}
+
+Tensor dropped(const Context& context, const Tensor& x, const Keep& keep) {
+  const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
+  cpu::dropout(context, {keep, in, y});
+  return y;
+}
+
+void dropout_backward(Tape& tape, Node& node) {
+  tape.accumulate(node.inputs[0], dropped(tape.context(), node.grad(), std::any_cast<const Keep&>(node.attributes)));
+}
+
+void cast_backward(Tape& tape, Node& node) {
+  tape.accumulate(node.inputs[0], node.grad().to(tape.context(), node.inputs[0]->dtype));
+}
+
+constexpr Op kAdd{"add", add_backward};
+constexpr Op kMul{"mul", mul_backward};
+constexpr Op kScale{"scale", scale_backward};
+constexpr Op kDropout{"dropout", dropout_backward};
+constexpr Op kCast{"cast", cast_backward};
+
+}  // namespace
+
+Var add(Tape& tape, const Var& a, const Var& b) {
+  check_broadcast(a, b, "add");
+  return tape.record(kAdd, {a, b}, combine(tape.context(), cpu::Binary::add, a.value(), b.value()), {});
+}
+
+Var mul(Tape& tape, const Var& a, const Var& b) {
+  check_broadcast(a, b, "mul");
+  return tape.record(kMul, {a, b}, combine(tape.context(), cpu::Binary::mul, a.value(), b.value()),
+                     {b.needs_grad() ? a.value() : Tensor(), a.needs_grad() ? b.value() : Tensor()});
+}
+
+Var scale(Tape& tape, const Var& x, double factor) {
+  return tape.record(kScale, {x}, scaled(tape.context(), x.value(), factor), {}, factor);
+}
+
+Var dropout(Tape& tape, const Var& x, double p) {
+  const Keep keep = next_dropout(tape, p);
+  if (!keep.active()) return x;
+  return tape.record(kDropout, {x}, dropped(tape.context(), x.value(), keep), {}, keep);
+}
+
+Var cast(Tape& tape, const Var& x, DType dtype) {
+  if (!is_float(dtype)) fail(ErrorCode::usage, "cast to " + std::string(name_of(dtype)) + ", which has no gradient");
+  if (x.dtype() == dtype) return x;
+  return tape.record(kCast, {x}, x.value().to(tape.context(), dtype), {});
+}
+
+}  // namespace fovea

@@ -1,0 +1,104 @@
+#include "gemm/gemm.h"
+#include "ops/activation_cpu.h"
+#include "ops/activation_policy.h"
+#include "ops/column_sum_cpu.h"
+#include "ops/work.h"
+
+namespace fovea {
+namespace {
+
+struct Linear {
+  Activation activation;
+  bool bias;
+};
+
+// dZ = g act'(saved), summing its rows on the way: a piece is added up while it is still in L1.
+Tensor pull_and_sum(const Context& context, const cpu::Pull& io, bool wants_sums) {
+  constexpr std::int64_t kPieceElements = 2048;
+  const std::int64_t width = io.g.dim(1),
+                     step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, width));
+  const RowBlocks blocks(io.g.dim(0), width);
+  const Tensor partial = Tensor::zeros(context, {blocks.count, width}, wide(io.g.dtype()), Lifetime::scratch);
+  for_blocks(context, blocks, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
+    void* sums = partial.select(0, block).raw();
+    for (std::int64_t row = begin; row < end; row += step) {
+      const std::int64_t stop = std::min(end, row + step);
+      cpu::activate_backward_range(io, row * width, stop * width);
+      if (wants_sums) cpu::add_columns({io.dx, {}}, row, stop, sums);
+    }
+  });
+  return wants_sums ? cpu::fold_blocks(context, partial) : Tensor();
+}
+
+// dW of a product x W, into the parameter's own buffer where that has the type sums are made in.
+void accumulate_weight(Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& x, const Tensor& dz) {
+  const Context& context = tape.context();
+  if (slot->leaf || slot->dtype == wide(slot->dtype)) {
+    const Tape::Target target = tape.target(slot);
+    gemm::multiply(context, x.transpose(0, 1), dz, target.grad,
+                   {.bias = {}, .relu = false, .accumulate = !target.fresh});
+  } else {
+    const Tensor dw = Tensor::empty(context, slot->shape, wide(slot->dtype));
+    gemm::multiply(context, x.transpose(0, 1), dz, dw);
+    tape.accumulate(slot, dw);
+  }
+}
+
+// saved: x (rows, in), W, and for an activation what its slope needs.
+void linear_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const auto& attributes = std::any_cast<const Linear&>(node.attributes);
+  const Tensor &x = node.saved[0], &weight = node.saved[1];
+  const bool wants_bias = attributes.bias && node.wants(2);
+  Tensor dz = node.grad().contiguous(context).reshape({x.dim(0), weight.dim(1)}), db;
+  if (attributes.activation != Activation::identity) {
+    const Tensor g = dz;
+    dz = Tensor::empty(context, g.shape(), g.dtype());
+    db = pull_and_sum(context, {attributes.activation, g, node.saved[2], dz}, wants_bias);
+  } else if (wants_bias) {
+    db = cpu::column_sums(context, {dz, {}});
+  }
+  if (wants_bias) tape.accumulate(node.inputs[2], db);
+  if (node.wants(1)) accumulate_weight(tape, node.inputs[1], x, dz);
+  if (node.wants(0))
+    tape.accumulate(node.inputs[0], gemm::multiply(context, dz, weight.transpose(0, 1)).reshape(node.inputs[0]->shape));
+}
+
+constexpr Op kLinear{"linear", linear_backward};
+
+void check_linear(const Var& x, const Var& weight, const Var& bias) {
+  if (weight.value().rank() != 2 || x.value().rank() < 1 || x.dim(-1) != weight.dim(0))
+    fail(ErrorCode::shape,
+         "linear: input of shape " + x.shape().text() + " and weight of shape " + weight.shape().text(), {},
+         "(..., in) and (in, out)");
+  if (bias.defined() && bias.shape() != Shape{weight.dim(1)})
+    fail(ErrorCode::shape,
+         "linear: bias of shape " + bias.shape().text() + " for weight of shape " + weight.shape().text(), {}, "(out)");
+}
+
+}  // namespace
+
+Var linear(Tape& tape, const Var& x, const Var& weight, const Var& bias, Activation activation) {
+  check_linear(x, weight, bias);
+  const Context& context = tape.context();
+  const std::int64_t in = weight.dim(0), out = weight.dim(1);
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < x.value().rank(); ++i) rows *= x.dim(i);
+  const Tensor flat = x.value().rank() == 2 ? x.value() : x.value().contiguous(context).reshape({rows, in});
+  const Tensor wide_bias = bias.defined() ? bias.value().to(context, wide(x.dtype())).contiguous(context) : Tensor();
+  const Tensor z =
+      gemm::multiply(context, flat, weight.value(), {.bias = wide_bias, .relu = activation == Activation::relu});
+  Tensor y = z;
+  if (activation != Activation::identity && activation != Activation::relu) {
+    // In place when nobody will ask for z again.
+    const bool keep = !slope_from_output(activation) && tape.wants_grad({x, weight, bias});
+    if (keep) y = Tensor::empty(context, z.shape(), z.dtype());
+    cpu::activate(context, {activation, z, y});
+  }
+  std::vector<Tensor> saved{flat, weight.value()};
+  if (activation != Activation::identity) saved.push_back(slope_from_output(activation) ? y : z);
+  return tape.record(kLinear, {x, weight, bias}, y.reshape(x.shape().with(-1, out)), std::move(saved),
+                     Linear{activation, bias.defined()});
+}
+
+}  // namespace fovea

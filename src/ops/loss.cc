@@ -1,0 +1,72 @@
+#include "ops/loss_cpu.h"
+#include "ops/work.h"
+
+namespace fovea {
+namespace {
+
+struct LossAttributes {
+  CrossEntropy options;
+  std::int64_t counted;
+};
+
+void check_loss(const Var& logits, const Tensor& targets, const CrossEntropy& options) {
+  const Shape& shape = logits.shape();
+  bool fits = shape.rank() >= 1 && targets.rank() == shape.rank() - 1;
+  for (int i = 0; fits && i < targets.rank(); ++i) fits = shape.dim(i) == targets.dim(i);
+  if (!fits)
+    fail(ErrorCode::shape, "cross_entropy of logits " + shape.text() + " and targets " + targets.shape().text(), {},
+         "logits (..., classes) and targets (...)");
+  if (targets.dtype() != DType::i32)
+    fail(ErrorCode::usage, "targets must be i32, got " + std::string(name_of(targets.dtype())), "targets");
+  if (!(options.label_smoothing >= 0.0 && options.label_smoothing <= 1.0))
+    fail(ErrorCode::usage, "label smoothing must be in [0, 1], got " + std::to_string(options.label_smoothing),
+         "label_smoothing");
+}
+
+// How many rows count; refuses a class that does not exist.
+std::int64_t count_targets(const Tensor& targets, std::int64_t classes, std::int32_t ignore_index) {
+  std::int64_t counted = 0;
+  for (std::int64_t row = 0; row < targets.numel(); ++row) {
+    const std::int32_t target = targets.data<std::int32_t>()[row];
+    if (target == ignore_index) continue;
+    if (target < 0 || target >= classes)
+      fail(ErrorCode::bad_input,
+           "target " + std::to_string(target) + " of row " + std::to_string(row) + " is not one of " +
+               std::to_string(classes) + " classes",
+           "targets[" + std::to_string(row) + "]",
+           "0 to " + std::to_string(classes - 1) + ", or the ignore index " + std::to_string(ignore_index));
+    ++counted;
+  }
+  return counted;
+}
+
+// saved: logits (rows, classes), targets, lse.
+void backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const auto& [options, counted] = std::any_cast<const LossAttributes&>(node.attributes);
+  const Tensor& logits = node.saved[0];
+  const Tensor dx = Tensor::empty(context, logits.shape(), logits.dtype());
+  const double scale = counted == 0 ? 0.0 : node.grad().item() / static_cast<double>(counted);
+  cpu::cross_entropy_backward(context, {options, logits, node.saved[1], node.saved[2], scale, dx});
+  tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
+}
+
+constexpr Op kCrossEntropy{"cross_entropy", backward};
+
+}  // namespace
+
+Var cross_entropy(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options) {
+  check_loss(logits, targets, options);
+  const Context& context = tape.context();
+  const std::int64_t classes = logits.dim(-1);
+  const Tensor wanted = targets.contiguous(context),
+               x = logits.value().contiguous(context).reshape({wanted.numel(), classes});
+  const std::int64_t counted = count_targets(wanted, classes, options.ignore_index);
+  const Tensor lse = Tensor::empty(context, {x.dim(0)}, wide(x.dtype()));
+  const double sum = cpu::cross_entropy(context, {options, x, wanted, lse});
+  const Tensor loss = Tensor::empty(context, {}, wide(x.dtype()));
+  loss.fill(counted == 0 ? 0.0 : sum / static_cast<double>(counted));
+  return tape.record(kCrossEntropy, {logits}, loss, {x, wanted, lse}, LossAttributes{options, counted});
+}
+
+}  // namespace fovea

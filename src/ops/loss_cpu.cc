@@ -1,0 +1,108 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/loss_cpu.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include <vector>
+
+#include "hwy/highway.h"
+#include "ops/loss_cpu.h"
+#include "ops/row_reduce-inl.h"
+#include "ops/work.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea {
+namespace HWY_NAMESPACE {
+namespace {
+
+// -sum_c q_c log p_c = lse - (1 - eps) x_target - eps mean(x), as q sums to 1.
+template <class T>
+double loss_row(const T* x, std::int64_t classes, std::int32_t target, double eps, Wide<T>* lse) {
+  using R = Wide<T>;
+  const R top = row_max(x, classes);
+  *lse = top + math::log(row_exp_sum(x, top, classes));
+  const double at_target = static_cast<double>(static_cast<R>(x[target]));
+  if (eps == 0.0) return static_cast<double>(*lse) - at_target;
+  const double mean = static_cast<double>(row_sum(x, classes)) / static_cast<double>(classes);
+  return static_cast<double>(*lse) - (1.0 - eps) * at_target - eps * mean;
+}
+
+template <class T>
+void pull_row(const T* HWY_RESTRICT x, std::int64_t classes, Wide<T> lse, Wide<T> smooth, Wide<T> scale,
+              T* HWY_RESTRICT dx) {
+  using R = Wide<T>;
+  for (std::int64_t i = 0; i < classes; ++i) dx[i] = T((math::exp(static_cast<R>(x[i]) - lse) - smooth) * scale);
+}
+
+template <class T>
+void pull_rows(const cpu::LossBackward& io, std::int64_t begin, std::int64_t end) {
+  using R = Wide<T>;
+  const std::int64_t classes = io.logits.dim(1);
+  const double eps = io.options.label_smoothing;
+  const R smooth = static_cast<R>(eps / static_cast<double>(classes)), scale = static_cast<R>(io.scale);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int32_t target = io.targets.data<std::int32_t>()[row];
+    const T* x = io.logits.data<T>() + row * classes;
+    T* dx = io.dx.data<T>() + row * classes;
+    if (target == io.options.ignore_index) {
+      std::fill_n(dx, classes, T(0.0f));
+      continue;
+    }
+    const R lse = io.lse.data<R>()[row];
+    pull_row(x, classes, lse, smooth, scale, dx);
+    const R share = math::exp(static_cast<R>(x[target]) - lse) - smooth - static_cast<R>(1.0 - eps);
+    dx[target] = T(share * scale);
+  }
+}
+
+double loss_rows(const cpu::LossForward& io, std::int64_t begin, std::int64_t end) {
+  const std::int64_t classes = io.logits.dim(1);
+  double sum = 0.0;
+  visit_float(io.logits.dtype(), [&]<class T>() {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int32_t target = io.targets.data<std::int32_t>()[row];
+      if (target == io.options.ignore_index) continue;
+      sum += loss_row(io.logits.data<T>() + row * classes, classes, target, io.options.label_smoothing,
+                      io.lse.data<Wide<T>>() + row);
+    }
+  });
+  return sum;
+}
+
+void loss_backward_rows(const cpu::LossBackward& io, std::int64_t begin, std::int64_t end) {
+  visit_float(io.logits.dtype(), [&]<class T>() { pull_rows<T>(io, begin, end); });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fovea
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea {
+namespace {
+
+HWY_EXPORT(loss_rows);
+HWY_EXPORT(loss_backward_rows);
+
+}  // namespace
+
+double cpu::cross_entropy(const Context& context, const LossForward& io) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(loss_rows);
+  const RowBlocks blocks(io.logits.dim(0), io.logits.dim(1));
+  std::vector<double> partial(static_cast<std::size_t>(blocks.count), 0.0);
+  for_blocks(context, blocks, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
+    partial[static_cast<std::size_t>(block)] = rows(io, begin, end);
+  });
+  double sum = 0.0;
+  for (double part : partial) sum += part;
+  return sum;
+}
+
+void cpu::cross_entropy_backward(const Context& context, const LossBackward& io) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(loss_backward_rows);
+  for_rows(context, io.logits.dim(0), io.logits.dim(1),
+           [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
+}
+
+}  // namespace fovea
+#endif  // HWY_ONCE

@@ -1,0 +1,120 @@
+#include "ops/column_sum_cpu.h"
+#include "ops/norm_cpu.h"
+
+namespace fovea {
+namespace {
+
+struct NormAttributes {
+  NormKind kind;
+  Keep keep;
+};
+
+void check_norm(const Var& x, const Norm& norm) {
+  if (x.value().rank() == 0 || x.dim(-1) == 0)
+    fail(ErrorCode::shape, "norm over the last axis of shape " + x.shape().text());
+  for (const auto& [name, v] : {std::pair{"gain", &norm.gain}, std::pair{"bias", &norm.bias}})
+    if (v->defined() && v->shape() != Shape{x.dim(-1)})
+      fail(ErrorCode::shape,
+           std::string(name) + " of shape " + v->shape().text() + " for a norm over " + std::to_string(x.dim(-1)),
+           "norm." + std::string(name));
+  if (!(norm.eps >= 0.0)) fail(ErrorCode::usage, "eps must not be negative", "norm.eps");
+}
+
+// The parameter in the wide type, or a vector of its neutral element.
+Tensor parameter(const Context& context, const Var& v, const Var& x, double neutral) {
+  if (v.defined()) return v.value().to(context, wide(x.dtype())).contiguous(context);
+  const Tensor t = Tensor::empty(context, {x.dim(-1)}, wide(x.dtype()));
+  t.fill(neutral);
+  return t;
+}
+
+Tensor as_rows(const Context& context, const Tensor& t) { return t.contiguous(context).reshape({-1, t.dim(-1)}); }
+
+// Runs the forward loop; branch may be undefined, and then sum is x.
+cpu::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm& norm, const Keep& keep) {
+  const Context& context = tape.context();
+  cpu::NormForward io;
+  io.kind = norm.kind;
+  io.eps = norm.eps;
+  io.keep = keep;
+  io.x = io.sum = as_rows(context, x.value());
+  if (branch.defined()) {
+    io.branch = as_rows(context, branch.value());
+    io.sum = Tensor::empty(context, io.x.shape(), io.x.dtype());
+  }
+  io.y = Tensor::empty(context, io.x.shape(), io.x.dtype());
+  io.gain = parameter(context, norm.gain, x, 1.0);
+  io.bias = parameter(context, norm.bias, x, 0.0);
+  io.stats = Tensor::empty(context, {io.x.dim(0), 2}, wide(x.dtype()));
+  cpu::norm_forward(context, io);
+  return io;
+}
+
+// saved: sum, stats, gain. Fills dx and, for an active dropout, dbranch; gives gain and bias their gradients.
+cpu::NormBackward pull(Tape& tape, Node& node, const Tensor& g, const Tensor& g_sum, std::size_t gain_input) {
+  const Context& context = tape.context();
+  const auto& attributes = std::any_cast<const NormAttributes&>(node.attributes);
+  const Tensor& sum = node.saved[0];
+  const RowBlocks blocks(sum.dim(0), sum.dim(1));
+  const auto fresh = [&] { return Tensor::empty(context, sum.shape(), sum.dtype()); };
+  const auto partial = [&] {
+    return Tensor::empty(context, {blocks.count, sum.dim(1)}, wide(sum.dtype()), Lifetime::scratch);
+  };
+  const cpu::NormBackward io{.kind = attributes.kind,
+                             .keep = attributes.keep,
+                             .sum = sum,
+                             .stats = node.saved[1],
+                             .gain = node.saved[2],
+                             .g = g.defined() ? as_rows(context, g) : Tensor::zeros(context, sum.shape(), sum.dtype()),
+                             .g_sum = g_sum.defined() ? as_rows(context, g_sum) : Tensor(),
+                             .dx = fresh(),
+                             .dbranch = attributes.keep.active() ? fresh() : Tensor(),
+                             .partial_gain = partial(),
+                             .partial_bias = partial()};
+  cpu::norm_backward(context, io, blocks);
+  if (node.wants(gain_input)) tape.accumulate(node.inputs[gain_input], cpu::fold_blocks(context, io.partial_gain));
+  if (node.wants(gain_input + 1))
+    tape.accumulate(node.inputs[gain_input + 1], cpu::fold_blocks(context, io.partial_bias));
+  return io;
+}
+
+void normalize_backward(Tape& tape, Node& node) {
+  const Shape shape = node.outputs[0]->shape;
+  const cpu::NormBackward io = pull(tape, node, node.grad(), {}, 1);
+  tape.accumulate(node.inputs[0], io.dx.reshape(shape));
+}
+
+// inputs: x, branch, gain, bias; outputs: sum, normed.
+void add_norm_backward(Tape& tape, Node& node) {
+  const Shape shape = node.outputs[0]->shape;
+  const cpu::NormBackward io = pull(tape, node, node.grad(1), node.grad(0), 2);
+  tape.accumulate(node.inputs[1], (io.dbranch.defined() ? io.dbranch : io.dx).reshape(shape));
+  tape.accumulate(node.inputs[0], io.dx.reshape(shape));
+}
+
+constexpr Op kNormalize{"normalize", normalize_backward};
+constexpr Op kAddNorm{"add_norm", add_norm_backward};
+
+}  // namespace
+
+Var normalize(Tape& tape, const Var& x, const Norm& norm) {
+  check_norm(x, norm);
+  const cpu::NormForward io = run(tape, x, {}, norm, {});
+  return tape.record(kNormalize, {x, norm.gain, norm.bias}, io.y.reshape(x.shape()), {io.sum, io.stats, io.gain},
+                     NormAttributes{norm.kind, {}});
+}
+
+AddNorm add_norm(Tape& tape, const Var& x, const Var& branch, double dropout_p, const Norm& norm) {
+  check_norm(x, norm);
+  if (branch.shape() != x.shape() || branch.dtype() != x.dtype())
+    fail(ErrorCode::shape, "add_norm of " + std::string(name_of(x.dtype())) + x.shape().text() + " and a branch of " +
+                               std::string(name_of(branch.dtype())) + branch.shape().text());
+  const Keep keep = next_dropout(tape, dropout_p);
+  const cpu::NormForward io = run(tape, x, branch, norm, keep);
+  const Var inputs[] = {x, branch, norm.gain, norm.bias};
+  const std::vector<Var> outputs = tape.record(kAddNorm, inputs, {io.sum.reshape(x.shape()), io.y.reshape(x.shape())},
+                                               {io.sum, io.stats, io.gain}, NormAttributes{norm.kind, keep});
+  return {outputs[0], outputs[1]};
+}
+
+}  // namespace fovea

@@ -1,0 +1,126 @@
+#include <cstring>
+#include <vector>
+
+#include "fovea/ops.h"
+#include "ops/column_sum_cpu.h"
+#include "ops/work.h"
+
+namespace fovea {
+namespace {
+
+using RowList = std::vector<Sequences::Rows>;
+
+struct Pool {
+  RowList sequences;
+  bool mean;  // of all rows of a sequence, or its first one
+};
+
+RowList check_pool(const Var& x, const Sequences& rows) {
+  if (x.value().rank() != 3) fail(ErrorCode::shape, "pooling of shape " + x.shape().text(), {}, "(batch, n, width)");
+  return rows.rows(x.dim(0), x.dim(1), "rows");
+}
+
+// from (width) * factor -> to (width).
+void scale_row(const Tensor& from, double factor, const Tensor& to) {
+  visit_float(to.dtype(), [&]<class T>() {
+    using R = Wide<T>;
+    visit_float(from.dtype(), [&]<class From>() {
+      for (std::int64_t i = 0; i < to.numel(); ++i)
+        to.data<T>()[i] = T(static_cast<R>(from.data<From>()[i]) * static_cast<R>(factor));
+    });
+  });
+}
+
+// x (batch n, width) -> (sequences, width). Stretches of rows are summed in parallel, then those of a sequence in
+// order.
+Tensor mean_rows(const Context& context, const Tensor& x, const RowList& sequences, std::int64_t n) {
+  constexpr std::int64_t kStretch = 256;
+  std::vector<Sequences::Rows> stretches;  // batch: the sequence; begin: a row of x
+  std::vector<std::int64_t> first{0};      // of each sequence
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    const auto& [batch, begin, count] = sequences[s];
+    for (std::int64_t i = 0; i < count; i += kStretch)
+      stretches.push_back({static_cast<std::int64_t>(s), batch * n + begin + i, std::min(kStretch, count - i)});
+    first.push_back(static_cast<std::int64_t>(stretches.size()));
+  }
+  const auto count = static_cast<std::int64_t>(stretches.size());
+  const Tensor sums = Tensor::zeros(context, {count, x.dim(1)}, wide(x.dtype()), Lifetime::scratch);
+  for_rows(context, count, x.dim(1) * kStretch, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto& stretch = stretches[static_cast<std::size_t>(i)];
+      cpu::add_columns({x, {}}, stretch.begin, stretch.begin + stretch.count, sums.select(0, i).raw());
+    }
+  });
+  const Tensor out = Tensor::zeros(context, {static_cast<std::int64_t>(sequences.size()), x.dim(1)}, x.dtype());
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    if (sequences[s].count == 0) continue;
+    const Tensor sum = cpu::fold_blocks(context, sums.slice(0, first[s], first[s + 1]));
+    scale_row(sum, 1.0 / static_cast<double>(sequences[s].count), out.select(0, static_cast<std::int64_t>(s)));
+  }
+  return out;
+}
+
+Tensor first_rows(const Context& context, const Tensor& x, const RowList& sequences, std::int64_t n) {
+  const Tensor out = Tensor::zeros(context, {static_cast<std::int64_t>(sequences.size()), x.dim(1)}, x.dtype());
+  for (std::size_t s = 0; s < sequences.size(); ++s)
+    if (sequences[s].count > 0)
+      out.select(0, static_cast<std::int64_t>(s)).copy_from(x.select(0, sequences[s].batch * n + sequences[s].begin));
+  return out;
+}
+
+// dx (rows, width): each row that was pooled gets its sequence's row of `shares`, the others 0.
+void spread(const Context& context, const Tensor& shares, const std::vector<std::int32_t>& owner, const Tensor& dx) {
+  const std::size_t bytes = static_cast<std::size_t>(dx.dim(1)) * size_of(dx.dtype());
+  for_rows(context, dx.dim(0), dx.dim(1), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      std::byte* to = static_cast<std::byte*>(dx.raw()) + static_cast<std::size_t>(row) * bytes;
+      const std::int32_t s = owner[static_cast<std::size_t>(row)];
+      if (s < 0)
+        std::memset(to, 0, bytes);
+      else
+        std::memcpy(to, static_cast<const std::byte*>(shares.raw()) + static_cast<std::size_t>(s) * bytes, bytes);
+    }
+  });
+}
+
+void backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const auto& pool = std::any_cast<const Pool&>(node.attributes);
+  const Shape& shape = node.inputs[0]->shape;  // (batch, n, width)
+  const std::int64_t n = shape.dim(1), width = shape.dim(2);
+  const Tensor g = node.grad().contiguous(context), shares = Tensor::empty(context, g.shape(), g.dtype());
+  std::vector<std::int32_t> owner(static_cast<std::size_t>(shape.dim(0) * n), -1);
+  for (std::size_t s = 0; s < pool.sequences.size(); ++s) {
+    const auto& [batch, begin, count] = pool.sequences[s];
+    const std::int64_t pooled = pool.mean ? count : std::min<std::int64_t>(count, 1);
+    std::fill_n(owner.begin() + batch * n + begin, pooled, static_cast<std::int32_t>(s));
+    const auto row = static_cast<std::int64_t>(s);
+    if (pooled > 0) scale_row(g.select(0, row), 1.0 / static_cast<double>(pooled), shares.select(0, row));
+  }
+  const Tensor dx = Tensor::empty(context, {shape.dim(0) * n, width}, g.dtype());
+  spread(context, shares, owner, dx);
+  tape.accumulate(node.inputs[0], dx.reshape(shape));
+}
+
+constexpr Op kMeanPool{"mean_pool", backward};
+constexpr Op kFirstPool{"first_pool", backward};
+
+Tensor flat(const Context& context, const Var& x) {
+  return x.value().contiguous(context).reshape({x.dim(0) * x.dim(1), x.dim(2)});
+}
+
+}  // namespace
+
+Var mean_pool(Tape& tape, const Var& x, const Sequences& rows) {
+  const RowList sequences = check_pool(x, rows);
+  const Tensor out = mean_rows(tape.context(), flat(tape.context(), x), sequences, x.dim(1));
+  return tape.record(kMeanPool, {x}, out, {}, Pool{sequences, true});
+}
+
+Var first_pool(Tape& tape, const Var& x, const Sequences& rows) {
+  const RowList sequences = check_pool(x, rows);
+  const Tensor out = first_rows(tape.context(), flat(tape.context(), x), sequences, x.dim(1));
+  return tape.record(kFirstPool, {x}, out, {}, Pool{sequences, false});
+}
+
+}  // namespace fovea

@@ -1,0 +1,91 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/softmax_cpu.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include "hwy/highway.h"
+#include "ops/row_reduce-inl.h"
+#include "ops/softmax_cpu.h"
+#include "ops/work.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Two passes over the exponentials instead of one and a buffer: the second reads from L1, and half types lose nothing.
+template <class T>
+void softmax_row(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t width) {
+  using R = Wide<T>;
+  const R top = row_max(x, width), sum = row_exp_sum(x, top, width);
+  const R inverse = sum == 0 ? R(0) : 1 / sum;
+  for (std::int64_t i = 0; i < width; ++i) y[i] = T(math::exp(static_cast<R>(x[i]) - top) * inverse);
+}
+
+template <class T>
+void log_softmax_row(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t width) {
+  using R = Wide<T>;
+  const R top = row_max(x, width), sum = row_exp_sum(x, top, width);
+  const R log_sum = sum == 0 ? R(0) : math::log(sum);
+  for (std::int64_t i = 0; i < width; ++i) y[i] = T((static_cast<R>(x[i]) - top) - log_sum);
+}
+
+template <class T>
+void pull_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT dx, std::int64_t width) {
+  using R = Wide<T>;
+  const R dot = row_dot(g, y, width);
+  for (std::int64_t i = 0; i < width; ++i) dx[i] = T(static_cast<R>(y[i]) * (static_cast<R>(g[i]) - dot));
+}
+
+template <class T>
+void log_pull_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT dx, std::int64_t width) {
+  using R = Wide<T>;
+  const R sum = row_sum(g, width);
+  for (std::int64_t i = 0; i < width; ++i) dx[i] = T(static_cast<R>(g[i]) - math::exp(static_cast<R>(y[i])) * sum);
+}
+
+void softmax_rows(const cpu::Softmax& io, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = io.x.dim(1);
+  visit_float(io.x.dtype(), [&]<class T>() {
+    const auto kernel = io.log ? &log_softmax_row<T> : &softmax_row<T>;
+    for (std::int64_t row = begin; row < end; ++row)
+      kernel(io.x.data<T>() + row * width, io.y.data<T>() + row * width, width);
+  });
+}
+
+void softmax_backward_rows(const cpu::SoftmaxPull& io, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = io.g.dim(1);
+  visit_float(io.g.dtype(), [&]<class T>() {
+    const auto kernel = io.log ? &log_pull_row<T> : &pull_row<T>;
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t at = row * width;
+      kernel(io.g.data<T>() + at, io.y.data<T>() + at, io.dx.data<T>() + at, width);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fovea
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea {
+namespace {
+
+HWY_EXPORT(softmax_rows);
+HWY_EXPORT(softmax_backward_rows);
+
+}  // namespace
+
+void cpu::softmax(const Context& context, const Softmax& io) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(softmax_rows);
+  for_rows(context, io.x.dim(0), io.x.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
+}
+
+void cpu::softmax_backward(const Context& context, const SoftmaxPull& io) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(softmax_backward_rows);
+  for_rows(context, io.g.dim(0), io.g.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
+}
+
+}  // namespace fovea
+#endif  // HWY_ONCE

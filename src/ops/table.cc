@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "fovea/ops.h"
+#include "ops/column_sum_cpu.h"
+#include "ops/work.h"
+
+namespace fovea {
+namespace {
+
+void check_index(const Tensor& index, std::int64_t limit, const char* what) {
+  if (index.dtype() != DType::i32)
+    fail(ErrorCode::usage, std::string(what) + "s must be i32, got " + std::string(name_of(index.dtype())));
+  for (std::int64_t i = 0; i < index.numel(); ++i) {
+    const std::int32_t row = index.data<std::int32_t>()[i];
+    if (row < 0 || row >= limit)
+      fail(
+          ErrorCode::bad_input,
+          std::string(what) + " " + std::to_string(row) + " is outside the table of " + std::to_string(limit) + " rows",
+          std::string(what) + "s[" + std::to_string(i) + "]", "0 to " + std::to_string(limit - 1));
+  }
+}
+
+// index.shape + the axes of x after the first.
+Shape gathered_shape(const Tensor& x, const Tensor& index) {
+  std::vector<std::int64_t> dims(index.shape().dims().begin(), index.shape().dims().end());
+  for (int i = 1; i < x.rank(); ++i) dims.push_back(x.dim(i));
+  return Shape(std::span<const std::int64_t>(dims));
+}
+
+Tensor gather_rows(const Context& context, const Tensor& x, const Tensor& index) {
+  const Tensor from = x.contiguous(context), out = Tensor::empty(context, gathered_shape(x, index), x.dtype());
+  if (out.numel() == 0) return out;
+  const std::int64_t width = out.numel() / index.numel();
+  const std::size_t bytes = static_cast<std::size_t>(width) * size_of(x.dtype());
+  const std::int32_t* rows = index.data<std::int32_t>();
+  for_rows(context, index.numel(), width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      std::memcpy(static_cast<std::byte*>(out.raw()) + static_cast<std::size_t>(i) * bytes,
+                  static_cast<const std::byte*>(from.raw()) + static_cast<std::size_t>(rows[i]) * bytes, bytes);
+  });
+  return out;
+}
+
+// Rows of the gradient that go to one row of the table, cut into stretches of bounded length so that a frequent token
+// is shared between threads. The cuts depend on the index alone.
+struct Stretch {
+  std::int64_t row, begin, end;  // positions in the sorted order
+};
+struct Sorted {
+  std::vector<std::int64_t> order;  // positions of the index, by row, stable
+  std::vector<Stretch> stretches;
+};
+
+Sorted sort_index(const Tensor& index, std::int64_t rows) {
+  constexpr std::int64_t kStretch = 256;
+  const std::int32_t* row_of = index.data<std::int32_t>();
+  std::vector<std::int64_t> start(static_cast<std::size_t>(rows) + 1, 0);
+  for (std::int64_t i = 0; i < index.numel(); ++i) ++start[static_cast<std::size_t>(row_of[i]) + 1];
+  for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r) start[r + 1] += start[r];
+  Sorted sorted;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t end = start[static_cast<std::size_t>(r) + 1];
+    for (std::int64_t i = start[static_cast<std::size_t>(r)]; i < end; i += kStretch)
+      sorted.stretches.push_back({r, i, std::min(end, i + kStretch)});
+  }
+  sorted.order.resize(static_cast<std::size_t>(index.numel()));
+  for (std::int64_t i = 0; i < index.numel(); ++i)
+    sorted.order[static_cast<std::size_t>(start[static_cast<std::size_t>(row_of[i])]++)] = i;
+  return sorted;
+}
+
+// table (rows, width) = or += the rows of g (count, width) that belong to each: first the sum of every stretch, then of
+// the stretches of a row, in order.
+void scatter_add(const Context& context, const Tensor& g, const Sorted& sorted, const Tensor& table) {
+  const std::int64_t width = g.dim(1), count = static_cast<std::int64_t>(sorted.stretches.size());
+  const Tensor sums = Tensor::zeros(context, {count, width}, wide(g.dtype()), Lifetime::scratch);
+  for_rows(context, count, width * 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t s = begin; s < end; ++s) {
+      const Stretch& stretch = sorted.stretches[static_cast<std::size_t>(s)];
+      void* to = sums.select(0, s).raw();
+      for (std::int64_t i = stretch.begin; i < stretch.end; ++i) {
+        const std::int64_t row = sorted.order[static_cast<std::size_t>(i)];
+        cpu::add_columns({g, {}}, row, row + 1, to);
+      }
+    }
+  });
+  std::vector<std::int64_t> first;  // of each row's stretches
+  for (std::int64_t s = 0; s < count; ++s)
+    if (s == 0 ||
+        sorted.stretches[static_cast<std::size_t>(s)].row != sorted.stretches[static_cast<std::size_t>(s - 1)].row)
+      first.push_back(s);
+  first.push_back(count);
+  for_rows(context, static_cast<std::int64_t>(first.size()) - 1, width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t from = first[static_cast<std::size_t>(r)];
+      const Tensor row = table.select(0, sorted.stretches[static_cast<std::size_t>(from)].row);
+      cpu::add_columns({sums, {}}, from, first[static_cast<std::size_t>(r) + 1], row.raw());
+    }
+  });
+}
+
+// saved: the index.
+void gather_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const Tensor& index = node.saved[0];
+  const std::shared_ptr<Slot>& slot = node.inputs[0];
+  const std::int64_t rows = slot->shape.dim(0), width = rows == 0 ? 0 : slot->shape.numel() / rows;
+  const bool direct = slot->leaf || slot->dtype == wide(slot->dtype);  // else sum in the wide type and convert
+  const Tape::Target target = direct ? tape.target(slot) : Tape::Target{Tensor::empty(context, slot->shape), true};
+  if (target.fresh) target.grad.fill(0.0);
+  if (node.grad().numel() > 0) {
+    const Tensor g = node.grad().contiguous(context).reshape({index.numel(), width});
+    scatter_add(context, g, sort_index(index, rows), target.grad.reshape({rows, width}));
+  }
+  if (!direct) tape.accumulate(slot, target.grad);
+}
+
+constexpr Op kEmbedding{"embedding", gather_backward};
+constexpr Op kGather{"gather", gather_backward};
+
+}  // namespace
+
+Var embedding(Tape& tape, const Var& table, const Tensor& ids) {
+  if (table.value().rank() != 2)
+    fail(ErrorCode::shape, "embedding table of shape " + table.shape().text(), "table", "(vocabulary, width)");
+  const Tensor index = ids.contiguous(tape.context());
+  check_index(index, table.dim(0), "token");
+  return tape.record(kEmbedding, {table}, gather_rows(tape.context(), table.value(), index), {index});
+}
+
+Var gather(Tape& tape, const Var& x, const Tensor& index) {
+  if (x.value().rank() == 0) fail(ErrorCode::shape, "gather from a scalar");
+  const Tensor rows = index.contiguous(tape.context());
+  check_index(rows, x.dim(0), "index");
+  return tape.record(kGather, {x}, gather_rows(tape.context(), x.value(), rows), {rows});
+}
+
+}  // namespace fovea
