@@ -31,7 +31,9 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+// A new file each time: some file systems flush one that is cut and written again, which takes milliseconds.
 inline void put(const std::filesystem::path& path, const std::string& bytes) {
+  std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
