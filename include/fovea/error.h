@@ -17,6 +17,7 @@ enum class ErrorCode {
   io,             // the operating system refused a read or a write
   out_of_memory,  // an allocation beyond the limit
   interrupted,    // the user asked to stop
+  diverged,       // training left the finite numbers
   internal,       // a broken invariant of ours
 };
 

@@ -12,7 +12,7 @@
 
 namespace fovea {
 
-struct Dataset;  // data/dataset.h
+struct Dataset;
 struct Example;
 
 // One training run, except for the model and the data. The same names are used in JSON, after --set train. and in
@@ -33,7 +33,7 @@ struct FOVEA_EXPORT TrainConfig {
   std::int64_t checkpoint_every = 500;  // steps; 0: only at the end and when interrupted
   std::int64_t log_every = 10;          // steps between rows of metrics.csv
   std::uint64_t seed = 0;               // must be the seed of the context
-  bool group_lengths = false;           // batches of similar length within a shuffled window
+  std::int64_t length_window = 0;       // batches among which examples are sorted by length; 0: none
   std::string out;                      // folder for checkpoints and metrics; empty: nothing is written
 
   // Refuses what cannot be run, naming the field.
@@ -51,8 +51,8 @@ struct ZoneTime {
 struct StepReport {
   std::int64_t step = 0;  // from 1
   std::int64_t epoch = 0;
-  double loss = 0.0;
-  double accuracy = 0.0;  // of this batch, under dropout
+  double loss = 0.0;      // of this batch, under dropout and with label smoothing
+  double accuracy = 0.0;  // the same
   double rate = 0.0;
   double gradient_norm = 0.0;  // before clipping
   std::int64_t tokens = 0;
@@ -69,9 +69,11 @@ struct EvalReport {
   std::int64_t examples = 0;
   double seconds = 0.0;
   bool best = false;  // the best validation accuracy so far
+
+  void fields(FieldVisitor& v);
 };
 
-// Watches a run; every function may be left out. Called on the training thread between steps.
+// Watches a run. Called on the training thread, between steps.
 class FOVEA_EXPORT TrainObserver {
  public:
   virtual ~TrainObserver() = default;
@@ -113,10 +115,11 @@ class FOVEA_EXPORT Trainer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Loss and accuracy over examples, in packed batches, without dropout. 0 examples: all.
+// Loss and accuracy over the first examples, in packed batches, without dropout.
 struct EvalOptions {
-  std::int64_t examples = 0;
+  std::int64_t examples = 0;  // 0: all
   std::int64_t batch = 32;
+  const std::atomic<bool>* stop = nullptr;  // when true, reports on the examples done so far
 };
 FOVEA_EXPORT EvalReport evaluate(Context& context, const Model& model, const std::vector<Example>& examples,
                                  const EvalOptions& options = {});

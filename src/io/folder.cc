@@ -35,7 +35,7 @@ void rename_folder(const Path& from, const Path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_io("cannot rename the folder to " + to.filename().string(), from);
 }
 
-bool exists(const Path& path) {
+bool present(const Path& path) {
   std::error_code unreachable;
   return fs::exists(path, unreachable);
 }
@@ -57,7 +57,7 @@ AtomicFolder::~AtomicFolder() { remove_quietly(partial_); }
 
 void AtomicFolder::commit() {
   sync_folder(partial_);
-  if (!exists(target_)) {
+  if (!present(target_)) {
     rename_folder(partial_, target_);
   } else if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
     if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) fail_io("cannot replace the folder", target_);
@@ -73,8 +73,8 @@ void AtomicFolder::commit() {
 
 Path committed_folder(const Path& target) {
   const Path path = absolute_target(target);
-  if (exists(path) || !exists(old_name(path))) return path;
-  return exists(partial_name(path)) ? partial_name(path) : old_name(path);
+  if (present(path) || !present(old_name(path))) return path;
+  return present(partial_name(path)) ? partial_name(path) : old_name(path);
 }
 
 }  // namespace fovea

@@ -1,0 +1,64 @@
+#include "models/files.h"
+
+#include <fmt/format.h>
+
+#include "io/fields.h"
+#include "io/folder.h"
+
+namespace fovea {
+namespace {
+
+[[noreturn]] void refuse(const Path& file, const std::string& what) {
+  fail(ErrorCode::bad_input, what, file.string(), "a checkpoint of the same architecture: see config.json beside it");
+}
+
+}  // namespace
+
+TensorUpdate::TensorUpdate(const Path& file, std::vector<NamedTensor> targets)
+    : file_(file.string()), targets_(std::move(targets)) {
+  for (const NamedTensor& target : targets_) {
+    if (!file_.has(target.name)) refuse(file, fmt::format("\"{}\" is not in the file", target.name));
+    const Tensor stored = file_.tensor(target.name);
+    if (stored.shape() != target.tensor.shape() || stored.dtype() != target.tensor.dtype())
+      refuse(file, fmt::format("\"{}\" is {} {} in the file, {} {} in the model", target.name, name_of(stored.dtype()),
+                               stored.shape().text(), name_of(target.tensor.dtype()), target.tensor.shape().text()));
+  }
+  if (file_.names().size() != targets_.size())
+    refuse(file, fmt::format("{} tensors in the file, {} in the model", file_.names().size(), targets_.size()));
+}
+
+void TensorUpdate::apply() const {
+  for (const NamedTensor& target : targets_) target.tensor.copy_from(file_.tensor(target.name));
+}
+
+std::vector<NamedTensor> named_tensors(const Model& model) {
+  std::vector<NamedTensor> tensors;
+  for (const Parameter& p : model.parameters()) tensors.push_back({p.name, p.var.value()});
+  return tensors;
+}
+
+ModelConfig read_model_config(const Path& file) {
+  constexpr std::size_t kCap = 16 << 20;
+  const Json json = parse_json(read_file(file, kCap), file.string());
+  if (!json.is_object() || !json.contains("model"))
+    fail(ErrorCode::bad_input, "no \"model\" section", file.string(), "a folder written by fovea");
+  ModelConfig config;
+  read_fields(config, json["model"], file.string());
+  return config;
+}
+
+void save_model(const Model& model, const std::string& folder) {
+  AtomicFolder out(folder);
+  write_safetensors((out.path() / kModelFile).string(), named_tensors(model), {{"format", "fovea"}});
+  write_file(out.path() / kConfigFile, json_text(Json{{"model", write_fields(model.config())}}));
+  out.commit();
+}
+
+Model load_model(Context& context, const std::string& folder) {
+  const Path path = committed_folder(folder);
+  Model model(context, read_model_config(path / kConfigFile));
+  TensorUpdate(path / kModelFile, named_tensors(model)).apply();
+  return model;
+}
+
+}  // namespace fovea

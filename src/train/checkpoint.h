@@ -1,0 +1,47 @@
+#pragma once
+
+#include "data/batches.h"
+#include "fovea/train.h"
+#include "io/fields.h"
+
+namespace fovea {
+
+// What identifies the data a run was trained on.
+struct DataMark {
+  std::string name;
+  std::int64_t examples = 0;
+  std::uint64_t hash = 0;  // of the tokens and labels of the train split
+
+  static DataMark of(const Dataset& data);
+  void fields(FieldVisitor& v);
+  bool operator==(const DataMark&) const = default;
+};
+
+// Everything a run needs to continue, besides parameters, moments and configuration: state.json of a checkpoint.
+// Random streams are functions of seed and step, so these two are their whole state.
+struct TrainState {
+  std::string version;  // of the library that wrote it
+  std::int64_t step = 0;
+  BatchPosition position;
+  std::uint64_t seed = 0;
+  EvalReport last, best;
+  double train_seconds = 0.0, eval_seconds = 0.0;
+  DataMark data;
+
+  void fields(FieldVisitor& v);
+};
+
+// A checkpoint folder: model.safetensors, config.json, optimizer.safetensors, state.json. Replaced as a whole.
+struct Checkpoint {
+  const Model& model;
+  AdamW& adamw;
+  TrainConfig config;
+  TrainState& state;
+};
+void save_checkpoint(const Path& folder, const Checkpoint& checkpoint);
+
+// Reads all of it into the parts given. Refuses a checkpoint of another architecture, another seed or other data, and
+// changes nothing until everything has been read and checked.
+void load_checkpoint(const Path& folder, const Checkpoint& into);
+
+}  // namespace fovea

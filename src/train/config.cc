@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+
+#include "fovea/train.h"
+#include "io/fields.h"
+#include "io/folder.h"
+
+namespace fovea {
+
+void TrainConfig::check() const {
+  if (batch % accumulation != 0)
+    fail(ErrorCode::usage, fmt::format("a batch of {} does not divide into {} parts", batch, accumulation),
+         "accumulation", "a divisor of train.batch");
+}
+
+void TrainConfig::fields(FieldVisitor& v) {
+  constexpr double kMost = 1e12;
+  v("steps", steps, "optimiser steps; with minutes given, at most so many", between(1, kMost));
+  v("minutes", minutes, "budget of training time, evaluation not counted; 0: none", between(0, 1e7));
+  v("batch", batch, "examples per step", between(1, 1 << 24));
+  v("accumulation", accumulation, "parts a batch is run in, to save memory", between(1, 1 << 24));
+  v("lr", schedule.peak, "peak learning rate", between(0, 1e3));
+  v("schedule", schedule.kind, "how the rate moves after the warm-up",
+    one_of({"inverse_sqrt", "one_cycle", "cosine", "constant"}));
+  v("warmup", schedule.warmup, "steps to the peak", between(0, kMost));
+  v("beta1", adamw.beta1, "decay of AdamW's first moment", between(0, 0.9999999));
+  v("beta2", adamw.beta2, "decay of AdamW's second moment", between(0, 0.9999999));
+  v("eps", adamw.eps, "AdamW's epsilon, outside the root", above(0));
+  v("weight_decay", adamw.weight_decay, "decoupled, on matrices only", between(0, 1e3));
+  v("clip_norm", clip_norm, "largest joint norm of the gradients; 0: no limit", at_least(0));
+  v("clip_value", clip_value, "largest entry of a gradient; 0: no limit", at_least(0));
+  v("label_smoothing", label_smoothing, "share of the target spread over all classes", between(0, 0.999));
+  v("eval_every", eval_every, "steps between evaluations; 0: only at the end", between(0, kMost));
+  v("eval_examples", eval_examples, "validation examples used; 0: all", between(0, kMost));
+  v("eval_batch", eval_batch, "examples per evaluation batch", between(1, 1 << 24));
+  v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end", between(0, kMost));
+  v("log_every", log_every, "steps between rows of metrics.csv", between(1, kMost));
+  v("seed", seed, "of parameters, data order and dropout");
+  v("length_window", length_window, "batches among which examples are sorted by length; 0: none", between(0, 1 << 24));
+  v("out", out, "folder for checkpoints and metrics; empty: nothing is written");
+}
+
+void EvalReport::fields(FieldVisitor& v) {
+  v("step", step, "steps taken before; 0: never evaluated", at_least(0));
+  v("split", split, "part of the data set");
+  v("loss", loss, "mean cross-entropy");
+  v("accuracy", accuracy, "share of correct answers", between(0, 1));
+  v("examples", examples, "number of examples", at_least(0));
+  v("seconds", seconds, "time taken");
+  v("best", best, "the best so far");
+}
+
+void RunConfig::fields(FieldVisitor& v) {
+  v("model", model, "the model");
+  v("train", train, "the training run");
+}
+
+RunConfig load_run_config(const std::string& folder) {
+  return load_fields<RunConfig>(committed_folder(folder) / "config.json");
+}
+
+}  // namespace fovea
