@@ -68,6 +68,7 @@ struct EvalReport {
   double accuracy = 0.0;
   std::int64_t examples = 0;
   double seconds = 0.0;
+  double train_seconds = 0.0;  // training time before it
   bool best = false;  // the best validation accuracy so far
 
   void fields(FieldVisitor& v);

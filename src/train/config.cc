@@ -46,6 +46,7 @@ void EvalReport::fields(FieldVisitor& v) {
   v("accuracy", accuracy, "share of correct answers", between(0, 1));
   v("examples", examples, "number of examples", at_least(0));
   v("seconds", seconds, "time taken");
+  v("train_seconds", train_seconds, "training time before it");
   v("best", best, "the best so far");
 }
 

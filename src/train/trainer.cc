@@ -91,7 +91,7 @@ struct Trainer::Impl {
   AdamW adamw;
   TrainState state;
   std::vector<TrainObserver*> observers;
-  std::unique_ptr<TrainObserver> metrics;
+  std::unique_ptr<MetricsWriter> metrics;
   ZoneSeconds zones{};  // of the steps alone
   bool resumed = false;
 };
@@ -184,6 +184,7 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
   if (stop != nullptr && stop->load()) return;  // cut short: done again after a resume
   report.step = state.step;
   report.split = "validation";
+  report.train_seconds = state.train_seconds;
   report.best = state.best.step == 0 || report.accuracy > state.best.accuracy;
   state.last = report;
   if (report.best) state.best = report;
@@ -197,7 +198,7 @@ void Trainer::Impl::open_output() {
     fail(ErrorCode::usage, "this folder already holds a run", config.out,
          "continue it with --resume, or give another --out");
   make_folder(config.out);
-  metrics = make_metrics_writer(config.out, config.log_every, state.step + 1);
+  metrics = std::make_unique<MetricsWriter>(config.out, config.log_every, state.step);
   observers.push_back(metrics.get());
 }
 
