@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fovea/error.h"
+#include "io/json.h"
+
+namespace fovea::cli {
+
+// Where text goes. Results are for standard output, everything said to people on the way for standard error; with
+// --json standard output carries one document and nothing else.
+class Console {
+ public:
+  bool json = false;
+  bool quiet = false;
+  bool verbose = false;
+
+  void print(std::string_view text) const;   // the result for people; not with --json
+  void document(const Json& json) const;     // the result for scripts; only with --json
+  void note(std::string_view text) const;    // on the way; not with --quiet
+  void detail(std::string_view text) const;  // on the way; only with --verbose
+
+  // Results that did not reach standard output (a full disk) are an error, not a detail.
+  static void finish();
+};
+
+// "fovea: what" and the lines below it, on standard error.
+void print_error(const Error& error);
+
+}  // namespace fovea::cli

@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/options.h"
+#include "cli/settings.h"
+#include "cli/verb.h"
+#include "data/listops.h"
+#include "measure/stopwatch.h"
+
+// fovea data: writes generated data sets as files.
+namespace fovea::cli {
+namespace {
+
+struct DataOptions {
+  MachineOptions machine;
+  DataSettings data;
+  std::string out;
+};
+
+void run_listops(const DataOptions& options, const Console& console) {
+  const Path folder = options.out;
+  if (std::filesystem::exists(folder) && !std::filesystem::is_empty(folder))
+    fail(ErrorCode::usage, fmt::format("the folder \"{}\" is not empty", options.out), "--out",
+         "a new folder: nothing is overwritten");
+  const Context context(options.machine.context());
+  const Stopwatch watch;
+  const Dataset data = load_data(context, options.data, console);
+  listops::write(context, data, folder);
+  console.print(fmt::format("{}: {} train, {} validation, {} test examples in {:.1f} s", options.out, data.train.size(),
+                            data.validation.size(), data.test.size(), watch.seconds()));
+  console.document({{"folder", options.out},
+                    {"train", data.train.size()},
+                    {"validation", data.validation.size()},
+                    {"test", data.test.size()},
+                    {"majority_share", majority_share(data.test, data.classes)}});
+}
+
+}  // namespace
+
+void add_data(Program& program) {
+  CLI::App& group = program.add_group({"data",
+                                       "Writes generated data sets as files.",
+                                       {"fovea data listops --out listops", "fovea data listops --help"}});
+  const auto options = std::make_shared<DataOptions>();
+  CLI::App& app = program.add(
+      {"listops",
+       "Generates ListOps as in the Long-Range Arena and writes basic_train.tsv, basic_val.tsv "
+       "and basic_test.tsv.",
+       {"fovea data listops --out listops", "fovea data listops --out small --train 5000 --seed 7"}},
+      [options](const Console& console) { run_listops(*options, console); }, &group);
+  app.add_option("--out", options->out, "folder to write to, new or empty")->type_name("FOLDER")->required();
+  const auto count = [&](const char* name, std::int64_t& value, const char* help) {
+    app.add_option(name, value, help)->type_name("N")->check(in_range(1, 100e6))->capture_default_str();
+  };
+  count("--train", options->data.train, "training examples");
+  count("--validation", options->data.validation, "validation examples");
+  count("--test", options->data.test, "test examples");
+  app.add_option("--seed", options->data.seed, "of the generator")->type_name("N")->capture_default_str();
+  add_machine_options(app, options->machine);
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/help.h"
+#include "cli/options.h"
+#include "cli/verb.h"
+#include "core/nearest.h"
+#include "fovea/model.h"
+#include "mechanisms/list.h"
+
+// fovea list: the registry of mechanisms, for people and for scripts.
+namespace fovea::cli {
+namespace {
+
+constexpr std::size_t kWidth = 80;
+
+struct ListOptions {
+  std::string name;  // one mechanism in detail
+  std::string with;  // features a mechanism must have
+};
+
+Feature parse_feature(const std::string& text) {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < kFeatures; ++i) {
+    names.push_back(name_of(static_cast<Feature>(i)));
+    if (names.back() == text) return static_cast<Feature>(i);
+  }
+  fail(ErrorCode::usage, fmt::format("unknown feature \"{}\"", text), "--with", name_hint(text, names));
+}
+
+std::vector<const MechanismKind*> chosen_kinds(const std::string& with) {
+  std::vector<Feature> wanted;
+  if (!with.empty())
+    for (const std::string& name : split_names(with, "--with")) wanted.push_back(parse_feature(name));
+  std::vector<const MechanismKind*> kinds;
+  for (const auto& kind : kMechanisms) {
+    const auto has = [&](Feature feature) { return kind().features.has(feature); };
+    if (std::all_of(wanted.begin(), wanted.end(), has)) kinds.push_back(&kind());
+  }
+  return kinds;
+}
+
+std::string value_text(const ParameterValue& value) {
+  return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
+
+// "1 to 65536", "softmax, rela", "true or false".
+std::string range_text(const ParameterSpec& spec) {
+  if (!spec.choices.empty()) return fmt::format("{}", fmt::join(spec.choices, ", "));
+  if (std::holds_alternative<bool>(spec.fallback)) return "true, false";
+  return fmt::format("{} to {}", spec.low, spec.high);
+}
+
+Json parameter_json(const ParameterSpec& spec) {
+  Json json{{"name", spec.name}, {"help", spec.help}};
+  std::visit([&](const auto& v) { json["default"] = v; }, spec.fallback);
+  if (!spec.choices.empty())
+    json["choices"] = spec.choices;
+  else if (!std::holds_alternative<bool>(spec.fallback))
+    json["range"] = {spec.low, spec.high};
+  return json;
+}
+
+Json kind_json(const MechanismKind& kind) {
+  Json features = Json::object(), parameters = Json::array();
+  for (int i = 0; i < kFeatures; ++i) {
+    const auto feature = static_cast<Feature>(i);
+    features[std::string(name_of(feature))] = kind.features.has(feature);
+  }
+  for (const ParameterSpec& spec : kind.parameters) parameters.push_back(parameter_json(spec));
+  return {{"name", kind.name},           {"family", kind.family},    {"summary", kind.summary}, {"paper", kind.paper},
+          {"linear", kind.subquadratic}, {"parameters", parameters}, {"features", features}};
+}
+
+std::size_t longest_name(const std::vector<const MechanismKind*>& kinds) {
+  std::size_t longest = 4;
+  for (const MechanismKind* kind : kinds) longest = std::max(longest, kind->name.size());
+  return longest;
+}
+
+std::string summaries(const std::vector<const MechanismKind*>& kinds) {
+  const std::size_t name = longest_name(kinds) + 2, family = 15;
+  std::string out;
+  for (const MechanismKind* kind : kinds)
+    out += fmt::format("{:<{}}{:<{}}{}\n", kind->name, name, kind->family, family,
+                       wrap(std::string(kind->summary), kWidth - name - family, name + family));
+  return out;
+}
+
+// Mechanisms down, features across; headings are cut to four letters so that all fit 80 columns.
+std::string support_matrix(const std::vector<const MechanismKind*>& kinds) {
+  constexpr std::size_t kLetters = 4;
+  const std::size_t name = longest_name(kinds) + 1;
+  std::string out = std::string(name, ' ');
+  for (int i = 0; i < kFeatures; ++i)
+    out += fmt::format(" {:<{}}", name_of(static_cast<Feature>(i)).substr(0, kLetters), kLetters);
+  out += "\n";
+  for (const MechanismKind* kind : kinds) {
+    out += fmt::format("{:<{}}", kind->name, name);
+    for (int i = 0; i < kFeatures; ++i)
+      out += fmt::format(" {:<{}}", kind->features.has(static_cast<Feature>(i)) ? "yes" : ".", kLetters);
+    out += "\n";
+  }
+  std::string legend = "columns:";
+  for (int i = 0; i < kFeatures; ++i) legend += " " + std::string(name_of(static_cast<Feature>(i)));
+  return out + wrap(legend, kWidth, 9) + "\n";
+}
+
+std::string details(const MechanismKind& kind) {
+  std::string features;
+  for (int i = 0; i < kFeatures; ++i)
+    if (kind.features.has(static_cast<Feature>(i))) features += " " + std::string(name_of(static_cast<Feature>(i)));
+  std::string out = fmt::format("{}: {}\n\n", kind.name, wrap(std::string(kind.summary), kWidth - kind.name.size(), 2));
+  out += fmt::format("family    {}\ncost      {} in length\npaper     {}\nsupports  {}\n", kind.family,
+                     kind.subquadratic ? "linear" : "quadratic", kind.paper, wrap(features, kWidth - 10, 10));
+  if (kind.parameters.empty()) return out + "\nno parameters\n";
+  out += fmt::format("\nparameters, given as {}:NAME=VALUE,...\n", kind.name);
+  for (const ParameterSpec& spec : kind.parameters) {
+    const std::string text = fmt::format("{} [{}] ({})", spec.help, value_text(spec.fallback), range_text(spec));
+    out += fmt::format("  {:<14}{}\n", spec.name, wrap(text, kWidth - 16, 16));
+  }
+  return out;
+}
+
+void list_one(const std::string& name, const Console& console) {
+  const MechanismKind& kind = Mechanism::parse(name).kind();
+  console.print(details(kind));
+  console.document(kind_json(kind));
+}
+
+void list_all(const std::string& with, const Console& console) {
+  const std::vector<const MechanismKind*> kinds = chosen_kinds(with);
+  Json document = Json::array();
+  for (const MechanismKind* kind : kinds) document.push_back(kind_json(*kind));
+  console.document({{"mechanisms", document}, {"models", ModelConfig::preset_names()}});
+  if (kinds.empty()) return console.print("no mechanism has all of these");
+  console.print(fmt::format("{}\n{}\nmodels: {}\nmore about one: fovea list NAME", summaries(kinds),
+                            support_matrix(kinds), fmt::join(ModelConfig::preset_names(), ", ")));
+}
+
+}  // namespace
+
+void add_list(Program& program) {
+  const auto options = std::make_shared<ListOptions>();
+  CLI::App& app =
+      program.add({"list",
+                   "Lists the attention mechanisms and what each supports.",
+                   {"fovea list --with causal,step", "fovea list diag"}},
+                  [options](const Console& console) {
+                    options->name.empty() ? list_all(options->with, console) : list_one(options->name, console);
+                  });
+  app.add_option("name", options->name, "show one mechanism with its parameters");
+  app.add_option("--with", options->with, "only those that have all of these features")->type_name("A,B");
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,154 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "cli/compare_report.h"
+#include "cli/interrupt.h"
+#include "cli/run_model.h"
+#include "cli/run_text.h"
+#include "cli/verb.h"
+
+// fovea lra: several models on one task of the Long-Range Arena, each with the same budget.
+namespace fovea::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kComparisonFile = "comparison.json";
+
+struct LraOptions {
+  RunOptions run;
+  std::string attention = "transformer,transnormer-t2";
+  std::string resume;
+};
+
+// What is compared and how: comparison.json, written first, so that an interrupted comparison can go on.
+struct Comparison {
+  std::vector<std::string> models;
+  std::vector<RunSettings> runs;  // of each model
+  std::string folder;
+
+  void fields(FieldVisitor& v) {
+    v("models", models, "presets or mechanisms, in order");
+    v("runs", runs, "settings of each");
+  }
+};
+
+// Settings for minutes instead of days; the published run takes 50000 steps at 1e-4 (docs/listops.md).
+RunSettings short_run() {
+  RunSettings settings;
+  settings.data.train = 32000;
+  settings.train.minutes = 2.0;
+  settings.train.steps = kNoStepLimit;
+  settings.train.schedule.peak = 1e-3;
+  settings.train.schedule.warmup = 50;
+  settings.train.clip_value = 0.0;
+  settings.train.clip_norm = 1.0;
+  settings.train.batch = 32;
+  settings.train.eval_every = 100;
+  settings.train.eval_examples = 500;
+  settings.train.checkpoint_every = 200;
+  settings.train.length_window = 16;
+  return settings;
+}
+
+Comparison new_comparison(const LraOptions& options) {
+  Comparison comparison;
+  comparison.models = split_names(options.attention, "--attention");
+  if (std::set<std::string>(comparison.models.begin(), comparison.models.end()).size() != comparison.models.size())
+    fail(ErrorCode::usage, "a model is named twice", "--attention", options.attention);
+  for (const std::string& model : comparison.models)
+    comparison.runs.push_back(resolve(short_run(), options.run, model));
+  const std::string& out = comparison.runs.front().train.out;
+  comparison.folder = out.empty() ? default_folder("listops") : out;
+  require_new_folder(comparison.folder);
+  for (std::size_t i = 0; i < comparison.models.size(); ++i)
+    comparison.runs[i].train.out = (fs::path(comparison.folder) / folder_name(comparison.models[i])).string();
+  return comparison;
+}
+
+Comparison old_comparison(const std::string& folder) {
+  const fs::path file = fs::path(folder) / kComparisonFile;
+  if (!fs::exists(file))
+    fail(ErrorCode::bad_input, fmt::format("no comparison in \"{}\": it has no {}", folder, kComparisonFile),
+         "--resume", "the folder given to --out");
+  Comparison comparison = load_fields<Comparison>(file);
+  if (comparison.runs.size() != comparison.models.size() || comparison.models.empty())
+    fail(ErrorCode::bad_input, "every model needs its settings, and only models have some", file.string() + ": runs");
+  comparison.folder = folder;
+  for (std::size_t i = 0; i < comparison.models.size(); ++i)  // the folder may have been moved
+    comparison.runs[i].train.out = (fs::path(folder) / folder_name(comparison.models[i])).string();
+  return comparison;
+}
+
+std::size_t longest(const std::vector<std::string>& names) {
+  std::size_t length = 0;
+  for (const std::string& name : names) length = std::max(length, name.size());
+  return length;
+}
+
+// Trains what is not finished yet.
+std::vector<RunResult> run_all(Comparison& comparison, const Dataset& data, const LraOptions& options,
+                               const Console& console) {
+  const Interrupt interrupt;
+  std::vector<RunResult> results;
+  for (std::size_t i = 0; i < comparison.models.size(); ++i) {
+    RunSettings& settings = comparison.runs[i];
+    const fs::path folder = settings.train.out;
+    if (fs::exists(folder / kResultFile)) {
+      results.push_back(load_fields<RunResult>(folder / kResultFile));
+      continue;
+    }
+    fit_to_data(settings.model, data);
+    const RunEnvironment environment{console,
+                                     options.run.machine,
+                                     interrupt.requested(),
+                                     comparison.models[i],
+                                     "fovea lra listops --resume " + comparison.folder,
+                                     longest(comparison.models)};
+    results.push_back(run_model(settings, data, environment, fs::exists(folder / "last")));
+  }
+  return results;
+}
+
+void run(const LraOptions& options, const Console& console) {
+  Comparison comparison = options.resume.empty() ? new_comparison(options) : old_comparison(options.resume);
+  const Dataset data = load_data(Context(options.run.machine.context()), comparison.runs.front().data, console);
+  for (RunSettings& settings : comparison.runs) fit_to_data(settings.model, data);
+  make_folder(comparison.folder);
+  write_file(fs::path(comparison.folder) / kComparisonFile, json_text(write_fields(comparison)));
+  console.note(describe_data(data));
+  const std::vector<RunResult> results = run_all(comparison, data, options, console);
+
+  const CompareReport report{describe_data(data), majority_share(data.test, data.classes), results, comparison.runs};
+  console.print("\n" + results_table(results).text(Terminal::of(STDOUT_FILENO)));
+  console.document(compare_json(report));
+  write_comparison(report, comparison.folder);
+  console.note(fmt::format("report: {}/report.html", comparison.folder));
+}
+
+}  // namespace
+
+void add_lra(Program& program) {
+  CLI::App& group = program.add_group({"lra",
+                                       "Trains and compares models on the Long-Range Arena.",
+                                       {"fovea lra listops --minutes 2", "fovea lra listops --help"}});
+  const auto options = std::make_shared<LraOptions>();
+  CLI::App& app = program.add(
+      {"listops",
+       "Trains models on ListOps, each with the same budget, and compares them in a table and a "
+       "report page.",
+       {"fovea lra listops --attention transformer,transnormer-t2 --minutes 2",
+        "fovea lra listops --attention softmax,norm,diag --steps 500 --out runs/mine"}},
+      [options](const Console& console) { run(*options, console); }, &group);
+  app.add_option("--attention", options->attention, "models or mechanisms (fovea list)")
+      ->type_name("A,B")
+      ->capture_default_str();
+  app.add_option("--resume", options->resume, "continue the comparison in this folder")->type_name("FOLDER");
+  add_run_options(app, options->run);
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,14 @@
+#include "cli/verb.h"
+
+int main(int argc, char** argv) {
+  fovea::cli::Program program;
+  add_list(program);
+  add_doctor(program);
+  add_bench(program);
+  add_train(program);
+  add_eval(program);
+  add_lra(program);
+  add_data(program);
+  add_completion(program);
+  return program.main(argc, argv);
+}

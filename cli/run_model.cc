@@ -1,0 +1,130 @@
+#include "cli/run_model.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <filesystem>
+
+#include "cli/train_progress.h"
+
+namespace fovea::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+EvalReport test_best(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment) {
+  ContextOptions options = environment.machine.context();
+  options.seed = settings.train.seed;
+  Context context(options);
+  const Model model = load_model(context, (fs::path(settings.train.out) / "best").string());
+  return evaluate(context, model, data.test, {.batch = settings.train.eval_batch, .stop = &environment.stop});
+}
+
+[[noreturn]] void stopped(const RunSettings& settings, const RunEnvironment& environment, std::int64_t step) {
+  fail(ErrorCode::interrupted, fmt::format("stopped after step {}; everything is saved", step), settings.train.out,
+       environment.resume_command);
+}
+
+RunResult summarize(const RunEnvironment& environment, const Model& model, const TrainResult& result,
+                    const EvalReport& test) {
+  RunResult summary;
+  summary.name = environment.name;
+  summary.accuracy = test.accuracy;
+  summary.loss = test.loss;
+  summary.validation_accuracy = result.best.accuracy;
+  summary.best_step = result.best.step;
+  summary.steps = result.steps;
+  summary.train_seconds = result.train_seconds;
+  summary.eval_seconds = result.eval_seconds;
+  summary.parameters = model.parameter_count();
+  summary.peak_memory = result.peak_memory;
+  summary.zones = result.zones;
+  return summary;
+}
+
+// One entry of the list of zones.
+struct ZoneFields {
+  ZoneTime zone;
+  void fields(FieldVisitor& v) {
+    v("name", zone.name, "part of the work");
+    v("seconds", zone.seconds, "time in it", at_least(0));
+  }
+};
+
+}  // namespace
+
+void RunResult::fields(FieldVisitor& v) {
+  v("name", name, "preset or mechanism");
+  v("accuracy", accuracy, "on the test split, of the best checkpoint", between(0, 1));
+  v("loss", loss, "on the test split, of the best checkpoint");
+  v("validation_accuracy", validation_accuracy, "of the best checkpoint", between(0, 1));
+  v("best_step", best_step, "step of the best checkpoint", at_least(0));
+  v("steps", steps, "steps taken", at_least(0));
+  v("train_seconds", train_seconds, "training time, evaluation not counted", at_least(0));
+  v("eval_seconds", eval_seconds, "evaluation time", at_least(0));
+  v("parameters", parameters, "learned numbers", at_least(0));
+  v("peak_memory", peak_memory, "most bytes in use at once");
+  std::vector<ZoneFields> listed;
+  for (const ZoneTime& zone : zones) listed.push_back({zone});
+  v("zones", listed, "where the training time went");
+  zones.clear();
+  for (ZoneFields& entry : listed) zones.push_back(std::move(entry.zone));
+}
+
+RunResult run_model(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment, bool resume) {
+  ContextOptions options = environment.machine.context();
+  options.seed = settings.train.seed;
+  Context context(options);
+  const fs::path folder = settings.train.out;
+  Model model(context, settings.model);
+  Trainer trainer(context, model, data, settings.train);
+  if (resume) trainer.resume(folder.string());
+  make_folder(folder);
+  write_file(folder / kRunFile, json_text(write_fields(settings)));
+
+  TrainProgress progress(environment.console, environment.name, environment.name_width);
+  trainer.add(progress);
+  const TrainResult result = trainer.run(&environment.stop);
+  progress.finish();
+  if (result.reason == StopReason::interrupted) stopped(settings, environment, result.steps);
+  const EvalReport test = test_best(settings, data, environment);
+  if (environment.stop.load()) stopped(settings, environment, result.steps);
+  const RunResult summary = summarize(environment, model, result, test);
+  write_file(folder / kResultFile, json_text(write_fields(summary)));
+  return summary;
+}
+
+RunSettings load_settings(const std::string& folder) {
+  const fs::path file = fs::path(folder) / kRunFile;
+  if (!fs::exists(file))
+    fail(ErrorCode::bad_input, fmt::format("no run in \"{}\": it has no {}", folder, kRunFile), folder,
+         "the folder given to --out, not one inside it");
+  RunSettings settings = load_fields<RunSettings>(file);
+  settings.train.out = folder;  // it may have been moved
+  return settings;
+}
+
+void require_new_folder(const std::string& folder) {
+  if (!fs::exists(folder)) return;
+  if (!fs::is_directory(folder)) fail(ErrorCode::usage, fmt::format("\"{}\" is not a folder", folder), "--out");
+  if (!fs::is_empty(folder))
+    fail(ErrorCode::usage, fmt::format("the folder \"{}\" is not empty", folder), "--out",
+         fs::exists(fs::path(folder) / kRunFile) ? "continue it with --resume " + folder + ", or another --out"
+                                                 : "a new folder: nothing is overwritten");
+}
+
+std::string default_folder(const std::string& name) {
+  const std::string base = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
+  std::string folder = base;
+  for (int i = 2; fs::exists(folder); ++i) folder = fmt::format("{}-{}", base, i);
+  return folder;
+}
+
+std::string describe_data(const Dataset& data) {
+  return fmt::format("{}  {} train, {} test, length up to {}, {} classes (majority {:.1f}%)", data.name,
+                     data.train.size(), data.test.size(), data.max_length, data.classes,
+                     100.0 * majority_share(data.test, data.classes));
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,51 @@
+#include "cli/train_progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+
+namespace fovea::cli {
+namespace {
+
+constexpr double kMemory = 50.0;
+
+ProgressOptions progress_options(const Console& console, std::string name, std::size_t width) {
+  ProgressOptions options;
+  options.label = std::move(name);
+  options.label_width = width;
+  options.terminal = Terminal::of(STDERR_FILENO);
+  options.quiet = console.quiet;
+  return options;
+}
+
+}  // namespace
+
+double TrainProgress::Smooth::add(double value) {
+  const double keep = 1.0 - 1.0 / kMemory;
+  sum_ = keep * sum_ + value;
+  weight_ = keep * weight_ + 1.0;
+  return sum_ / weight_;
+}
+
+TrainProgress::TrainProgress(const Console& console, std::string name, std::size_t name_width)
+    : console_(console), progress_(progress_options(console, std::move(name), name_width)) {}
+
+void TrainProgress::on_step(const StepReport& report) {
+  ProgressState state;
+  state.step = report.step;
+  state.share = report.progress;
+  if (report.progress > 0.0) state.total = std::llround(static_cast<double>(report.step) / report.progress);
+  state.loss = loss_.add(report.loss);
+  state.accuracy = accuracy_.add(report.accuracy);
+  progress_.update(state);
+}
+
+void TrainProgress::on_eval(const EvalReport& report) {
+  if (!console_.verbose) return;
+  progress_.hide();
+  console_.detail(fmt::format("step {}: {} loss {:.4f}, accuracy {:.2f}%{}", report.step, report.split, report.loss,
+                              100.0 * report.accuracy, report.best ? ", the best so far" : ""));
+}
+
+}  // namespace fovea::cli
