@@ -97,8 +97,8 @@ class FOVEA_EXPORT Tape {
   bool wants_grad(std::span<const Var> inputs) const;
   bool wants_grad(std::initializer_list<Var> inputs) const { return wants_grad({inputs.begin(), inputs.size()}); }
 
-  // Adds g to the slot's gradient. The first contribution to a non-leaf is taken over without a copy, so g must be
-  // fresh, or not written to afterwards.
+  // Adds g to the slot's gradient. The first contribution to a non-leaf is taken over without a copy, and copied only
+  // when more arrives while another tensor still sees it: one g may go to several slots, but must not be written to.
   void accumulate(const std::shared_ptr<Slot>& slot, Tensor g);
   // The buffer of a slot's gradient for kernels that accumulate themselves (dW = beta dW + ...).
   struct Target {

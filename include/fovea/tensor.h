@@ -32,11 +32,14 @@ class FOVEA_EXPORT Tensor {
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }
   std::int64_t dim(int i) const { return shape_.dim(i); }
-  std::int64_t stride(int i) const { return strides_[static_cast<std::size_t>(i < 0 ? i + rank() : i)]; }  // in elements
+  std::int64_t stride(int i) const {
+    return strides_[static_cast<std::size_t>(i < 0 ? i + rank() : i)];
+  }  // in elements
   std::int64_t numel() const { return shape_.numel(); }
   std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
   DType dtype() const { return dtype_; }
   bool is_contiguous() const;
+  bool is_shared() const;  // does another Tensor see the same storage?
 
   void* raw() const { return data_; }
   template <class T>
@@ -53,7 +56,7 @@ class FOVEA_EXPORT Tensor {
   Tensor contiguous(const Context& context) const;  // itself when it already is
   Tensor clone(const Context& context, Lifetime lifetime = Lifetime::step) const;
   Tensor to(const Context& context, DType dtype) const;  // itself when it already is
-  void copy_from(const Tensor& source) const;             // same shape; converts the dtype
+  void copy_from(const Tensor& source) const;            // same shape; converts the dtype
   void fill(double value) const;
 
   template <class T>
@@ -72,7 +75,8 @@ class FOVEA_EXPORT Tensor {
 template <class T>
 T* Tensor::data() const {
   if (dtype_of<T> != dtype_)
-    fail(ErrorCode::usage, "tensor holds " + std::string(name_of(dtype_)) + ", not " + std::string(name_of(dtype_of<T>)));
+    fail(ErrorCode::usage,
+         "tensor holds " + std::string(name_of(dtype_)) + ", not " + std::string(name_of(dtype_of<T>)));
   return static_cast<T*>(data_);
 }
 

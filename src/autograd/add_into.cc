@@ -1,32 +1,34 @@
 #include "autograd/add_into.h"
 
-#include "core/parallel.h"
+#include "tensor/walk.h"
 
 namespace fovea {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;
-
 template <class To, class From>
-void add_range(To* to, const From* from, std::int64_t begin, std::int64_t end) {
+void add_stretch(To* to, const From* from, const Stretch& s) {
   using R = Wide<To>;
-  for (std::int64_t i = begin; i < end; ++i)
-    to[i] = static_cast<To>(static_cast<R>(to[i]) + static_cast<R>(from[i]));
+  const auto sum = [](To a, From b) { return static_cast<To>(static_cast<R>(a) + static_cast<R>(b)); };
+  if (s.dense()) {
+    for (std::int64_t i = 0; i < s.count; ++i) to[i] = sum(to[i], from[i]);
+  } else {
+    for (std::int64_t i = 0; i < s.count; ++i) to[i * s.to_step] = sum(to[i * s.to_step], from[i * s.from_step]);
+  }
 }
 
 }  // namespace
 
 void add_into(const Context& context, const Tensor& to, const Tensor& from) {
-  const Tensor source = from.contiguous(context);
-  const Tensor target = to.contiguous(context);
+  if (to.shape() != from.shape())
+    fail(ErrorCode::internal, "adding shape " + from.shape().text() + " into " + to.shape().text());
+  const Walk walk(to, from);
   visit_float(to.dtype(), [&]<class To>() {
     visit_float(from.dtype(), [&]<class From>() {
-      parallel_ranges(context, to.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-        add_range(target.data<To>(), source.data<From>(), begin, end);
-      });
+      To* target = to.data<To>();
+      const From* source = from.data<From>();
+      walk.run(context.threads(), [&](const Stretch& s) { add_stretch(target + s.to, source + s.from, s); });
     });
   });
-  if (target.raw() != to.raw()) to.copy_from(target);
 }
 
 }  // namespace fovea

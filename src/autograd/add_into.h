@@ -4,7 +4,7 @@
 
 namespace fovea {
 
-// to += from, elementwise; same shape; sums in the wider of the two types and at least f32.
+// to += from, elementwise; same shape; any strides; sums in f32 (f64 for an f64 target).
 void add_into(const Context& context, const Tensor& to, const Tensor& from);
 
 }  // namespace fovea

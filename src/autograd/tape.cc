@@ -65,6 +65,8 @@ Tape::Target Tape::target(const std::shared_ptr<Slot>& slot) {
     const DType wide = slot->dtype == DType::f64 ? DType::f64 : DType::f32;
     slot->grad = Tensor::empty(*context_, slot->shape, slot->leaf ? wide : slot->dtype,
                                slot->leaf ? Lifetime::persistent : Lifetime::step);
+  } else if (!slot->leaf && slot->grad.is_shared()) {
+    slot->grad = slot->grad.clone(*context_);  // taken over from an operation that gave it to several inputs
   }
   return {slot->grad, fresh};
 }
@@ -78,15 +80,17 @@ void Tape::accumulate(const std::shared_ptr<Slot>& slot, Tensor g) {
     return;
   }
   const Target to = target(slot);
-  if (to.fresh) to.grad.copy_from(g);
-  else add_into(*context_, to.grad, g);
+  if (to.fresh)
+    to.grad.copy_from(g);
+  else
+    add_into(*context_, to.grad, g);
 }
 
 void Tape::backward(const Var& output, Tensor seed) {
   if (!seed.defined()) {
     if (output.value().numel() != 1)
-      fail(ErrorCode::shape, "backward needs a scalar or a gradient to start from; the output has shape " +
-                                 output.shape().text());
+      fail(ErrorCode::shape,
+           "backward needs a scalar or a gradient to start from; the output has shape " + output.shape().text());
     seed = Tensor::empty(*context_, output.shape(), output.dtype());
     seed.fill(1.0);
   }

@@ -1,7 +1,5 @@
 #include "fovea/tensor.h"
 
-#include <cstring>
-
 namespace fovea {
 namespace {
 
@@ -18,12 +16,15 @@ std::array<std::int64_t, Shape::kMaxRank> row_major(const Shape& shape) {
 // Replaces a -1 by what the other sizes leave.
 Shape resolve(const Shape& have, std::span<const std::int64_t> wanted) {
   std::array<std::int64_t, Shape::kMaxRank> dims{};
+  if (wanted.size() > dims.size()) return Shape(wanted);  // refuses
   std::int64_t known = 1;
   int open = -1;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     dims[i] = wanted[i];
-    if (wanted[i] < 0) open = static_cast<int>(i);
-    else known *= wanted[i];
+    if (wanted[i] < 0)
+      open = static_cast<int>(i);
+    else if (__builtin_mul_overflow(known, wanted[i], &known))
+      fail(ErrorCode::shape, "tensor size overflows 64 bits");
   }
   if (open >= 0) dims[static_cast<std::size_t>(open)] = known == 0 ? 0 : have.numel() / known;
   return Shape(std::span<const std::int64_t>(dims.data(), wanted.size()));
@@ -57,7 +58,7 @@ Tensor Tensor::empty(const Context& context, const Shape& shape, DType dtype, Li
 
 Tensor Tensor::zeros(const Context& context, const Shape& shape, DType dtype, Lifetime lifetime) {
   Tensor t = empty(context, shape, dtype, lifetime);
-  if (t.data_ != nullptr) std::memset(t.data_, 0, t.bytes());
+  t.fill(0.0);
   return t;
 }
 
@@ -71,6 +72,8 @@ Tensor Tensor::wrap(void* data, const Shape& shape, DType dtype, std::shared_ptr
   t.strides_ = row_major(shape);
   return t;
 }
+
+bool Tensor::is_shared() const { return storage_.use_count() > 1; }
 
 bool Tensor::is_contiguous() const {
   std::int64_t step = 1;
@@ -87,7 +90,8 @@ Tensor Tensor::reshape(std::initializer_list<std::int64_t> dims) const {
 
 Tensor Tensor::reshape(const Shape& shape) const {
   if (shape.numel() != numel()) fail(ErrorCode::shape, "cannot reshape " + shape_.text() + " to " + shape.text());
-  if (!is_contiguous()) fail(ErrorCode::shape, "reshape of a strided view of shape " + shape_.text() + "; copy it first");
+  if (!is_contiguous())
+    fail(ErrorCode::shape, "reshape of a strided view of shape " + shape_.text() + "; copy it first");
   Tensor t = *this;
   t.shape_ = shape;
   t.strides_ = row_major(shape);

@@ -1,0 +1,83 @@
+// Laws that every operation obeys, over the list of cases.
+
+#include "unit/ops/cases.h"
+
+namespace fovea::testing {
+namespace {
+
+constexpr TapeOptions kTraining{.record = true, .training = true, .stream = 3};
+
+class OpLaws : public ::testing::TestWithParam<OpCase> {
+ protected:
+  Context context_ = poisoned();
+};
+
+// Outputs first, then the gradients of the inputs.
+std::vector<Tensor> forward_and_backward(Context& context, const Function& f, const std::vector<Tensor>& inputs,
+                                         std::vector<Tensor> seeds = {}) {
+  std::vector<Tensor> results;
+  const Function noting = [&](Tape& tape, std::span<const Var> v) {
+    std::vector<Var> outputs = f(tape, v);
+    for (const Var& output : outputs) results.push_back(output.value().contiguous(context));
+    return outputs;
+  };
+  for (Tensor& g : tape_gradients(context, noting, inputs, seeds, kTraining)) results.push_back(g.contiguous(context));
+  return results;
+}
+
+std::vector<Tensor> converted(const Context& context, const std::vector<Tensor>& tensors, DType dtype) {
+  std::vector<Tensor> out;
+  for (const Tensor& t : tensors) out.push_back(t.to(context, dtype));
+  return out;
+}
+
+TEST_P(OpLaws, GradientsMatchFiniteDifferences) {
+  Gradcheck check;
+  check.tape = kTraining;
+  expect_gradients(context_, GetParam().f, random_inputs(context_, GetParam(), GetParam().small, DType::f64), check);
+}
+
+// Against f64 on the same rounded inputs and seeds, on every instruction set.
+TEST_P(OpLaws, NarrowTypesAgreeWithDouble) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    const std::vector<Tensor> inputs = random_inputs(context_, GetParam(), GetParam().large, dtype);
+    std::vector<Tensor> seeds;
+    tape_gradients(context_, GetParam().f, inputs, seeds, kTraining);
+    const auto want = forward_and_backward(context_, GetParam().f, converted(context_, inputs, DType::f64),
+                                           converted(context_, seeds, DType::f64));
+    on_every_isa([&](Isa) {
+      const auto got = forward_and_backward(context_, GetParam().f, inputs, seeds);
+      ASSERT_EQ(got.size(), want.size());
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_LT(relative_error(got[i], want[i]), 8 * epsilon(dtype)) << "result " << i;
+    });
+  }
+}
+
+TEST_P(OpLaws, SameBitsAtAnyThreadCount) {
+  if (GetParam().vendor) return;  // the vendor's product decides; NarrowTypesAgreeWithDouble bounds it
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const std::vector<Tensor> inputs = random_inputs(context_, GetParam(), GetParam().large, dtype);
+    context_.set_threads(1);
+    const auto one = forward_and_backward(context_, GetParam().f, inputs);
+    for (int threads : {2, 3}) {
+      context_.set_threads(threads);
+      const auto many = forward_and_backward(context_, GetParam().f, inputs);
+      for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(same_bits(one[i], many[i])) << "result " << i;
+    }
+  }
+}
+
+TEST_P(OpLaws, ConstantsRecordNothing) {
+  Tape tape(context_, kTraining);
+  std::vector<Var> constants;
+  for (const Tensor& t : random_inputs(context_, GetParam(), GetParam().small, DType::f32)) constants.emplace_back(t);
+  for (const Var& output : GetParam().f(tape, constants)) EXPECT_FALSE(output.needs_grad());
+  EXPECT_EQ(tape.size(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, OpLaws, ::testing::ValuesIn(op_cases()), name_of_case);
+
+}  // namespace
+}  // namespace fovea::testing
