@@ -44,7 +44,7 @@ struct Dropout {
 };
 
 struct Problem {
-  DType dtype = DType::f32;  // of q, k, v, o and their gradients; statistics are f32 (f64 for f64)
+  DType dtype = DType::f32;              // of q, k, v, o and their gradients; statistics are f32 (f64 for f64)
   std::int64_t heads = 0, kv_heads = 0;  // query head h reads kv head h * kv_heads / heads
   std::int64_t d_k = 0, d_v = 0;
   std::span<const Piece> pieces;
@@ -67,9 +67,10 @@ void forward(const Context& context, const Problem& problem, const Forward& io);
 struct Backward {
   In q, k, v, o, lse;
   In d_o;
-  In d_lse;           // may be null; only softmax has one
-  Out dq, dk, dv;     // overwritten on the rows of the pieces; other rows are the caller's
-  BiasArray<void*> d_bias;  // may be null; same broadcast axes as the bias; overwritten, the caller clears what no piece reaches
+  In d_lse;        // may be null; only softmax has one
+  Out dq, dk, dv;  // overwritten on the rows of the pieces; other rows are the caller's
+  BiasArray<void*>
+      d_bias;  // may be null; same broadcast axes as the bias; overwritten, the caller clears what no piece reaches
 };
 void backward(const Context& context, const Problem& problem, const Backward& io);
 

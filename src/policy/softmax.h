@@ -1,0 +1,57 @@
+#pragma once
+
+#include <limits>
+
+#include "policy/math.h"
+
+namespace fovea {
+
+// Softmax weights with a running maximum (going forward) or from the saved log-sum-exp (going back). Scores arrive in
+// units of 1 / kUnit, so that the exponential is a plain power of two. A masked score is -infinity.
+struct Softmax {
+  static constexpr bool kHasTop = true;  // a running maximum, a sum and a saved statistic
+  template <class R>
+  static constexpr R kUnit = math::kLog2e<R>;
+
+  // Where the maximum starts: finite, so that a row masked so far subtracts it without making a NaN.
+  template <class R>
+  static constexpr R kFloor = std::numeric_limits<R>::lowest() / 4;
+
+  // What sums collected under `before` are worth under the maximum `now`.
+  template <class R>
+  FOVEA_HD static R fold(R before, R now) {
+    return math::exp2_low(before - now);
+  }
+  template <class R>
+  FOVEA_HD static R weigh(R score, R top) {
+    return math::exp2_low(score - top);
+  }
+  // Factor of the output; an empty row stays zero.
+  template <class R>
+  FOVEA_HD static R close(R sum) {
+    return sum == 0 ? R{0} : 1 / sum;
+  }
+  // The natural log-sum-exp: -infinity for an empty row.
+  template <class R>
+  FOVEA_HD static R statistic(R top, R sum) {
+    return top * math::kLn2<R> + math::log(sum);
+  }
+  // The statistic as `again` wants it; rows that must contribute nothing give +infinity.
+  template <class R>
+  FOVEA_HD static R reopen(R statistic) {
+    return statistic == -math::kInfinity<R> ? math::kInfinity<R> : statistic * math::kLog2e<R>;
+  }
+  // The weight, rebuilt.
+  template <class R>
+  FOVEA_HD static R again(R score, R reopened) {
+    return math::exp2_low(score - reopened);
+  }
+  // Gradient of the natural score from that of the weight; delta = sum_j weight_j grad_j - (gradient of the statistic).
+  // A zero weight gives zero whatever the gradient: masked pairs may hold NaN there.
+  template <class R>
+  FOVEA_HD static R pull(R, R weight, R grad, R delta) {
+    return weight == 0 ? R{0} : weight * (grad - delta);
+  }
+};
+
+}  // namespace fovea

@@ -1,0 +1,101 @@
+#include "tile/check.h"
+
+#include <cmath>
+#include <string>
+
+#include "fovea/error.h"
+
+namespace fovea::tile {
+namespace {
+
+constexpr std::int64_t kMaxWidth = 1 << 16;
+constexpr std::int64_t kMaxRow = std::int64_t{1} << 32;  // rows are half of a dropout counter
+
+[[noreturn]] void refuse(ErrorCode code, const std::string& what, const char* hint = "") {
+  fail(code, what, "tiled attention", hint);
+}
+
+void check_piece(const Piece& piece) {
+  if (piece.batch < 0 || piece.q0 < 0 || piece.k0 < 0 || piece.nq < 0 || piece.nk < 0)
+    refuse(ErrorCode::shape, "a piece with a negative offset or length");
+  if (piece.q0 + piece.nq > kMaxRow || piece.k0 + piece.nk > kMaxRow)
+    refuse(ErrorCode::shape, "a piece beyond row 2^32");
+  if (piece.plan == nullptr) refuse(ErrorCode::internal, "a piece without a plan");
+  if (piece.plan->n_q != piece.nq || piece.plan->n_k != piece.nk)
+    refuse(ErrorCode::internal, "a plan for lengths " + std::to_string(piece.plan->n_q) + " and " +
+                                    std::to_string(piece.plan->n_k) + " given to a piece of " +
+                                    std::to_string(piece.nq) + " and " + std::to_string(piece.nk));
+}
+
+template <class Pointer>
+void need(const Array<Pointer>& array, const char* name) {
+  if (array.data == nullptr) refuse(ErrorCode::usage, std::string(name) + " is missing");
+}
+
+// Have the pieces any query rows, any key rows? Arrays of none may have no memory.
+struct Rows {
+  bool queries = false, keys = false;
+};
+Rows rows_of(const Problem& problem) {
+  Rows rows;
+  for (const Piece& piece : problem.pieces) {
+    rows.queries |= piece.nq > 0;
+    rows.keys |= piece.nk > 0;
+  }
+  return rows;
+}
+
+}  // namespace
+
+void check(const Problem& problem) {
+  if (!is_float(problem.dtype))
+    refuse(ErrorCode::usage, "dtype " + std::string(name_of(problem.dtype)), "f32, bf16, f16 or f64");
+  if (problem.heads < 1 || problem.kv_heads < 1 || problem.heads % problem.kv_heads != 0)
+    refuse(ErrorCode::shape,
+           std::to_string(problem.heads) + " query heads over " + std::to_string(problem.kv_heads) + " key heads",
+           "the number of query heads is a multiple of the number of key heads");
+  if (problem.d_k < 1 || problem.d_v < 1 || problem.d_k > kMaxWidth || problem.d_v > kMaxWidth)
+    refuse(ErrorCode::shape, "head widths " + std::to_string(problem.d_k) + " and " + std::to_string(problem.d_v));
+  if (!std::isfinite(problem.scale)) refuse(ErrorCode::usage, "the scale is not a finite number");
+  if (!(problem.dropout.p >= 0.0f && problem.dropout.p < 1.0f))
+    refuse(ErrorCode::usage, "dropout " + std::to_string(problem.dropout.p), "a probability from 0 to below 1");
+  for (const Piece& piece : problem.pieces) check_piece(piece);
+}
+
+void check(const Problem& problem, const Forward& io) {
+  check(problem);
+  const Rows rows = rows_of(problem);
+  if (rows.queries) {
+    need(io.q, "q");
+    need(io.o, "o");
+  }
+  if (rows.keys) {
+    need(io.k, "k");
+    need(io.v, "v");
+  }
+}
+
+void check(const Problem& problem, const Backward& io) {
+  check(problem);
+  const bool softmax = problem.weight == Weight::softmax;
+  if (!softmax && io.d_lse.data != nullptr)
+    refuse(ErrorCode::unsupported, "a gradient of the log-sum-exp without softmax");
+  if (io.d_bias.data != nullptr && problem.bias.data == nullptr)
+    refuse(ErrorCode::usage, "a gradient of a bias without the bias");
+  const Rows rows = rows_of(problem);
+  if (rows.queries) {
+    need(io.q, "q");
+    need(io.d_o, "the gradient of o");
+    need(io.dq, "dq");
+    if (softmax) need(io.o, "o");
+    if (softmax) need(io.lse, "the log-sum-exp");
+  }
+  if (rows.keys) {
+    need(io.k, "k");
+    need(io.v, "v");
+    need(io.dk, "dk");
+    need(io.dv, "dv");
+  }
+}
+
+}  // namespace fovea::tile

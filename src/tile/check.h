@@ -1,0 +1,12 @@
+#pragma once
+
+#include "tile/contract.h"
+
+namespace fovea::tile {
+
+// Refuse what the kernels could not survive: missing arrays, sizes that do not fit, plans made for other lengths.
+void check(const Problem& problem);
+void check(const Problem& problem, const Forward& io);
+void check(const Problem& problem, const Backward& io);
+
+}  // namespace fovea::tile

@@ -1,0 +1,255 @@
+#include <algorithm>
+#include <vector>
+
+#include "core/parallel.h"
+#include "tile/check.h"
+#include "tile/contract.h"
+#include "tile/cpu/kernel.h"
+#include "tile/cpu/scratch.h"
+#include "tile/cpu/units.h"
+
+namespace fovea::tile {
+namespace {
+
+constexpr std::size_t kWaveBytes = std::size_t{64} << 20;   // packed heads at a time, or one
+constexpr std::size_t kSmallUnit = std::size_t{512} << 10;  // a unit that stays in a core's own cache
+constexpr std::int64_t kEnoughTasks = 16;
+constexpr std::int64_t kMaxSplits = 4;        // each costs a copy of dq; 2 to 8 are equally fast
+constexpr std::int64_t kMaxSerialSplits = 8;  // when units must follow one another
+
+// Which axes of the bias gradient collect several pairs.
+struct BiasSharing {
+  bool queries = false, keys = false, units = false;
+  bool any() const { return queries || keys || units; }
+};
+
+BiasSharing sharing_of(const Problem& problem, const BiasArray<void*>& bias) {
+  if (bias.data == nullptr) return {};
+  return {bias.query == 0, bias.key == 0,
+          (bias.head == 0 && problem.heads > 1) || (bias.batch == 0 && problem.pieces.size() > 1)};
+}
+
+// The number of key splits is a function of the shape alone: sums of dq then have the same bits at any thread count.
+std::int64_t splits_for(const std::vector<Unit>& units, const BiasSharing& sharing) {
+  if (sharing.keys || units.empty()) return 1;
+  std::int64_t blocks = 1;
+  for (const Unit& unit : units) blocks = std::max(blocks, unit.key_blocks());
+  if (sharing.units) return std::min(kMaxSerialSplits, blocks);
+  const auto count = static_cast<std::int64_t>(units.size());
+  return std::min({kMaxSplits, blocks, (kEnoughTasks + count - 1) / count});
+}
+
+// Walks units in waves: pack what a wave needs, run the key splits of its units, add up and write dq. Small units
+// (block-diagonal patterns, short sequences) go through all three stages on one thread instead, all heads of the same
+// rows one after the other, while the next unit's rows are fetched.
+class BackwardDriver {
+ public:
+  BackwardDriver(const Context& context, const Problem& problem, const Backward& io)
+      : context_(context),
+        units_(list_units(problem)),
+        sharing_(sharing_of(problem, io.d_bias)),
+        call_{problem, io, splits_for(units_, sharing_), sharing_.any()},
+        kernel_(backward_kernel(problem)),
+        scratch_bytes_(kernel_.scratch_bytes(problem, largest_tile(problem))),
+        scratch_(*context.allocator(), scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
+
+  void run() {
+    if (units_.empty()) return;
+    if (call_.io.d_bias.data != nullptr) clear_bias();
+    const bool small = call_.splits == 1 && !sharing_.units && largest_unit() <= kSmallUnit;
+    small ? run_small() : run_long();
+  }
+
+ private:
+  // One unit's share of a stage: a block, or a split.
+  struct Task {
+    const Unit* unit;
+    std::int64_t head;
+    std::int32_t block;
+  };
+
+  UnitBytes unit_bytes(const Unit& unit) const { return kernel_.unit_bytes(call_, unit); }
+  std::size_t largest_unit() const {
+    std::size_t largest = 0;
+    for (const Unit& unit : units_) {
+      const UnitBytes bytes = unit_bytes(unit);
+      largest = std::max(largest, bytes.packed + bytes.sums + bytes.notes);
+    }
+    return largest;
+  }
+  std::byte* scratch_of(int rank) const { return scratch_.data() + static_cast<std::size_t>(rank) * scratch_bytes_; }
+
+  template <class Body>
+  void for_each(const std::vector<Task>& tasks, Body&& body) const {
+    const auto count = static_cast<std::int64_t>(tasks.size());
+    parallel(context_.threads(), [&](const Team& team) {
+      for (std::int64_t i = team.take(); i < count; i = team.take())
+        body(tasks[static_cast<std::size_t>(i)], scratch_of(team.rank()));
+    });
+  }
+
+  void run_long() {
+    const auto bytes = [&](const Unit& unit) {
+      const UnitBytes b = unit_bytes(unit);
+      return b.packed + b.sums + b.notes;
+    };
+    const std::size_t budget = sharing_.units ? 0 : kWaveBytes;  // 0: one unit after the other
+    for (const Wave& wave : cut_waves(units_, budget, bytes)) run_wave(wave);
+  }
+
+  void run_wave(const Wave& wave) {
+    UnitBytes total{0, 0, 0};
+    for (std::size_t i = wave.begin; i < wave.end; ++i) total = sum(total, unit_bytes(units_[i]));
+    const Scratch packed(*context_.allocator(), total.packed), sums(*context_.allocator(), total.sums),
+        notes(*context_.allocator(), total.notes);
+    UnitBytes used{0, 0, 0};
+    for (std::size_t i = wave.begin; i < wave.end; ++i) {
+      place(units_[i], packed.data() + used.packed, sums.data() + used.sums, notes.data() + used.notes);
+      used = sum(used, unit_bytes(units_[i]));
+    }
+    const std::vector<Task> keys = key_tasks(wave), queries = query_tasks(wave);
+    for_each(keys, [&](const Task& task, std::byte*) { kernel_.pack_keys(call_, *task.unit, task.block); });
+    for_each(queries, [&](const Task& task, std::byte* scratch) {
+      kernel_.pack_queries(call_, *task.unit, task.head, task.block, scratch);
+    });
+    for_each(split_tasks(wave), [&](const Task& task, std::byte* scratch) {
+      kernel_.pull(call_, *task.unit, task.block, scratch, nullptr);
+    });
+    for_each(queries, [&](const Task& task, std::byte*) { kernel_.finish(call_, *task.unit, task.head, task.block); });
+  }
+
+  static UnitBytes sum(const UnitBytes& a, const UnitBytes& b) {
+    return {a.packed + b.packed, a.sums + b.sums, a.notes + b.notes};
+  }
+  static void place(Unit& unit, std::byte* packed, std::byte* sums, std::byte* notes) {
+    unit.packed = packed;
+    unit.sums = sums;
+    unit.notes = notes;
+  }
+
+  std::vector<Task> key_tasks(const Wave& wave) const {
+    std::vector<Task> tasks;
+    for (std::size_t i = wave.begin; i < wave.end; ++i)
+      for (std::int32_t block = units_[i].island.key_begin; block < units_[i].island.key_end; ++block)
+        tasks.push_back({&units_[i], 0, block});
+    return tasks;
+  }
+  std::vector<Task> query_tasks(const Wave& wave) const {
+    std::vector<Task> tasks;
+    for (std::size_t i = wave.begin; i < wave.end; ++i) {
+      const HeadRange heads = heads_of(call_.problem, units_[i].kv_head);
+      for (std::int64_t head = heads.begin; head < heads.end; ++head)
+        for (std::int32_t block = units_[i].island.query_begin; block < units_[i].island.query_end; ++block)
+          tasks.push_back({&units_[i], head, block});
+    }
+    return tasks;
+  }
+  // The largest units first.
+  std::vector<Task> split_tasks(const Wave& wave) const {
+    std::vector<Task> tasks;
+    for (std::size_t i = wave.begin; i < wave.end; ++i)
+      for (std::int64_t split = 0; split < call_.splits; ++split)
+        tasks.push_back({&units_[i], 0, static_cast<std::int32_t>(split)});
+    std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) {
+      return a.unit->keys() * a.unit->queries() > b.unit->keys() * b.unit->queries();
+    });
+    return tasks;
+  }
+
+  void run_small() {
+    const std::size_t largest = largest_unit();
+    const Scratch memory(*context_.allocator(), largest * static_cast<std::size_t>(context_.threads()));
+    const std::int64_t heads = call_.problem.kv_heads, count = static_cast<std::int64_t>(units_.size()) / heads;
+    parallel(context_.threads(), [&](const Team& team) {
+      std::byte* base = memory.data() + static_cast<std::size_t>(team.rank()) * largest;
+      for (std::int64_t ticket = team.take(), next; ticket < count; ticket = next) {
+        next = team.take();
+        for (std::int64_t head = 0; head < heads; ++head) {
+          const std::int64_t following = head + 1 < heads ? ticket * heads + head + 1 : next * heads;
+          run_unit(ticket * heads + head, following, base, team.rank());
+        }
+      }
+    });
+  }
+
+  void run_unit(std::int64_t index, std::int64_t following, std::byte* base, int rank) const {
+    Unit unit = units_[static_cast<std::size_t>(index)];
+    const UnitBytes bytes = unit_bytes(unit);
+    place(unit, base, base + bytes.packed, base + bytes.packed + bytes.sums);
+    Prefetch next;
+    if (following < static_cast<std::int64_t>(units_.size())) fetch(units_[static_cast<std::size_t>(following)], next);
+    for (std::int32_t block = unit.island.key_begin; block < unit.island.key_end; ++block)
+      kernel_.pack_keys(call_, unit, block);
+    const HeadRange heads = heads_of(call_.problem, unit.kv_head);
+    const auto for_each_query_block = [&](auto&& body) {
+      for (std::int64_t head = heads.begin; head < heads.end; ++head)
+        for (std::int32_t block = unit.island.query_begin; block < unit.island.query_end; ++block) body(head, block);
+    };
+    for_each_query_block([&](std::int64_t head, std::int32_t block) {
+      kernel_.pack_queries(call_, unit, head, block, scratch_of(rank));
+    });
+    kernel_.pull(call_, unit, 0, scratch_of(rank), &next);
+    for_each_query_block([&](std::int64_t head, std::int32_t block) { kernel_.finish(call_, unit, head, block); });
+  }
+
+  void fetch(const Unit& unit, Prefetch& next) const {
+    fetch_rows(call_.problem, unit, call_.io.k, RowsOf::keys, next);
+    fetch_rows(call_.problem, unit, call_.io.v, RowsOf::values, next);
+    fetch_rows(call_.problem, unit, call_.io.q, RowsOf::queries, next);
+    fetch_rows(call_.problem, unit, call_.io.d_o, RowsOf::outputs, next);
+    if (call_.io.o.data != nullptr) fetch_rows(call_.problem, unit, call_.io.o, RowsOf::outputs, next);
+  }
+
+  // Zeroes what will be added to, or, when every element has one pair, what the plan leaves out.
+  void clear_bias() const {
+    std::vector<Task> tasks;
+    std::vector<Unit> whole;  // one per piece, for its sizes
+    for (const Piece& piece : call_.problem.pieces) whole.push_back({.piece = &piece});
+    const std::int64_t heads = call_.io.d_bias.head == 0 ? 1 : call_.problem.heads;
+    for (const Unit& unit : whole)
+      for (std::int64_t head = 0; head < heads; ++head)
+        for (std::int32_t block = 0; block < unit.plan().query_blocks(); ++block) tasks.push_back({&unit, head, block});
+    const bool is_double = call_.problem.dtype == DType::f64;
+    for_each(tasks, [&](const Task& task, std::byte*) {
+      is_double ? clear_bias_block<double>(task) : clear_bias_block<float>(task);
+    });
+  }
+
+  template <class R>
+  void clear_bias_block(const Task& task) const {
+    const Piece& piece = *task.unit->piece;
+    const Plan& plan = *piece.plan;
+    const BiasArray<void*>& bias = call_.io.d_bias;
+    R* base = static_cast<R*>(bias.data) + piece.batch * bias.batch + task.head * bias.head + piece.q0 * bias.query +
+              piece.k0 * bias.key;
+    const std::int64_t q0 = std::int64_t{task.block} * plan.tile_q, q1 = std::min(q0 + plan.tile_q, piece.nq);
+    const auto clear = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = q0; i < q1; ++i)
+        for (std::int64_t j = begin; j < std::min(end, piece.nk); ++j) base[i * bias.query + j * bias.key] = 0;
+    };
+    if (call_.bias_is_shared) return clear(0, piece.nk);
+    std::int64_t done = 0;
+    for (const Plan::Entry& entry : plan.row(task.block)) {
+      clear(done, std::int64_t{entry.block} * plan.tile_k);
+      done = (std::int64_t{entry.block} + entry.count) * plan.tile_k;
+    }
+    clear(done, piece.nk);
+  }
+
+  const Context& context_;
+  std::vector<Unit> units_;
+  BiasSharing sharing_;
+  BackwardCall call_;
+  const BackwardKernel& kernel_;
+  std::size_t scratch_bytes_;
+  Scratch scratch_;
+};
+
+}  // namespace
+
+void backward(const Context& context, const Problem& problem, const Backward& io) {
+  check(problem, io);
+  BackwardDriver(context, problem, io).run();
+}
+
+}  // namespace fovea::tile

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "simd/prefetch.h"
+#include "tile/contract.h"
+
+// What the drivers (forward.cc, backward.cc) know of the kernels: functions for one instruction set, dtype and weight.
+// The kernels know nothing of threads; the drivers know nothing of vectors.
+namespace fovea::tile {
+
+// The rows of one island of a piece's plan, for one kv head: what shares packed keys and values.
+struct Unit {
+  const Piece* piece = nullptr;
+  Plan::Island island{};
+  std::int64_t kv_head = 0;
+  // The kernel's own layout; sizes from unit_bytes.
+  std::byte* packed = nullptr;
+  std::byte* sums = nullptr;
+  std::byte* notes = nullptr;
+
+  const Plan& plan() const { return *piece->plan; }
+  // Local rows of the piece.
+  std::int64_t query_begin() const { return std::int64_t{island.query_begin} * plan().tile_q; }
+  std::int64_t query_end() const { return least(std::int64_t{island.query_end} * plan().tile_q, piece->nq); }
+  std::int64_t key_begin() const { return std::int64_t{island.key_begin} * plan().tile_k; }
+  std::int64_t key_end() const { return least(std::int64_t{island.key_end} * plan().tile_k, piece->nk); }
+  std::int64_t keys() const { return key_end() - key_begin(); }
+  std::int64_t queries() const { return query_end() - query_begin(); }
+  std::int64_t query_blocks() const { return island.query_end - island.query_begin; }
+  std::int64_t key_blocks() const { return island.key_end - island.key_begin; }
+
+ private:
+  static std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+};
+
+struct ForwardCall {
+  const Problem& problem;
+  const Forward& io;
+};
+
+struct ForwardKernel {
+  // Bytes of a unit's packed keys and values, and of a thread's scratch for tiles up to this size.
+  std::size_t (*unit_bytes)(const Problem& problem, const Unit& unit);
+  std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
+  // Copies and converts one key block of the plan.
+  void (*pack)(const ForwardCall& call, const Unit& unit, std::int32_t key_block);
+  // Computes one query block of one query head; `next` is fetched meanwhile.
+  void (*attend)(const ForwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block,
+                 std::byte* scratch, Prefetch* next);
+};
+const ForwardKernel& forward_kernel(const Problem& problem);
+
+struct BackwardCall {
+  const Problem& problem;
+  const Backward& io;
+  std::int64_t splits = 1;      // key block k belongs to split k % splits; each split has its own sum of dq
+  bool bias_is_shared = false;  // several pairs add to one element of d_bias, which starts at zero
+};
+
+// Three blocks, so that the two large ones are whole multiples of a row copy: one sum of everything would be rounded up
+// by a fifth at n 65536.
+struct UnitBytes {
+  std::size_t packed, sums, notes;
+};
+
+struct BackwardKernel {
+  UnitBytes (*unit_bytes)(const BackwardCall& call, const Unit& unit);
+  std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
+  // Copy and convert one key block, or one query block of one head, of the plan.
+  void (*pack_keys)(const BackwardCall& call, const Unit& unit, std::int32_t key_block);
+  void (*pack_queries)(const BackwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block,
+                       std::byte* scratch);
+  // All key blocks of one split: writes dk, dv (and d_bias), adds to the split's sum of dq.
+  void (*pull)(const BackwardCall& call, const Unit& unit, std::int64_t split, std::byte* scratch, Prefetch* next);
+  // Adds the splits' sums in order and writes dq of one head's query block.
+  void (*finish)(const BackwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block);
+};
+const BackwardKernel& backward_kernel(const Problem& problem);
+
+// First and past-last query head that reads a kv head.
+struct HeadRange {
+  std::int64_t begin, end;
+  std::int64_t size() const { return end - begin; }
+};
+inline HeadRange heads_of(const Problem& problem, std::int64_t kv_head) {
+  const auto first = [&](std::int64_t kv) { return (kv * problem.heads + problem.kv_heads - 1) / problem.kv_heads; };
+  return {first(kv_head), first(kv_head + 1)};
+}
+
+// Address of the first element of (batch, row, head) in an array of `dtype`.
+template <class Pointer>
+Pointer element(const Array<Pointer>& array, DType dtype, std::int64_t batch, std::int64_t row, std::int64_t head) {
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const std::byte, std::byte>;
+  const std::int64_t offset = batch * array.batch + row * array.row + head * array.head;
+  return static_cast<Byte*>(array.data) + offset * static_cast<std::int64_t>(size_of(dtype));
+}
+
+}  // namespace fovea::tile

@@ -1,0 +1,210 @@
+// What happens to a score tile between its product and its weights: bias, ALiBi, mask; and dropout of the weights.
+// Tiles are [keys x lanes], lanes are queries. Each modifier is one short pass over a tile in cache, taken only when
+// the problem or the block has it.
+
+#if defined(FOVEA_TILE_CPU_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_TILE_CPU_SCORE_INL_H_
+#undef FOVEA_TILE_CPU_SCORE_INL_H_
+#else
+#define FOVEA_TILE_CPU_SCORE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "policy/alibi.h"
+#include "policy/dropout.h"
+#include "simd/product.h"
+#include "tile/contract.h"
+#include "tile/cpu/kernel.h"
+#include "tile/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea {
+namespace tile {
+namespace HWY_NAMESPACE {
+using namespace fovea::HWY_NAMESPACE;  // NOLINT: the same target's primitives
+
+// Lanes are handled in chunks of one cache line, a trip count the compiler knows.
+template <class R>
+inline constexpr std::int64_t kChunk = static_cast<std::int64_t>(kPad<R>);
+
+// A tile of pairs: queries [q0, q0 + qc) and keys [k0, k0 + kc), local rows of the piece.
+struct TileAt {
+  std::int64_t q0, qc, k0, kc;
+  std::int64_t lanes;  // qc padded, and the row length of every tile
+  std::int32_t mask;   // Plan::kWhole or a mask of the plan
+};
+
+// The caller's rows under a tile's queries, or of one key block.
+template <class Pointer>
+Rows<Pointer> query_rows(const Problem& problem, const Array<Pointer>& array, const Piece& piece, const TileAt& at,
+                         std::int64_t head, std::int64_t width) {
+  return {element(array, problem.dtype, piece.batch, piece.q0 + at.q0, head), problem.dtype, array.row, at.qc, width};
+}
+template <class Pointer>
+Rows<Pointer> key_rows(const Problem& problem, const Array<Pointer>& array, const Unit& unit, std::int32_t key_block,
+                       std::int64_t width) {
+  const Piece& piece = *unit.piece;
+  const std::int64_t k0 = std::int64_t{key_block} * unit.plan().tile_k;
+  return {element(array, problem.dtype, piece.batch, piece.k0 + k0, unit.kv_head), problem.dtype, array.row,
+          std::min<std::int64_t>(unit.plan().tile_k, piece.nk - k0), width};
+}
+
+// Calls f(j, c) for every key row j and every chunk of lanes [c, c + kChunk) of a tile.
+template <class R, class F>
+HWY_INLINE void for_each_chunk(const TileAt& at, F&& f) {
+  for (std::int64_t j = 0; j < at.kc; ++j)
+    for (std::int64_t c = 0; c < at.lanes; c += kChunk<R>) f(j, c);
+}
+
+// The score modifiers of one piece and head. Scores are in units of 1 / unit.
+template <class R>
+class ScoreModifier {
+ public:
+  ScoreModifier(const Problem& problem, const Piece& piece, std::int64_t head, R unit)
+      : piece_(&piece), unit_(unit), shift_(piece.nk - piece.nq) {
+    if (problem.alibi != nullptr) {
+      alibi_ = true;
+      slope_ = static_cast<R>(problem.alibi[head]) * unit;
+    }
+    if (problem.bias.data != nullptr) {
+      bias_ = static_cast<const R*>(problem.bias.data) + piece.batch * problem.bias.batch + head * problem.bias.head +
+              piece.q0 * problem.bias.query + piece.k0 * problem.bias.key;
+      bias_query_ = problem.bias.query;
+      bias_key_ = problem.bias.key;
+    }
+  }
+
+  bool touches(std::int32_t mask) const { return bias_ != nullptr || alibi_ || mask != Plan::kWhole; }
+  // May pairs of this tile weigh nothing, so that what they multiply must not matter?
+  bool may_hide(std::int32_t mask) const { return bias_ != nullptr || mask != Plan::kWhole; }
+
+  // `spare` is a tile of scratch.
+  void apply(const TileAt& at, R* scores, R* spare) const {
+    if (bias_ != nullptr) add_bias(at, scores, spare);
+    if (alibi_) add_alibi(at, scores);
+    if (at.mask != Plan::kWhole) hide(at, scores);
+  }
+
+ private:
+  HWY_NOINLINE void add_bias(const TileAt& at, R* HWY_RESTRICT scores, R* HWY_RESTRICT spare) const {
+    const R* source = bias_ + at.q0 * bias_query_ + at.k0 * bias_key_;
+    if (bias_key_ == 1 && bias_query_ != 0) {
+      transpose<R>({source, bias_query_}, {spare, at.lanes}, at.qc, at.kc);
+    } else {
+      for (std::int64_t j = 0; j < at.kc; ++j)
+        for (std::int64_t i = 0; i < at.qc; ++i) spare[j * at.lanes + i] = source[i * bias_query_ + j * bias_key_];
+    }
+    for (std::int64_t j = 0; j < at.kc; ++j)
+      for (std::int64_t i = at.qc; i < at.lanes; ++i) spare[j * at.lanes + i] = 0;
+    const R unit = unit_;
+    for_each_chunk<R>(at, [&](std::int64_t j, std::int64_t c) {
+      R* HWY_RESTRICT s = scores + j * at.lanes + c;
+      const R* HWY_RESTRICT b = spare + j * at.lanes + c;
+      for (std::int64_t l = 0; l < kChunk<R>; ++l)  // -infinity hides a pair even when its score is NaN
+        s[l] = b[l] == -math::kInfinity<R> ? b[l] : s[l] + unit * b[l];
+    });
+  }
+
+  HWY_NOINLINE void add_alibi(const TileAt& at, R* HWY_RESTRICT scores) const {
+    const R slope = slope_;
+    for_each_chunk<R>(at, [&](std::int64_t j, std::int64_t c) {
+      R* HWY_RESTRICT s = scores + j * at.lanes + c;
+      const R first = static_cast<R>(at.q0 + c + shift_ - at.k0 - j);
+      for (int l = 0; l < kChunk<R>; ++l) s[l] = Alibi::apply(s[l], slope, first + static_cast<R>(l));
+    });
+  }
+
+  HWY_NOINLINE void hide(const TileAt& at, R* HWY_RESTRICT scores) const {
+    const Plan& plan = *piece_->plan;
+    const std::uint64_t* bits = plan.mask(at.mask);
+    const std::int64_t words = plan.words_per_key();
+    for_each_chunk<R>(at, [&](std::int64_t j, std::int64_t c) {
+      R* HWY_RESTRICT s = scores + j * at.lanes + c;
+      const auto kept = static_cast<std::uint32_t>(bits[j * words + c / 64] >> (c % 64));
+      for (std::uint32_t l = 0; l < kChunk<R>; ++l) s[l] = (kept >> l) & 1u ? s[l] : -math::kInfinity<R>;
+    });
+  }
+
+  const Piece* piece_;
+  R unit_;
+  std::int64_t shift_;
+  bool alibi_ = false;
+  R slope_ = 0;
+  const R* bias_ = nullptr;
+  std::int64_t bias_query_ = 0, bias_key_ = 0;
+};
+
+// Dropout of the weights of one piece and head.
+class WeightDropout {
+ public:
+  WeightDropout(const Problem& problem, const Piece& piece, std::int64_t head)
+      : active_(problem.dropout.p > 0), piece_(&piece) {
+    if (active_)
+      rule_ = DropoutRule::of(problem.dropout.p, problem.dropout.seed, problem.dropout.stream).at(piece.batch, head);
+  }
+
+  bool active() const { return active_; }
+
+  // keep[j][i] = 1 or 0. Philox gives four neighbouring keys at once; the quads of a tile may stick out at both ends.
+  template <class R>
+  HWY_NOINLINE void draw(const TileAt& at, R* HWY_RESTRICT keep) const {
+    const std::int64_t first = piece_->k0 + at.k0, end = first + at.kc;
+    const auto query = static_cast<std::uint32_t>(piece_->q0 + at.q0);
+    const DropoutRule rule = rule_;
+    for (std::int64_t quad = first / 4; quad * 4 < end; ++quad) {
+      for (std::int64_t c = 0; c < at.lanes; c += kChunk<R>) {
+        std::uint32_t words[4][kChunk<R>];
+        for (std::uint32_t l = 0; l < kChunk<R>; ++l) {
+          const Philox block = rule.words(query + static_cast<std::uint32_t>(c) + l, static_cast<std::uint32_t>(quad));
+          for (int w = 0; w < 4; ++w) words[w][l] = block.word[w];
+        }
+        for (std::int64_t w = 0; w < 4; ++w) {
+          const std::int64_t j = quad * 4 + w - first;
+          if (j < 0 || j >= at.kc) continue;
+          for (std::int64_t l = 0; l < kChunk<R>; ++l)
+            keep[j * at.lanes + c + l] = words[w][l] >= rule.threshold ? R{1} : R{0};
+        }
+      }
+    }
+  }
+
+  template <class R>
+  HWY_NOINLINE void apply(const TileAt& at, R* HWY_RESTRICT weights, R* HWY_RESTRICT spare) const {
+    draw(at, spare);
+    for_each_chunk<R>(at, [&](std::int64_t j, std::int64_t c) {
+      R* HWY_RESTRICT p = weights + j * at.lanes + c;
+      const R* HWY_RESTRICT keep = spare + j * at.lanes + c;
+      for (std::int64_t l = 0; l < kChunk<R>; ++l) p[l] *= keep[l];
+    });
+  }
+
+ private:
+  bool active_;
+  const Piece* piece_;
+  DropoutRule rule_{};
+};
+
+// C += A B where a zero of A hides what it meets, infinities and NaN included: the slow form of the product, for blocks
+// in which hidden pairs meet such values.
+template <class R>
+HWY_NOINLINE void product_hiding(const Product<R>& p, Order order, bool weights_are_b) {
+  for (std::size_t i = 0; i < p.m; ++i)
+    for (std::size_t x = 0; x < p.k; ++x) {
+      const R a = order == Order::rows ? p.a[i * p.lda + x] : p.a[x * p.lda + i];
+      if (!weights_are_b && a == 0) continue;
+      const R* HWY_RESTRICT b = p.b + x * p.ldb;
+      R* HWY_RESTRICT c = p.c + i * p.ldc;
+      for (std::size_t j = 0; j < p.n; ++j) c[j] += weights_are_b && b[j] == 0 ? R{0} : a * b[j];
+    }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tile
+}  // namespace fovea
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_TILE_CPU_SCORE_INL_H_

@@ -1,0 +1,333 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "core/rng.h"
+#include "fovea/context.h"
+#include "policy/dropout.h"
+#include "tile/contract.h"
+
+// A tiled attention problem with all its arrays, run by the engine and by plain loops in double.
+namespace fovea::tile::testing {
+
+enum class Bias { none, dense, per_head_broadcast, per_batch_broadcast, keys_only, queries_only };
+
+struct Options {
+  std::string name;
+  std::int64_t batch = 1, n_q = 33, n_k = 33, heads = 2, kv_heads = 2, d_k = 8, d_v = 8;
+  Pattern pattern = Pattern::full();
+  TileSize tile{16, 16};
+  Weight weight = Weight::softmax;
+  DType dtype = DType::f64;
+  Bias bias = Bias::none;
+  bool bias_hides = false;  // some entries are -infinity
+  bool alibi = false;
+  float dropout = 0.0f;
+  bool d_lse = false;
+  double size = 1.0;          // of the entries of q and k
+  bool heads_first = false;   // memory order (batch, heads, n, dim)
+  std::vector<Piece> pieces;  // without plans; empty: one per batch item
+  std::uint64_t seed = 1;
+  double tolerance = 1.0;  // factor: huge scores have large rounding errors
+};
+inline void PrintTo(const Options& options, std::ostream* out) { *out << options.name; }
+
+// (batch, n, heads, dim) in double, and the same in the problem's dtype.
+struct Field {
+  std::int64_t batch = 0, n = 0, heads = 0, dim = 0;
+  bool heads_first = false;
+  DType dtype = DType::f64;
+  std::vector<double> values;  // what the dtype holds
+  std::vector<std::byte> storage;
+
+  std::int64_t row_stride() const { return heads_first ? dim : heads * dim; }
+  std::int64_t head_stride() const { return heads_first ? n * dim : dim; }
+  std::size_t index(std::int64_t b, std::int64_t i, std::int64_t h, std::int64_t c = 0) const {
+    return static_cast<std::size_t>(b * n * heads * dim + i * row_stride() + h * head_stride() + c);
+  }
+  double& at(std::int64_t b, std::int64_t i, std::int64_t h, std::int64_t c = 0) { return values[index(b, i, h, c)]; }
+  double at(std::int64_t b, std::int64_t i, std::int64_t h, std::int64_t c = 0) const {
+    return values[index(b, i, h, c)];
+  }
+
+  static Field make(const Options& o, std::int64_t n, std::int64_t heads, std::int64_t dim, DType dtype) {
+    Field f{o.batch, n, heads, dim, o.heads_first, dtype, {}, {}};
+    f.values.assign(static_cast<std::size_t>(o.batch * n * heads * dim), 0.0);
+    f.storage.assign(f.values.size() * size_of(dtype), std::byte{0xff});  // NaN until written
+    return f;
+  }
+  // Rounds the values to the dtype and stores them.
+  void store() {
+    visit_float(dtype, [&]<class T>() {
+      T* data = reinterpret_cast<T*>(storage.data());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        data[i] = static_cast<T>(static_cast<Wide<T>>(values[i]));
+        values[i] = static_cast<double>(static_cast<Wide<T>>(data[i]));
+      }
+    });
+  }
+  void load() {
+    visit_float(dtype, [&]<class T>() {
+      const T* data = reinterpret_cast<const T*>(storage.data());
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(static_cast<Wide<T>>(data[i]));
+    });
+  }
+  void fill(Random& random, double size) {
+    for (double& x : values) x = (2.0 * random.uniform_double() - 1.0) * size;
+    store();
+  }
+  In in() const { return {storage.data(), n * heads * dim, row_stride(), head_stride()}; }
+  Out out() { return {storage.data(), n * heads * dim, row_stride(), head_stride()}; }
+};
+
+// Every array of a problem.
+struct Arrays {
+  Field q, k, v, o, lse, d_o, d_lse, dq, dk, dv;
+  std::vector<double> bias, d_bias;  // in elements of the broadcast array
+};
+
+class AttentionCase {
+ public:
+  explicit AttentionCase(Options options) : options_(std::move(options)) {
+    Options& o = options_;
+    wide_ = o.dtype == DType::f64 ? DType::f64 : DType::f32;
+    whole_ = o.pieces.empty();
+    if (whole_)
+      for (std::int64_t b = 0; b < o.batch; ++b) o.pieces.push_back({b, 0, o.n_q, 0, o.n_k, nullptr});
+    for (Piece& piece : o.pieces) {
+      plans_.push_back(std::make_shared<const Plan>(compile_plan(o.pattern, piece.nq, piece.nk, o.tile)));
+      piece.plan = plans_.back().get();
+    }
+    Random random(o.seed);
+    a_.q = Field::make(o, o.n_q, o.heads, o.d_k, o.dtype);
+    a_.k = Field::make(o, o.n_k, o.kv_heads, o.d_k, o.dtype);
+    a_.v = Field::make(o, o.n_k, o.kv_heads, o.d_v, o.dtype);
+    a_.d_o = Field::make(o, o.n_q, o.heads, o.d_v, o.dtype);
+    a_.d_lse = Field::make(o, o.n_q, o.heads, 1, wide_);
+    a_.q.fill(random, o.size);
+    a_.k.fill(random, o.size);
+    a_.v.fill(random, 1.0);
+    a_.d_o.fill(random, 1.0);
+    a_.d_lse.fill(random, 1.0);
+    clear_outputs();
+    if (o.alibi)
+      for (std::int64_t h = 0; h < o.heads; ++h) slopes_.push_back(static_cast<float>(std::exp2(-2.0 - h)));
+    make_bias(random);
+  }
+
+  Arrays& arrays() { return a_; }
+  const Arrays& arrays() const { return a_; }
+  const Options& options() const { return options_; }
+  double scale() const { return 1.0 / std::sqrt(static_cast<double>(options_.d_k)); }
+
+  Problem problem() const {
+    const Options& o = options_;
+    Problem p;
+    p.dtype = o.dtype;
+    p.heads = o.heads;
+    p.kv_heads = o.kv_heads;
+    p.d_k = o.d_k;
+    p.d_v = o.d_v;
+    p.pieces = o.pieces;
+    p.weight = o.weight;
+    p.scale = scale();
+    p.alibi = slopes_.empty() ? nullptr : slopes_.data();
+    p.dropout = {o.dropout, 7, 3};
+    p.bias = bias_strides<const void*>();
+    p.bias.data = bias_storage_.empty() ? nullptr : bias_storage_.data();
+    return p;
+  }
+
+  void run_forward(const Context& context) {
+    const bool softmax = options_.weight == Weight::softmax;
+    const Forward io{a_.q.in(), a_.k.in(), a_.v.in(), a_.o.out(), softmax ? a_.lse.out() : Out{}};
+    forward(context, problem(), io);
+    a_.o.load();
+    a_.lse.load();
+  }
+
+  void run_backward(const Context& context) {
+    const bool softmax = options_.weight == Weight::softmax;
+    Backward io{a_.q.in(),
+                a_.k.in(),
+                a_.v.in(),
+                softmax ? a_.o.in() : In{},
+                softmax ? a_.lse.in() : In{},
+                a_.d_o.in(),
+                options_.d_lse ? a_.d_lse.in() : In{},
+                a_.dq.out(),
+                a_.dk.out(),
+                a_.dv.out(),
+                {}};
+    // What no piece reaches is the caller's; where pieces reach everything, the engine must overwrite NaN.
+    std::vector<std::byte> d_bias(bias_storage_.size(), std::byte{whole_ ? std::uint8_t{0xff} : std::uint8_t{0}});
+    if (!d_bias.empty()) {
+      io.d_bias = bias_strides<void*>();
+      io.d_bias.data = d_bias.data();
+    }
+    backward(context, problem(), io);
+    for (Field* field : {&a_.dq, &a_.dk, &a_.dv}) field->load();
+    visit_float(wide_, [&]<class T>() {
+      const T* data = reinterpret_cast<const T*>(d_bias.data());
+      a_.d_bias.assign(data, data + a_.bias.size());
+    });
+  }
+
+  // Plain loops in double over what the arrays hold. Rows of no piece stay zero.
+  Arrays reference() const {
+    Arrays r = a_;
+    for (Field* field : {&r.o, &r.lse, &r.dq, &r.dk, &r.dv}) std::fill(field->values.begin(), field->values.end(), 0.0);
+    r.d_bias.assign(a_.bias.size(), 0.0);
+    for (const Piece& piece : options_.pieces)
+      for (std::int64_t h = 0; h < options_.heads; ++h)
+        for (std::int64_t i = 0; i < piece.nq; ++i) reference_row(piece, h, i, r);
+    return r;
+  }
+
+  void clear_outputs() {
+    const Options& o = options_;
+    a_.o = Field::make(o, o.n_q, o.heads, o.d_v, o.dtype);
+    a_.lse = Field::make(o, o.n_q, o.heads, 1, wide_);
+    a_.dq = Field::make(o, o.n_q, o.heads, o.d_k, o.dtype);
+    a_.dk = Field::make(o, o.n_k, o.kv_heads, o.d_k, o.dtype);
+    a_.dv = Field::make(o, o.n_k, o.kv_heads, o.d_v, o.dtype);
+    for (Field* f : {&a_.o, &a_.lse, &a_.dq, &a_.dk, &a_.dv}) f->store();  // zeros: rows of no piece are the caller's
+  }
+
+  // Rounds a changed bias to what the engine reads.
+  void store_bias() {
+    bias_storage_.resize(a_.bias.size() * size_of(wide_));
+    visit_float(wide_, [&]<class T>() {
+      T* data = reinterpret_cast<T*>(bias_storage_.data());
+      for (std::size_t i = 0; i < a_.bias.size(); ++i) {
+        data[i] = static_cast<T>(static_cast<Wide<T>>(a_.bias[i]));
+        a_.bias[i] = static_cast<double>(static_cast<Wide<T>>(data[i]));
+      }
+    });
+  }
+
+ private:
+  struct BiasSizes {
+    std::int64_t batch, heads, n_q, n_k;
+  };
+  BiasSizes bias_sizes() const {
+    const Options& o = options_;
+    switch (o.bias) {
+      case Bias::none: return {0, 0, 0, 0};
+      case Bias::dense: return {o.batch, o.heads, o.n_q, o.n_k};
+      case Bias::per_head_broadcast: return {o.batch, 1, o.n_q, o.n_k};
+      case Bias::per_batch_broadcast: return {1, o.heads, o.n_q, o.n_k};
+      case Bias::keys_only: return {o.batch, 1, 1, o.n_k};
+      case Bias::queries_only: return {1, o.heads, o.n_q, 1};
+    }
+    return {};
+  }
+  template <class Pointer>
+  BiasArray<Pointer> bias_strides() const {
+    const BiasSizes s = bias_sizes();
+    const auto stride = [](std::int64_t size, std::int64_t stride) { return size > 1 ? stride : 0; };
+    return {nullptr, stride(s.batch, s.heads * s.n_q * s.n_k), stride(s.heads, s.n_q * s.n_k), stride(s.n_q, s.n_k),
+            stride(s.n_k, 1)};
+  }
+  std::size_t bias_index(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const auto s = bias_strides<const void*>();
+    return static_cast<std::size_t>(b * s.batch + h * s.head + i * s.query + j * s.key);
+  }
+  void make_bias(Random& random) {
+    const BiasSizes s = bias_sizes();
+    a_.bias.resize(static_cast<std::size_t>(s.batch * s.heads * s.n_q * s.n_k));
+    for (double& x : a_.bias) {
+      x = 2.0 * random.uniform_double() - 1.0;
+      if (options_.bias_hides && random.uniform() < 0.3f) x = -std::numeric_limits<double>::infinity();
+    }
+    store_bias();
+  }
+
+  void reference_row(const Piece& piece, std::int64_t h, std::int64_t i, Arrays& r) const {
+    const Options& o = options_;
+    const std::int64_t b = piece.batch, qi = piece.q0 + i, kv = h * o.kv_heads / o.heads;
+    const std::int64_t position = i + piece.nk - piece.nq;
+    const DropoutRule rule = DropoutRule::of(o.dropout, 7, 3).at(b, h);
+    const double kept_scale = o.dropout > 0 ? DropoutRule::scale(o.dropout) : 1.0;
+    const auto n = static_cast<std::size_t>(piece.nk);
+    std::vector<double> s(n), w(n, 0.0), drop(n, kept_scale);
+    std::vector<char> kept(n);
+    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::size_t j = 0; j < n; ++j) {
+      const std::int64_t key = static_cast<std::int64_t>(j), kj = piece.k0 + key;
+      kept[j] = o.pattern.keep(position, key);
+      if (!kept[j]) continue;
+      for (std::int64_t c = 0; c < o.d_k; ++c) s[j] += a_.q.at(b, qi, h, c) * a_.k.at(b, kj, kv, c);
+      s[j] *= scale();
+      if (!slopes_.empty())
+        s[j] -= slopes_[static_cast<std::size_t>(h)] * std::abs(static_cast<double>(position - key));
+      if (!a_.bias.empty()) s[j] += a_.bias[bias_index(b, h, qi, kj)];
+      if (o.dropout > 0 && !rule.keep(qi, kj)) drop[j] = 0;
+      top = std::max(top, s[j]);
+    }
+    const bool softmax = o.weight == Weight::softmax;
+    for (std::size_t j = 0; j < n; ++j) {
+      if (!kept[j]) continue;
+      w[j] = !softmax ? std::max(s[j], 0.0) : std::isinf(top) ? 0.0 : std::exp(s[j] - top);
+      sum += w[j];
+    }
+    if (softmax) {
+      r.lse.at(b, qi, h) = sum == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum);
+      for (double& x : w) x = sum == 0 ? 0.0 : x / sum;
+    }
+    double delta = softmax && o.d_lse ? -a_.d_lse.at(b, qi, h) : 0.0;
+    std::vector<double> dw(n, 0.0);
+    for (std::size_t j = 0; j < n; ++j) {
+      if (w[j] == 0 && !(kept[j] && !softmax)) continue;
+      const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j);
+      for (std::int64_t c = 0; c < o.d_v; ++c) {
+        const double g = a_.d_o.at(b, qi, h, c), weight = w[j] * drop[j];
+        if (weight != 0) r.o.at(b, qi, h, c) += weight * a_.v.at(b, kj, kv, c);
+        r.dv.at(b, kj, kv, c) += weight * g;
+        dw[j] += drop[j] * g * a_.v.at(b, kj, kv, c);
+      }
+      delta += w[j] * dw[j];
+    }
+    for (std::size_t j = 0; j < n; ++j) {
+      const double ds = softmax ? (w[j] == 0 ? 0.0 : w[j] * (dw[j] - delta)) : kept[j] && s[j] > 0 ? dw[j] : 0.0;
+      const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j);
+      if (!a_.bias.empty()) r.d_bias[bias_index(b, h, qi, kj)] += ds;
+      if (ds == 0) continue;
+      for (std::int64_t c = 0; c < o.d_k; ++c) {
+        r.dq.at(b, qi, h, c) += scale() * ds * a_.k.at(b, kj, kv, c);
+        r.dk.at(b, kj, kv, c) += scale() * ds * a_.q.at(b, qi, h, c);
+      }
+    }
+  }
+
+  Options options_;
+  DType wide_ = DType::f64;
+  bool whole_ = true;  // the pieces are the batch items, complete
+  std::vector<std::shared_ptr<const Plan>> plans_;
+  Arrays a_;
+  std::vector<float> slopes_;
+  std::vector<std::byte> bias_storage_;
+};
+
+// max |ours - want| relative to the largest |want| or `floor`; infinity when a NaN or an infinity is where none should
+// be.
+inline double difference(const std::vector<double>& ours, const std::vector<double>& want, double floor = 1e-6) {
+  double worst = 0, size = floor;
+  for (double x : want)
+    if (std::isfinite(x)) size = std::max(size, std::fabs(x));
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    if (ours[i] == want[i] || (std::isnan(ours[i]) && std::isnan(want[i]))) continue;
+    const double error = std::fabs(ours[i] - want[i]) / size;
+    worst = std::isfinite(error) ? std::max(worst, error) : std::numeric_limits<double>::infinity();
+  }
+  return worst;
+}
+
+}  // namespace fovea::tile::testing

@@ -1,0 +1,145 @@
+// The tiled engine against plain loops in double: every option, at sizes that divide nothing, on every instruction set.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "attention_case.h"
+#include "core/isa.h"
+
+namespace fovea::tile::testing {
+namespace {
+
+double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return 2e-13;
+    case DType::f32: return 2e-5;
+    case DType::f16: return 2e-3;
+    default: return 1.2e-2;
+  }
+}
+
+void check_against_reference(AttentionCase& c) {
+  const Context context({.threads = 2, .memory = {.poison = true}});
+  c.run_forward(context);
+  Arrays want = c.reference();
+  const double limit = tolerance(c.options().dtype) * c.options().tolerance;
+  EXPECT_LT(difference(c.arrays().o.values, want.o.values), limit) << "o";
+  EXPECT_LT(difference(c.arrays().lse.values, want.lse.values), std::min(limit, 2e-5)) << "lse";
+  c.run_backward(context);
+  // Gradients of huge scores all but vanish; their rounding errors are those of their terms.
+  const double floor = c.options().size > 1 ? c.options().size : 1e-6;
+  EXPECT_LT(difference(c.arrays().dq.values, want.dq.values, floor), limit) << "dq";
+  EXPECT_LT(difference(c.arrays().dk.values, want.dk.values, floor), limit) << "dk";
+  EXPECT_LT(difference(c.arrays().dv.values, want.dv.values, floor), limit) << "dv";
+  EXPECT_LT(difference(c.arrays().d_bias, want.d_bias), limit) << "d_bias";
+}
+
+std::vector<Options> all_options() {
+  std::vector<Options> cases;
+  const auto add = [&](std::string name, auto change) {
+    for (DType dtype : {DType::f64, DType::f32}) {
+      Options o;
+      o.dtype = dtype;
+      change(o);
+      o.name = name + "_" + std::string(name_of(o.dtype));
+      cases.push_back(o);
+    }
+  };
+  add("plain", [](Options&) {});
+  add("causal", [](Options& o) { o.pattern = Pattern::causal(); });
+  add("window", [](Options& o) { o.pattern = Pattern::window(5, 3), o.n_q = o.n_k = 71; });
+  add("diagonal", [](Options& o) { o.pattern = Pattern::block_diagonal(10), o.n_q = o.n_k = 75; });
+  add("aligned_diagonal",
+      [](Options& o) { o.pattern = Pattern::block_diagonal(16), o.n_q = o.n_k = 165, o.heads = o.kv_heads = 4; });
+  add("predicate", [](Options& o) {
+    o.pattern = Pattern::predicate("odd", [](std::int64_t q, std::int64_t k) { return (q * 7 + k * 3) % 5 < 2; });
+  });
+  add("composed",
+      [](Options& o) { o.pattern = Pattern::causal() & (Pattern::window(4, 0) | Pattern::block_diagonal(12)); });
+  add("more_keys", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = 19, o.n_k = 50; });
+  add("more_queries", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = 50, o.n_k = 19; });
+  add("one_query", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = 1, o.n_k = 37; });
+  add("one_pair", [](Options& o) { o.n_q = o.n_k = 1, o.d_k = o.d_v = 1; });
+  add("widths", [](Options& o) { o.d_k = 13, o.d_v = 21; });
+  add("wide", [](Options& o) { o.d_k = 70, o.d_v = 35, o.n_q = 40, o.n_k = 45, o.tile = {64, 64}; });
+  add("usual", [](Options& o) {
+    o.d_k = o.d_v = 64, o.n_q = o.n_k = 150, o.tile = {64, 64}, o.pattern = Pattern::causal();
+  });
+  add("grouped", [](Options& o) { o.heads = 6, o.kv_heads = 2, o.pattern = Pattern::causal(); });
+  add("one_kv_head", [](Options& o) { o.heads = 5, o.kv_heads = 1, o.batch = 2; });
+  add("heads_first", [](Options& o) { o.heads_first = true, o.batch = 2, o.heads = 4; });
+  add("alibi", [](Options& o) { o.alibi = true, o.n_q = 20; });
+  add("alibi_causal", [](Options& o) { o.alibi = true, o.pattern = Pattern::causal(), o.n_q = o.n_k = 45; });
+  add("dropout", [](Options& o) { o.dropout = 0.3f, o.batch = 2, o.n_q = 35; });
+  add("dropout_causal_bias", [](Options& o) { o.dropout = 0.2f, o.pattern = Pattern::causal(), o.bias = Bias::dense; });
+  add("d_lse", [](Options& o) { o.d_lse = true, o.pattern = Pattern::causal(); });
+  add("everything", [](Options& o) {
+    o.batch = 2, o.heads = 4, o.n_q = 37, o.n_k = 52, o.d_k = 9, o.d_v = 17, o.pattern = Pattern::causal();
+    o.alibi = true, o.dropout = 0.1f, o.d_lse = true, o.bias = Bias::per_head_broadcast;
+  });
+  add("rela", [](Options& o) { o.weight = Weight::rela; });
+  add("rela_everything", [](Options& o) {
+    o.weight = Weight::rela, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::dense, o.bias_hides = true;
+    o.pattern = Pattern::causal(), o.heads = 4;
+  });
+  for (Bias bias :
+       {Bias::dense, Bias::per_head_broadcast, Bias::per_batch_broadcast, Bias::keys_only, Bias::queries_only}) {
+    const auto name = "bias" + std::to_string(static_cast<int>(bias));
+    add(name, [&](Options& o) { o.bias = bias, o.batch = 2, o.d_lse = true, o.n_q = 29; });
+    add(name + "_hides", [&](Options& o) {
+      o.bias = bias, o.bias_hides = true, o.heads = 4, o.pattern = Pattern::causal(), o.d_lse = true;
+    });
+  }
+  add("narrow_bias_gradient",
+      [](Options& o) { o.bias = Bias::dense, o.pattern = Pattern::window(3, 2), o.n_q = o.n_k = 90; });
+  add("many_units", [](Options& o) { o.batch = 5, o.heads = o.kv_heads = 4, o.n_q = 23, o.n_k = 31; });
+  add("packed", [](Options& o) {
+    o.batch = 1, o.n_q = o.n_k = 60, o.pattern = Pattern::causal(), o.alibi = true, o.dropout = 0.2f;
+    o.pieces = {
+        {0, 0, 7, 0, 7, nullptr}, {0, 7, 0, 7, 0, nullptr}, {0, 7, 40, 7, 40, nullptr}, {0, 47, 13, 47, 13, nullptr}};
+  });
+  add("lengths", [](Options& o) {
+    o.batch = 3, o.n_q = 40, o.n_k = 44, o.bias = Bias::per_batch_broadcast;
+    o.pieces = {{0, 0, 40, 0, 17, nullptr}, {1, 0, 13, 0, 44, nullptr}, {2, 0, 22, 0, 0, nullptr}};
+  });
+  add("no_queries", [](Options& o) { o.n_q = 0; });
+  add("no_keys", [](Options& o) { o.n_k = 0; });
+  add("huge", [](Options& o) { o.size = 100.0, o.d_k = 4, o.tolerance = 3000.0; });
+  const auto half = [&](std::string name, auto change) {
+    for (DType dtype : {DType::bf16, DType::f16}) {
+      Options o;
+      o.dtype = dtype;
+      change(o);
+      o.name = name + "_" + std::string(name_of(dtype));
+      cases.push_back(o);
+    }
+  };
+  half("plain", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = o.n_k = 70, o.d_k = o.d_v = 32; });
+  half("odd", [](Options& o) { o.d_k = 7, o.d_v = 9, o.heads = 4, o.bias = Bias::dense, o.batch = 2; });
+  return cases;
+}
+
+class Attention : public ::testing::TestWithParam<std::tuple<Isa, Options>> {
+ protected:
+  void SetUp() override { force_isa(std::get<0>(GetParam())); }
+  void TearDown() override { force_isa(available_isas().back()); }
+};
+
+TEST_P(Attention, AgreesWithPlainLoops) {
+  AttentionCase c(std::get<1>(GetParam()));
+  check_against_reference(c);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Attention,
+                         ::testing::Combine(::testing::ValuesIn(available_isas()), ::testing::ValuesIn(all_options())),
+                         [](const auto& info) {
+                           std::string name =
+                               std::string(name_of(std::get<0>(info.param))) + "_" + std::get<1>(info.param).name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace fovea::tile::testing
