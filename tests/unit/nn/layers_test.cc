@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include "core/rng.h"
+#include "nn/encoder.h"
+#include "support/expect_error.h"
+
+namespace fovea::nn {
+namespace {
+
+class Layers : public testing::Test {
+ protected:
+  Scope scope() { return Scope(context_, DType::f64, parameters_); }
+  Var random(const Shape& shape, std::uint64_t stream) {
+    Random source(3, stream);
+    const Tensor t = Tensor::empty(context_, shape, DType::f64, Lifetime::persistent);
+    for (std::int64_t i = 0; i < t.numel(); ++i) t.data<double>()[i] = source.normal();
+    return Var::leaf(t);
+  }
+  ModelConfig config() {
+    ModelConfig config;
+    config.width = 6;
+    config.inner = 5;
+    config.dtype = DType::f64;
+    config.dropout = config.inner_dropout = config.attention_dropout = 0.0;
+    return config;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const Parameter& p : parameters_) names.push_back(p.name);
+    return names;
+  }
+
+  Context context_{{.threads = 2, .seed = 1, .memory = {.poison = true}}};
+  Tape tape_{context_, {.record = true}};
+  std::vector<Parameter> parameters_;
+};
+
+TEST_F(Layers, ScopeNamesParameters) {
+  (scope() / "layers" / 1 / "norm").add("gain", {4}, Init::ones());
+  scope().add("w", {2, 3}, Init::zeros(), true);
+  EXPECT_EQ(names(), (std::vector<std::string>{"layers.1.norm.gain", "w"}));
+  EXPECT_EQ(parameters_[0].var.value().to_vector<double>(), std::vector<double>(4, 1.0));
+  EXPECT_TRUE(parameters_[1].decay);
+  EXPECT_EQ(parameters_[1].var.value().to_vector<double>(), std::vector<double>(6, 0.0));
+}
+
+TEST_F(Layers, NormHasTheParametersOfItsKind) {
+  ModelConfig c = config();
+  make_norm(scope() / "a", c);
+  c.norm = NormKind::rms;
+  make_norm(scope() / "b", c);
+  c.norm_affine = false;
+  make_norm(scope() / "c", c);
+  EXPECT_EQ(names(), (std::vector<std::string>{"a.gain", "a.bias", "b.gain"}));
+}
+
+TEST_F(Layers, SplitGivesViewsAndGathersTheirGradients) {
+  const Var qkv = random({2, 3, 6, 4}, 1);  // 2 heads
+  const auto [q, k, v] = split_qkv(tape_, qkv);
+  EXPECT_EQ(q.shape(), (Shape{2, 3, 2, 4}));
+  EXPECT_EQ(k.value().raw(), qkv.value().data<double>() + 8);  // no copy
+  EXPECT_EQ(v.value().raw(), qkv.value().data<double>() + 16);
+  // d/dx of sum(q * k), v unused.
+  tape_.backward(sum(tape_, mul(tape_, reshape(tape_, q, {48}), reshape(tape_, k, {48}))));
+  const auto x = qkv.value().to_vector<double>(), g = qkv.grad().to_vector<double>();
+  for (std::size_t row = 0; row < 6; ++row)
+    for (std::size_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(g[row * 24 + i], x[row * 24 + 8 + i]);
+      EXPECT_EQ(g[row * 24 + 8 + i], x[row * 24 + i]);
+      EXPECT_EQ(g[row * 24 + 16 + i], 0.0);
+    }
+}
+
+TEST_F(Layers, PostNormRowsHaveMeanZeroAndVarianceOne) {
+  ModelConfig c = config();
+  c.placement = NormPlacement::post;
+  const Encoder encoder(scope(), c);
+  const Var y = encoder(tape_, random({1, 7, 6}, 2), std::make_shared<Layout>());
+  const auto values = y.value().to_vector<double>();
+  for (std::size_t row = 0; row < 7; ++row) {
+    double mean = 0.0, square = 0.0;
+    for (std::size_t i = 0; i < 6; ++i) {
+      mean += values[row * 6 + i] / 6;
+      square += values[row * 6 + i] * values[row * 6 + i] / 6;
+    }
+    EXPECT_NEAR(mean, 0.0, 1e-12);
+    EXPECT_NEAR(square, 1.0, 1e-3);
+  }
+}
+
+TEST_F(Layers, PreNormWithSilentSubLayersIsTheFinalNorm) {
+  ModelConfig c = config();
+  const Encoder encoder(scope(), c);
+  for (const Parameter& p : parameters_)
+    if (p.name.find(".out.") != std::string::npos) p.var.value().fill(0.0);
+  const Var x = random({1, 7, 6}, 2);
+  const Var y = encoder(tape_, x, std::make_shared<Layout>());
+  EXPECT_EQ(y.value().to_vector<double>(), normalize(tape_, x, {.eps = c.norm_eps}).value().to_vector<double>());
+}
+
+TEST_F(Layers, ErrorsNameTheLayer) {
+  ModelConfig c = config();
+  c.layers = {"softmax", "no-such-thing"};
+  EXPECT_ERROR(Encoder(scope(), c), ErrorCode::usage, "no-such-thing", "layers[1].attention", "");
+  c.layers = {"softmax", "softmax"};
+  const Encoder encoder(scope() / "second", c);
+  auto layout = std::make_shared<Layout>();
+  layout->rows.lengths = {3, 4};  // for a batch of 1
+  EXPECT_ERROR(encoder(tape_, random({1, 7, 6}, 2), layout), ErrorCode::shape, "lengths", "layers[0].attention", "");
+}
+
+}  // namespace
+}  // namespace fovea::nn

@@ -1,0 +1,164 @@
+#include <gtest/gtest.h>
+
+#include "fovea/safetensors.h"
+#include "io/csv.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_run.h"
+
+namespace fovea {
+namespace {
+
+using tiny::quick;
+using tiny::TinyRun;
+
+// Ten steps at once against five, a new process' worth of objects, and five more. Dropout is on.
+void expect_same_as_uninterrupted(const std::string& preset) {
+  const TemporaryFolder folder;
+  TrainConfig config = quick(folder / "straight");
+  config.accumulation = 2;
+  TinyRun straight(config, tiny::config(preset));
+  straight.go();
+
+  config.out = folder / "pieces";
+  TinyRun first(config, tiny::config(preset));
+  first.stop_after = 5;
+  const TrainResult stopped = first.go();
+  EXPECT_EQ(stopped.reason, StopReason::interrupted);
+  EXPECT_EQ(stopped.steps, 5);
+
+  const RunConfig stored = load_run_config(stopped.resume_from);
+  TinyRun second(stored.train, stored.model);
+  second.trainer.resume(folder / "pieces");
+  const TrainResult result = second.go();
+  EXPECT_EQ(result.steps, 10);
+
+  std::vector<double> losses = first.losses;
+  losses.insert(losses.end(), second.losses.begin(), second.losses.end());
+  EXPECT_EQ(losses, straight.losses);
+  EXPECT_EQ(second.parameters(), straight.parameters());
+  for (const char* file : {"last/model.safetensors", "last/optimizer.safetensors"})
+    EXPECT_EQ(get(folder / "pieces" / file), get(folder / "straight" / file)) << file;
+  const auto steps = read_csv(folder / "pieces/metrics.csv").numbers("step");
+  EXPECT_EQ(steps, read_csv(folder / "straight/metrics.csv").numbers("step"));
+  // The evaluation due at step 5 was cut short by the stop and made after the resume.
+  ASSERT_EQ(second.evaluations.size(), 2u);
+  EXPECT_EQ(second.evaluations[0].loss, straight.evaluations[0].loss);
+}
+
+TEST(Resume, ContinuesATransformerBitForBit) { expect_same_as_uninterrupted("transformer"); }
+TEST(Resume, ContinuesTransNormerT1BitForBit) { expect_same_as_uninterrupted("transnormer-t1"); }
+TEST(Resume, ContinuesTransNormerT2BitForBit) { expect_same_as_uninterrupted("transnormer-t2"); }
+
+TEST(Resume, FromTheBestCheckpointToo) {
+  const TemporaryFolder folder;
+  TinyRun first(quick(folder / "run"));
+  const TrainResult result = first.go();
+  TrainConfig config = quick(folder / "other");
+  config.steps = 12;
+  TinyRun second(config);
+  second.trainer.resume(folder / "run/best");
+  EXPECT_EQ(second.go().steps, 12);
+  EXPECT_EQ(std::ssize(second.losses), 12 - result.best.step);
+}
+
+class BadCheckpoint : public testing::Test {
+ protected:
+  BadCheckpoint() {
+    TrainConfig config = quick(folder_ / "run");
+    config.steps = 2;
+    TinyRun(config, tiny::config("transformer")).go();
+  }
+  // Tries to resume and expects that it fails with nothing changed.
+  void expect_refused(TinyRun& run, const char* message, const char* where) {
+    const auto before = run.parameters();
+    EXPECT_ERROR(run.trainer.resume(last_), ErrorCode::bad_input, message, where, "");
+    EXPECT_EQ(run.parameters(), before);
+  }
+
+  TemporaryFolder folder_;
+  Path last_ = folder_ / "run/last";
+};
+
+TEST_F(BadCheckpoint, OfAnotherArchitecture) {
+  TinyRun other(quick(), tiny::config("diag*1,softmax*1"));  // the same shapes
+  expect_refused(other, "layers", "config.json");
+  ModelConfig wider = tiny::config("transformer");
+  wider.inner = 130;
+  TinyRun wide(quick(), wider);
+  expect_refused(wide, "inner = 128", "config.json");
+}
+
+TEST_F(BadCheckpoint, WithTensorsThatItsConfigDoesNotDescribe) {
+  Context context({.seed = 9});
+  ModelConfig wider = tiny::config("transformer");
+  wider.inner = 130;
+  save_model(Model(context, wider), folder_ / "wide");
+  std::filesystem::copy_file(folder_ / "wide/model.safetensors", last_ / "model.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  TinyRun run(quick(), tiny::config("transformer"));
+  expect_refused(run, "feed_forward.in.weight", "model.safetensors");
+  EXPECT_ERROR(load_model(context, last_), ErrorCode::bad_input, "(64, 130) in the file", "model.safetensors", "");
+}
+
+TEST_F(BadCheckpoint, OfAnotherSeedOrOtherData) {
+  TrainConfig config = quick();
+  config.seed = 10;
+  TinyRun seeded(config, tiny::config("transformer"));
+  expect_refused(seeded, "seed 9, not 10", "state.json");
+  TinyRun run(quick(), tiny::config("transformer"));
+  run.data.train[3].tokens[0] ^= 1;
+  Trainer trainer(run.context, run.model, run.data, quick());
+  EXPECT_ERROR(trainer.resume(last_), ErrorCode::bad_input, "trained on tiny", "state.json", "");
+}
+
+TEST_F(BadCheckpoint, WithAFileMissing) {
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "config.json", "state.json"}) {
+    const std::string kept = get(last_ / name);
+    std::filesystem::remove(last_ / name);
+    TinyRun run(quick(), tiny::config("transformer"));
+    const auto before = run.parameters();
+    EXPECT_THROW(run.trainer.resume(last_), Error) << name;
+    EXPECT_EQ(run.parameters(), before);
+    put(last_ / name, kept);
+  }
+}
+
+TEST_F(BadCheckpoint, CutOffAnywhere) {
+  TinyRun run(quick(), tiny::config("transformer"));
+  const auto before = run.parameters();
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "config.json", "state.json"}) {
+    const std::string kept = get(last_ / name);
+    for (std::size_t part = 0; part < 16; ++part) {
+      put(last_ / name, kept.substr(0, kept.size() * part / 16));
+      EXPECT_THROW(run.trainer.resume(last_), Error) << name << " " << part;
+    }
+    put(last_ / name, kept);
+  }
+  EXPECT_EQ(run.parameters(), before);
+  run.trainer.resume(last_);  // whole again
+  EXPECT_NE(run.parameters(), before);
+}
+
+TEST_F(BadCheckpoint, ThatDoesNotExist) {
+  TinyRun run(quick(), tiny::config("transformer"));
+  EXPECT_THROW(run.trainer.resume(folder_ / "nowhere"), Error);
+  EXPECT_THROW(load_run_config(folder_ / "nowhere"), Error);
+}
+
+TEST(SaveModel, RoundTrips) {
+  const TemporaryFolder folder;
+  TinyRun run(quick());
+  save_model(run.model, folder / "model");
+  Context other({.seed = 77});
+  const Model loaded = load_model(other, folder / "model");
+  EXPECT_EQ(loaded.config().layers, run.model.config().layers);
+  ASSERT_EQ(loaded.parameters().size(), run.model.parameters().size());
+  for (std::size_t i = 0; i < loaded.parameters().size(); ++i)
+    EXPECT_EQ(loaded.parameters()[i].var.value().to_vector<float>(), run.parameters()[i]);
+  EXPECT_EQ(evaluate(other, loaded, run.data.validation).loss,
+            evaluate(run.context, run.model, run.data.validation).loss);
+}
+
+}  // namespace
+}  // namespace fovea

@@ -1,0 +1,191 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "fovea/train.h"
+#include "io/csv.h"
+#include "io/fields.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_run.h"
+
+namespace fovea {
+namespace {
+
+using tiny::quick;
+using tiny::TinyRun;
+
+TEST(Trainer, ReportsStepsEvaluationsAndCheckpoints) {
+  const TemporaryFolder folder;
+  TrainConfig config = quick(folder / "run");
+  config.checkpoint_every = 4;
+  TinyRun run(config);
+  const TrainResult result = run.go();
+  EXPECT_EQ(result.reason, StopReason::steps);
+  EXPECT_EQ(result.steps, 10);
+  ASSERT_EQ(run.steps.size(), 10u);
+  EXPECT_EQ(run.steps[0].step, 1);
+  EXPECT_EQ(run.steps[9].epoch, 1);  // 40 examples, 6 a step: the seventh step ends the first epoch
+  EXPECT_DOUBLE_EQ(run.steps[9].progress, 1.0);
+  EXPECT_DOUBLE_EQ(run.steps[2].rate, 2e-3);
+  EXPECT_GT(run.steps[0].gradient_norm, 0.0);
+  ASSERT_EQ(run.evaluations.size(), 2u);
+  EXPECT_EQ(run.evaluations[1].step, 10);
+  EXPECT_EQ(run.evaluations[1].examples, 8);
+  EXPECT_EQ(run.checkpoints.front(), "best");
+  EXPECT_EQ(std::count(run.checkpoints.begin(), run.checkpoints.end(), "last"), 3);  // 4, 8 and the end
+  EXPECT_EQ(result.resume_from, (folder / "run/last").string());
+}
+
+TEST(Trainer, WritesMetrics) {
+  const TemporaryFolder folder;
+  TinyRun run(quick(folder / "run"));
+  run.go();
+  const CsvTable table = read_csv(folder / "run/metrics.csv");
+  EXPECT_EQ(table.rows.size(), 7u);  // five of training, two of evaluation
+  EXPECT_EQ(table.numbers("step").front(), 2.0);
+  EXPECT_DOUBLE_EQ(table.numbers("loss").front(), (run.losses[0] + run.losses[1]) / 2);
+  EXPECT_EQ(table.rows.back()[1], "validation");
+}
+
+TEST(Trainer, ZonesAddUpToTheTrainingTime) {
+  TinyRun run(quick());
+  const TrainResult result = run.go();
+  double sum = 0.0;
+  for (const ZoneTime& zone : result.zones) {
+    EXPECT_GE(zone.seconds, 0.0) << zone.name;
+    sum += zone.seconds;
+  }
+  EXPECT_GT(sum, 0.8 * result.train_seconds);
+  EXPECT_LE(sum, result.train_seconds * 1.001);
+}
+
+TEST(Trainer, WithoutAFolderNothingIsWritten) {
+  TinyRun run(quick());
+  const TrainResult result = run.go();
+  EXPECT_TRUE(run.checkpoints.empty());
+  EXPECT_TRUE(result.resume_from.empty());
+}
+
+TEST(Trainer, Learns) {
+  TrainConfig config = quick();
+  config.steps = 150;
+  config.batch = 40;
+  config.schedule = {ScheduleKind::cosine, 3e-3, 10};
+  config.eval_every = 0;
+  TinyRun run(config, tiny::without_dropout(tiny::config("transnormer-t2")));
+  const TrainResult result = run.go();
+  EXPECT_LT(run.losses.back(), 0.5 * run.losses.front());
+  EXPECT_EQ(run.evaluations.size(), 1u);
+  EXPECT_EQ(result.last.step, 150);
+}
+
+TEST(Trainer, AccumulatedPartsGiveTheStepOfTheWholeBatch) {
+  std::vector<std::vector<std::vector<float>>> results;
+  for (const std::int64_t parts : {1, 3}) {
+    TrainConfig config = quick();
+    config.accumulation = parts;
+    config.steps = 3;
+    TinyRun run(config, tiny::without_dropout(tiny::config("transformer")));
+    run.go();
+    results.push_back(run.parameters());
+  }
+  for (std::size_t p = 0; p < results[0].size(); ++p)
+    for (std::size_t i = 0; i < results[0][p].size(); ++i) ASSERT_NEAR(results[0][p][i], results[1][p][i], 2e-4) << p;
+}
+
+TEST(Trainer, TheClockEndsTheRunAndBendsTheSchedule) {
+  TrainConfig config = quick();
+  config.steps = 1'000'000;
+  config.minutes = 0.6 / 60.0;
+  config.eval_every = 0;
+  TinyRun run(config);
+  const TrainResult result = run.go();
+  EXPECT_EQ(result.reason, StopReason::minutes);
+  EXPECT_GE(result.train_seconds, 0.6);
+  EXPECT_LT(result.train_seconds, 6.0);
+  EXPECT_DOUBLE_EQ(run.steps.back().progress, 1.0);
+  EXPECT_LT(run.steps.back().rate, 1e-3);  // near the end of the cycle although steps is far away
+}
+
+TEST(Trainer, StopsAtNumbersThatAreNotFiniteAndKeepsTheGoodState) {
+  const TemporaryFolder folder;
+  TrainConfig config = quick(folder / "run");
+  config.checkpoint_every = 2;
+  config.steps = 2;
+  TinyRun good(config);
+  good.go();
+  config.steps = 10;
+  TinyRun bad(config);
+  bad.trainer.resume(folder / "run");
+  for (const Parameter& p : bad.model.parameters())
+    if (p.name == "classifier.out.weight") p.var.value().fill(std::nan(""));
+  const std::string before = get(folder / "run/last/model.safetensors");
+  EXPECT_ERROR(bad.go(), ErrorCode::diverged, "the gradient of ", "step 3", "run/last");
+  EXPECT_EQ(get(folder / "run/last/model.safetensors"), before);
+}
+
+TEST(Trainer, RefusesWhatDoesNotFitTogether) {
+  TrainConfig config = quick();
+  config.accumulation = 4;
+  EXPECT_ERROR(TinyRun{config}, ErrorCode::usage, "does not divide", "accumulation", "");
+  ModelConfig model = tiny::config("transformer");
+  model.classes = 3;
+  EXPECT_ERROR((TinyRun{quick(), model}), ErrorCode::usage, "3 classes, but tiny has 10", "model.classes", "");
+  model = tiny::config("transformer");
+  model.vocabulary = 9;
+  EXPECT_ERROR((TinyRun{quick(), model}), ErrorCode::usage, "9 token ids", "model.vocabulary", "");
+  TinyRun run(quick());
+  config = quick();
+  config.seed = 1234;
+  EXPECT_ERROR(Trainer(run.context, run.model, run.data, config), ErrorCode::usage, "seed", "train.seed", "");
+}
+
+TEST(Trainer, DoesNotWriteOverAnEarlierRun) {
+  const TemporaryFolder folder;
+  TinyRun(quick(folder / "run")).go();
+  const std::string before = get(folder / "run/metrics.csv");
+  TinyRun again(quick(folder / "run"));
+  EXPECT_ERROR(again.go(), ErrorCode::usage, "already holds a run", "run", "resume");
+  EXPECT_EQ(get(folder / "run/metrics.csv"), before);
+}
+
+TEST(Trainer, FailsClearlyWhereNothingCanBeWritten) {
+  const TemporaryFolder folder;
+  put(folder / "file", "x");
+  TinyRun run(quick(folder / "file/run"));
+  EXPECT_THROW(run.go(), Error);
+  EXPECT_EQ(get(folder / "file"), "x");
+}
+
+TEST(TrainConfig, ReadsAndWritesItselfAndRefusesUnknownKeys) {
+  TrainConfig config = quick("somewhere");
+  config.adamw.weight_decay = 0.25;
+  TrainConfig again;
+  read_fields(again, write_fields(config), "test");
+  EXPECT_EQ(write_fields(again), write_fields(config));
+  RunConfig run;
+  set_fields(run, std::vector<std::string>{"train.lr=3e-4", "train.schedule=cosine", "model.layers=diag*1,norm*1"});
+  EXPECT_DOUBLE_EQ(run.train.schedule.peak, 3e-4);
+  EXPECT_EQ(run.train.schedule.kind, ScheduleKind::cosine);
+  EXPECT_ERROR(set_fields(run, std::vector<std::string>{"train.warmpu=3"}), ErrorCode::usage, "warmpu", "train",
+               "warmup");
+  EXPECT_ERROR(set_fields(run, std::vector<std::string>{"train.beta1=1"}), ErrorCode::usage, "1", "train.beta1", "");
+}
+
+TEST(Evaluate, CountsEveryExampleOnceWhateverTheBatch) {
+  TinyRun run(quick());
+  const EvalReport whole = evaluate(run.context, run.model, run.data.validation, {.batch = 100});
+  const EvalReport pieces = evaluate(run.context, run.model, run.data.validation, {.batch = 3});
+  EXPECT_EQ(whole.examples, 10);
+  EXPECT_EQ(pieces.examples, 10);
+  EXPECT_EQ(whole.accuracy, pieces.accuracy);
+  EXPECT_NEAR(whole.loss, pieces.loss, 1e-5);
+  EXPECT_NEAR(whole.loss, std::log(10.0), 0.5);  // an untrained model knows nothing
+  EXPECT_EQ(evaluate(run.context, run.model, {}).examples, 0);
+  const std::atomic<bool> stop{true};
+  EXPECT_EQ(evaluate(run.context, run.model, run.data.validation, {.batch = 3, .stop = &stop}).examples, 0);
+}
+
+}  // namespace
+}  // namespace fovea
