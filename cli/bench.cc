@@ -106,6 +106,7 @@ std::string describe(const BenchOptions& options, const Context& context) {
 void run(const BenchOptions& options, const Console& console) {
   Context context(options.machine.context());
   BenchReport report;
+  report.command = console.command;
   report.setting = describe(options, context);
   report.machine = this_machine().text();
   for (const std::int64_t n : split_numbers(options.lengths, "--n")) {

@@ -19,7 +19,7 @@ struct BenchRow {
 };
 
 struct BenchReport {
-  std::string setting, machine;
+  std::string command, setting, machine;
   std::vector<BenchRow> rows;
 };
 

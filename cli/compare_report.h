@@ -9,10 +9,11 @@ namespace fovea::cli {
 
 // Several finished runs on one data set.
 struct CompareReport {
+  std::string command;
   std::string data;       // the data set in a line
   double majority = 0.0;  // accuracy of always giving the most frequent answer
   std::vector<RunResult> results;
-  std::vector<RunSettings> settings;  // of each result
+  std::vector<RunSettings> settings;  // of each result; metrics.csv lies in its train.out
 };
 
 Json compare_json(const CompareReport& report);

@@ -15,6 +15,7 @@ class Console {
   bool json = false;
   bool quiet = false;
   bool verbose = false;
+  std::string command;  // the command line as typed, for reports
 
   void print(std::string_view text) const;   // the result for people; not with --json
   void document(const Json& json) const;     // the result for scripts; only with --json

@@ -12,6 +12,17 @@ namespace {
 
 std::string joined(const std::array<std::string, 2>& examples) { return examples[0] + "\n" + examples[1]; }
 
+// The command as it can be typed again.
+std::string command_line(int argc, const char* const* argv) {
+  std::string line = "fovea";
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$&|;<>()*?[]{}!#~`") == std::string::npos;
+    line += plain ? " " + word : fmt::format(" '{}'", fmt::join(CLI::detail::split(word, '\''), "'\\''"));
+  }
+  return line;
+}
+
 }  // namespace
 
 Program::Program() : root_("Every attention, one engine: train, compare and time attention mechanisms.", "fovea") {
@@ -63,6 +74,7 @@ int Program::main(int argc, const char* const* argv) {
       console_.note("\n" + root_.help());
       return exit_code(ErrorCode::usage);
     }
+    console_.command = command_line(argc, argv);
     parse(argc, argv);
     return run_chosen();
   } catch (const CLI::Success& wanted) {
