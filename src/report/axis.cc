@@ -47,7 +47,7 @@ Scale scale_for(const std::vector<double>& values) {
   return low > 0 && high >= 10 * low ? Scale::log : Scale::linear;
 }
 
-AxisMap::AxisMap(const Axis& axis, const std::vector<double>& values) : scale_(axis.scale) {
+AxisMap::AxisMap(const Axis& axis, const std::vector<double>& values, Ends ends) : scale_(axis.scale) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const std::vector<double>* list : {&values, &axis.include})
     for (const double value : *list) {
@@ -61,7 +61,7 @@ AxisMap::AxisMap(const Axis& axis, const std::vector<double>& values) : scale_(a
   low_ = low;
   high_ = high;
   if (scale_ == Scale::linear)
-    make_linear_ticks();
+    make_linear_ticks(ends);
   else if (scale_ == Scale::log)
     make_log_ticks();
   else
@@ -82,28 +82,28 @@ double AxisMap::warp(double value) const {
   return scale_ == Scale::log ? std::log10(value) : std::log2(value);
 }
 
-// Widens the range to whole steps when that costs little, so that the outermost ticks sit on the ends.
-void AxisMap::make_linear_ticks() {
+void AxisMap::make_linear_ticks(Ends ends) {
   const double step = nice_step(high_ - low_);
-  low_ = std::floor(low_ / step + 1e-9) * step;
-  high_ = std::ceil(high_ / step - 1e-9) * step;
-  const int count = static_cast<int>(std::lround((high_ - low_) / step));
-  for (int i = 0; i <= count; ++i) {
-    const double value = low_ + i * step;
-    ticks_.push_back({value, linear_label(value, step)});
+  if (ends == Ends::round) {
+    low_ = std::floor(low_ / step + 1e-9) * step;
+    high_ = std::ceil(high_ / step - 1e-9) * step;
   }
+  const double first = std::ceil(low_ / step - 1e-9) * step;
+  const int count = static_cast<int>(std::floor((high_ - first) / step + 1e-9));
+  for (int i = 0; i <= count; ++i) ticks_.push_back({first + i * step, linear_label(first + i * step, step)});
 }
 
-// Lines at 1..9 times each power of ten; numbers at the powers, and at 2 and 5 when there are few powers.
+// Numbers at the powers of ten, and at 2 and 5 times them when there are few; lines between them while they do not
+// crowd.
 void AxisMap::make_log_ticks() {
   const double margin = 0.03 * (high_ - low_);
   low_ -= margin;
   high_ += margin;
   const int first = static_cast<int>(std::floor(low_)), last = static_cast<int>(std::ceil(high_));
-  const bool few = high_ - low_ < 2.2;
+  const bool few = high_ - low_<2.2, crowded = high_ - low_> 3.5;
   const int every = 1 + (last - first) / 9;  // powers
   for (int power = first; power <= last; power += every)
-    for (int digit = 1; digit <= (every == 1 ? 9 : 1); ++digit) {
+    for (int digit = 1; digit <= (crowded ? 1 : 9); ++digit) {
       const double value = digit * std::pow(10, power);
       if (std::log10(value) < low_ || std::log10(value) > high_) continue;
       const bool labelled = digit == 1 || (few && (digit == 2 || digit == 5));

@@ -28,8 +28,10 @@ struct Tick {
 // An axis laid over data: the range it shows, its ticks, and where a value lies between 0 and 1.
 class AxisMap {
  public:
-  // Values that are not finite, or not positive on a log scale, are left out.
-  AxisMap(const Axis& axis, const std::vector<double>& values);
+  // Values that are not finite, or not positive on a log scale, are left out. The ends of a linear axis are those of
+  // the data, or the round numbers around them.
+  enum class Ends : std::uint8_t { data, round };
+  AxisMap(const Axis& axis, const std::vector<double>& values, Ends ends);
 
   bool shows(double value) const;
   double position(double value) const;  // 0 at the low end, 1 at the high end
@@ -38,7 +40,7 @@ class AxisMap {
 
  private:
   double warp(double value) const;
-  void make_linear_ticks();
+  void make_linear_ticks(Ends ends);
   void make_log_ticks();
   void make_log2_ticks();
 

@@ -30,7 +30,7 @@ tbody th{font-weight:500}
 .missed{color:var(--bad)}
 figure{margin:2rem 0 0;padding:1rem;border:1px solid var(--line);border-radius:12px;background:var(--card)}
 figure svg{display:block;width:100%;height:auto}
-figcaption{margin-top:.5rem}
+figcaption{margin-top:.25rem;padding:0 1rem}
 details{margin-top:.75rem;border-top:1px solid var(--line);padding-top:.75rem}
 details:first-of-type{margin-top:2.5rem}
 summary{cursor:pointer;font-weight:500}

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 namespace fovea {
 namespace {
 
@@ -52,6 +55,16 @@ std::uint32_t hash(std::string_view name) {
   return h ^ h >> 15;
 }
 
+Ink series_ink(std::uint32_t number) {
+  return static_cast<Ink>(kFirstSeriesInk + static_cast<int>(number % kSeriesInks));
+}
+
+const Known* find_known(std::string_view name) {
+  const auto* found =
+      std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& k) { return k.name == name; });
+  return found == std::end(kKnown) ? nullptr : found;
+}
+
 std::string classes(Theme theme) {
   std::string css;
   for (int i = 0; i < kInks; ++i) {
@@ -70,11 +83,33 @@ Rgb colour(Ink ink, Theme theme) {
 }
 
 SeriesStyle style_of(std::string_view name) {
-  for (const Known& known : kKnown)
-    if (known.name == name) return known.style;
+  if (const Known* known = find_known(name)) return known->style;
   const std::uint32_t h = hash(name);
-  return {static_cast<Ink>(kFirstSeriesInk + static_cast<int>(h % kSeriesInks)),
-          static_cast<Marker>(h / kSeriesInks % kMarkers)};
+  return {series_ink(h), static_cast<Marker>(h / kSeriesInks % kMarkers)};
+}
+
+std::vector<SeriesStyle> styles_of(std::span<const std::string_view> names) {
+  std::vector<SeriesStyle> styles(names.size()), placed;
+  const auto taken = [&](auto&& same) { return std::any_of(placed.begin(), placed.end(), same); };
+  // Tries the wanted style, then other colours, then other markers.
+  const auto free_style = [&](SeriesStyle wanted, int inks) {
+    const bool fresh_ink = inks > 1 && static_cast<int>(placed.size()) < inks;
+    for (int k = 0; k < inks * kMarkers; ++k) {
+      const SeriesStyle style = {
+          series_ink(static_cast<std::uint32_t>(static_cast<int>(wanted.ink) - kFirstSeriesInk + k % inks)),
+          static_cast<Marker>((static_cast<int>(wanted.marker) + k / inks) % kMarkers)};
+      if (!taken([&](const SeriesStyle& other) { return fresh_ink ? other.ink == style.ink : other == style; }))
+        return style;
+    }
+    return wanted;
+  };
+  for (const bool known : {true, false})
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if ((find_known(names[i]) != nullptr) != known) continue;
+      styles[i] = free_style(style_of(names[i]), known ? 1 : kSeriesInks);
+      placed.push_back(styles[i]);
+    }
+  return styles;
 }
 
 std::string palette_css() {

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fovea {
 
@@ -21,14 +22,17 @@ struct Rgb {
 };
 Rgb colour(Ink ink, Theme theme);
 
-// How a series is drawn. A name has the same style in every plot.
+// How a series is drawn.
 struct SeriesStyle {
   Ink ink;
   Marker marker;
 
   bool operator==(const SeriesStyle&) const = default;
 };
+// A name has the same style everywhere.
 SeriesStyle style_of(std::string_view name);
+// The series of one plot. A name without a style of its own gives way when its colour is taken: no two look the same.
+std::vector<SeriesStyle> styles_of(std::span<const std::string_view> names);
 
 // CSS classes fNN (fill) and sNN (stroke) for all inks, light or dark by the reader's preference.
 std::string palette_css();

@@ -15,7 +15,8 @@ namespace {
 
 constexpr double kPad = 16, kTitleSize = 15, kTextSize = 12, kMarkerRadius = 3.6;
 constexpr double kLegendRow = 20, kLegendSample = 26, kLegendGap = 18;
-constexpr std::size_t kMostMarkers = 40;  // a curve of more points is drawn without
+constexpr Stroke kThin = {.ink = Ink::muted, .width = 1, .dashed = true};  // guides and levels
+constexpr std::size_t kMostMarkers = 40;                                   // a curve of more points is drawn without
 
 void draw_marker(Canvas& canvas, Marker marker, Point at, Ink ink) {
   constexpr double r = kMarkerRadius;
@@ -45,21 +46,15 @@ void draw_marker(Canvas& canvas, Marker marker, Point at, Ink ink) {
   }
 }
 
-// Every name keeps its colour; two series that would look the same in this plot differ by marker.
-std::vector<SeriesStyle> styles_of(const std::vector<Series>& series) {
-  std::vector<SeriesStyle> styles;
-  for (const Series& one : series) {
-    SeriesStyle style = style_of(one.name);
-    for (int tries = 0; tries < kMarkers && std::find(styles.begin(), styles.end(), style) != styles.end(); ++tries)
-      style.marker = static_cast<Marker>((static_cast<int>(style.marker) + 1) % kMarkers);
-    styles.push_back(style);
-  }
-  return styles;
+std::vector<SeriesStyle> styles_for(const std::vector<Series>& series) {
+  std::vector<std::string_view> names;
+  for (const Series& one : series) names.push_back(one.name);
+  return styles_of(names);
 }
 
-// The mean over a window of a fortieth of the curve, narrower towards the ends; gaps stay gaps.
+// The mean over a twentieth of the curve, or what is left of that at the ends; gaps stay gaps.
 std::vector<double> running_mean(const std::vector<double>& y) {
-  const std::size_t reach = std::max<std::size_t>(1, y.size() / 80);
+  const std::size_t reach = std::max<std::size_t>(1, y.size() / 40);
   std::vector<double> sum(y.size() + 1), count(y.size() + 1), mean(y);  // of the finite values before each place
   for (std::size_t i = 0; i < y.size(); ++i) {
     const bool finite = std::isfinite(y[i]);
@@ -68,8 +63,8 @@ std::vector<double> running_mean(const std::vector<double>& y) {
   }
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (!std::isfinite(y[i])) continue;
-    const std::size_t side = std::min({reach, i, y.size() - 1 - i});
-    mean[i] = (sum[i + side + 1] - sum[i - side]) / (count[i + side + 1] - count[i - side]);
+    const std::size_t begin = i - std::min(i, reach), end = std::min(y.size(), i + reach + 1);
+    mean[i] = (sum[end] - sum[begin]) / (count[end] - count[begin]);
   }
   return mean;
 }
@@ -95,9 +90,9 @@ class Drawing {
   Drawing(const Plot& plot, Canvas& canvas)
       : plot_(plot),
         canvas_(canvas),
-        styles_(styles_of(plot.series)),
-        x_(plot.x, all(&Series::x)),
-        y_(plot.y, y_values()) {}
+        styles_(styles_for(plot.series)),
+        x_(plot.x, all(&Series::x), AxisMap::Ends::data),
+        y_(plot.y, y_values(), AxisMap::Ends::round) {}
 
   void draw() {
     canvas_.text({kPad, kPad + kTitleSize * 0.8}, plot_.title, {.size = kTitleSize, .bold = true});
@@ -125,24 +120,23 @@ class Drawing {
 
   // A row of samples under the title, continued below when it is full.
   void draw_legend() {
-    legend_bottom_ = kPad + kTitleSize + 8;
-    if (plot_.series.empty()) return;
-    double x = kPad;
+    legend_ = {kPad, kPad + kTitleSize + 8 + kLegendRow / 2};
     for (std::size_t i = 0; i < plot_.series.size(); ++i) {
-      const std::string& name = plot_.series[i].name;
-      const double width = kLegendSample + 6 + drawn_width(name, kTextSize) + kLegendGap;
-      if (x > kPad && x + width > plot_.size.width - kPad) {
-        x = kPad;
-        legend_bottom_ += kLegendRow;
-      }
-      const double middle = legend_bottom_ + kLegendRow / 2;
-      const Point sample[] = {{x, middle}, {x + kLegendSample, middle}};
-      canvas_.polyline(sample, {.ink = styles_[i].ink, .width = 2});
-      draw_marker(canvas_, styles_[i].marker, {x + kLegendSample / 2, middle}, styles_[i].ink);
-      canvas_.text({x + kLegendSample + 6, middle + kTextSize * 0.36}, name, {.size = kTextSize});
-      x += width;
+      const Point sample = draw_legend_entry(plot_.series[i].name, {.ink = styles_[i].ink, .width = 2});
+      draw_marker(canvas_, styles_[i].marker, sample, styles_[i].ink);
     }
-    legend_bottom_ += kLegendRow;
+    if (plot_.guide) draw_legend_entry(plot_.guide->label, kThin);
+  }
+
+  // Returns the middle of the sample.
+  Point draw_legend_entry(const std::string& name, const Stroke& stroke) {
+    const double width = kLegendSample + 6 + drawn_width(name, kTextSize) + kLegendGap;
+    if (legend_.x > kPad && legend_.x + width > plot_.size.width - kPad) legend_ = {kPad, legend_.y + kLegendRow};
+    const Point start = legend_;
+    line(start, {start.x + kLegendSample, start.y}, stroke);
+    canvas_.text({start.x + kLegendSample + 6, start.y + kTextSize * 0.36}, name, {.size = kTextSize});
+    legend_.x += width;
+    return {start.x + kLegendSample / 2, start.y};
   }
 
   // Leaves room for the names of the axes and the widest number on the left.
@@ -151,9 +145,9 @@ class Drawing {
     for (const Tick& tick : y_.ticks()) widest = std::max(widest, drawn_width(tick.label, kTextSize));
     left_ = kPad + widest + 8;
     right_ = plot_.size.width - kPad - 8;
-    top_ = legend_bottom_ + 30;
+    top_ = legend_.y + kLegendRow / 2 + 30;
     bottom_ = plot_.size.height - 48;
-    canvas_.text({kPad, legend_bottom_ + 17}, plot_.y.title(), {.ink = Ink::muted, .size = kTextSize});
+    canvas_.text({kPad, top_ - 13}, plot_.y.title(), {.ink = Ink::muted, .size = kTextSize});
     canvas_.text({(left_ + right_) / 2, plot_.size.height - 14}, plot_.x.title(),
                  {.ink = Ink::muted, .size = kTextSize, .anchor = Anchor::middle});
   }
@@ -178,27 +172,19 @@ class Drawing {
   void draw_level(const Level& level) {
     if (!y_.shows(level.y)) return;
     const double y = place_y(level.y);
-    line({left_, y}, {right_, y}, {.ink = Ink::muted, .width = 1, .dashed = true});
+    line({left_, y}, {right_, y}, kThin);
     canvas_.text({right_, y - 5}, level.label, {.ink = Ink::muted, .size = kTextSize - 1, .anchor = Anchor::end});
   }
 
-  // Through the middle of the frame's lower left, as far as the frame goes.
+  // From the lower left corner of the frame as far as the frame goes. On two log axes it is straight.
   void draw_guide(const Guide& guide) {
     if (plot_.x.scale == Scale::linear || plot_.y.scale == Scale::linear)
       fail(ErrorCode::internal, "a slope guide needs two log axes", plot_.title);
-    const double x0 = x_.value(0), y0 = y_.value(0.06);
-    std::vector<Point> points;
-    Point last{};
-    for (int i = 0; i <= 100; ++i) {
-      const double share = i / 100.0, value = y0 * std::pow(x_.value(share) / x0, guide.slope);
-      if (y_.position(value) > 1 || y_.position(value) < 0) break;
-      last = {place_x(x_.value(share)), place_y(value)};
-      if (i == 0 || i % 10 == 0) points.push_back(last);
-    }
-    points.push_back(last);
-    canvas_.polyline(points, {.ink = Ink::muted, .width = 1, .dashed = true});
-    canvas_.text({last.x - 6, last.y + 14}, guide.label,
-                 {.ink = Ink::muted, .size = kTextSize - 1, .anchor = Anchor::end});
+    const auto position = [&](double share) {
+      return y_.position(y_.value(0) * std::pow(x_.value(share) / x_.value(0), guide.slope));
+    };
+    const double end = std::min(1.0, 1 / std::max(position(1), 1e-9));
+    line({left_, bottom_}, {left_ + end * (right_ - left_), bottom_ - position(end) * (bottom_ - top_)}, kThin);
   }
 
   void draw_series(const Series& series, const SeriesStyle& style) {
@@ -253,7 +239,8 @@ class Drawing {
   Canvas& canvas_;
   std::vector<SeriesStyle> styles_;
   AxisMap x_, y_;
-  double legend_bottom_ = 0, left_ = 0, right_ = 0, top_ = 0, bottom_ = 0;
+  Point legend_{};  // where the next entry goes
+  double left_ = 0, right_ = 0, top_ = 0, bottom_ = 0;
 };
 
 }  // namespace

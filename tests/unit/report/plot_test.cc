@@ -36,7 +36,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 }
 
 TEST(Axis, LinearTicksAreRoundAndCoverTheData) {
-  const AxisMap map({.name = "loss"}, {1.53, 2.31});
+  const AxisMap map({.name = "loss"}, {1.53, 2.31}, AxisMap::Ends::round);
   EXPECT_EQ(map.ticks().front().label, "1.4");
   EXPECT_EQ(map.ticks().back().label, "2.4");
   EXPECT_NEAR(map.position(1.4), 0, 1e-12);
@@ -44,11 +44,19 @@ TEST(Axis, LinearTicksAreRoundAndCoverTheData) {
   EXPECT_NEAR(map.value(map.position(1.9)), 1.9, 1e-12);
 }
 
+TEST(Axis, EndsWithTheDataWhenAsked) {
+  const AxisMap map({.name = "step"}, {10, 1630}, AxisMap::Ends::data);
+  EXPECT_EQ(map.position(10), 0.0);
+  EXPECT_EQ(map.position(1630), 1.0);
+  EXPECT_EQ(map.ticks().front().label, "500");
+  EXPECT_EQ(map.ticks().back().label, "1500");
+}
+
 TEST(Axis, LogTicksLabelPowers) {
-  const AxisMap map({.name = "time", .scale = Scale::log}, {0.5, 5000});
+  const AxisMap map({.name = "time", .scale = Scale::log}, {0.5, 5000}, AxisMap::Ends::round);
   std::set<std::string> labels;
   for (const Tick& tick : map.ticks()) labels.insert(tick.label);
-  EXPECT_EQ(labels, (std::set<std::string>{"", "1", "10", "100", "1000"}));
+  EXPECT_EQ(labels, (std::set<std::string>{"1", "10", "100", "1000"}));
   EXPECT_FALSE(map.shows(0));
   EXPECT_FALSE(map.shows(-1));
   EXPECT_FALSE(map.shows(kNone));
@@ -56,7 +64,7 @@ TEST(Axis, LogTicksLabelPowers) {
 }
 
 TEST(Axis, Log2TicksAreThePowersOfTwo) {
-  const AxisMap map({.name = "length", .scale = Scale::log2}, {512, 65536});
+  const AxisMap map({.name = "length", .scale = Scale::log2}, {512, 65536}, AxisMap::Ends::round);
   ASSERT_EQ(map.ticks().size(), 8u);
   EXPECT_EQ(map.ticks()[1].label, "1024");
 }
@@ -65,7 +73,7 @@ TEST(Axis, SurvivesOneValueNoneAndNonsense) {
   for (const Scale scale : {Scale::linear, Scale::log, Scale::log2})
     for (const std::vector<double>& values :
          {std::vector<double>{}, {0}, {7}, {-3}, {kNone, INFINITY}, {1e-300, 1e300}, {1e15, 1e15 + 1}}) {
-      const AxisMap map({.name = "x", .scale = scale}, values);
+      const AxisMap map({.name = "x", .scale = scale}, values, AxisMap::Ends::data);
       EXPECT_LT(map.ticks().size(), 1000u);
       for (const double value : values)
         if (map.shows(value)) {
@@ -89,6 +97,23 @@ TEST(Palette, ANameKeepsItsStyleAndTheKnownOnesDiffer) {
   for (const char* name : {"softmax", "transnormer-t2", "transnormer-t1", "norm", "linear", "diag", "rela"})
     inks.insert(style_of(name).ink);
   EXPECT_EQ(inks.size(), 7u);
+}
+
+TEST(Palette, NoTwoSeriesOfAPlotLookTheSame) {
+  std::vector<std::string> words;
+  for (int i = 0; i < 40; ++i) words.push_back("mechanism " + std::to_string(i));
+  std::vector<std::string_view> names(words.begin(), words.end());
+  names.push_back("softmax");
+  names.push_back("transformer");
+  const std::vector<SeriesStyle> styles = styles_of(names);
+  for (std::size_t i = 0; i < styles.size(); ++i)
+    EXPECT_EQ(std::count(styles.begin(), styles.end(), styles[i]), 1) << names[i];
+  EXPECT_EQ(styles[40].ink, Ink::blue);
+  const std::vector<SeriesStyle> few =
+      styles_of(std::vector<std::string_view>{"a", "b", "c", "d", "e", "norm", "softmax", "f"});
+  std::set<Ink> inks;
+  for (const SeriesStyle& style : few) inks.insert(style.ink);
+  EXPECT_EQ(inks.size(), 8u);
 }
 
 double luminance(Rgb c) {
