@@ -64,6 +64,7 @@ struct Backward {
   In q, k, v, o, statistic;
   In d_o;
   const void* initial_state = nullptr;
+  const void* final_state = nullptr;    // what forward wrote; spares bidirectional a pass over k and v; null: rebuilt
   const void* d_final_state = nullptr;  // null: zero
   Out dq, dk, dv;                       // overwritten on the rows of the pieces
   void* d_initial_state = nullptr;      // null: not wanted

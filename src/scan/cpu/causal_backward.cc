@@ -1,0 +1,205 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "scan/cpu/causal_backward.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "scan/cpu/pass-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::scan::cpu {
+namespace HWY_NAMESPACE {
+
+// Base of the backward sweeps: the gradient of y and the chunks of the task.
+template <class R>
+struct CausalBackward : Pass<R> {
+  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task;
+
+  CausalBackward(const Task<R>& t, const Backward& backward, const R* d)
+      : Pass<R>(t), io(backward), dots(d), chunks(*t.piece, t.begin, t.end, t.chunk) {}
+
+  Chunk from_right(std::int64_t i) const { return chunks[chunks.count() - 1 - i]; }
+  std::int64_t first_head(std::int64_t g) const { return g * this->heads_per_kv(); }
+  std::int64_t end_head(const Chunk& chunk, std::int64_t g) const {
+    return chunk.has_queries ? (g + 1) * this->heads_per_kv() : first_head(g);
+  }
+
+  void load_query(const Chunk& chunk, std::int64_t h) {
+    const Place at = this->query_place(chunk.query, h);
+    load<R>(this->in(io.q, at, this->d_k), problem.map, chunk.rows, buffers.q);
+    load_gradient<R>(gradient_rows<R>(problem, io, at, dots == nullptr ? nullptr : dots + chunk.query), chunk.rows,
+                     buffers.g);
+  }
+  void fetch_queries(const Chunk& chunk, std::int64_t g) {
+    for (std::int64_t h = first_head(g); h < end_head(chunk, g); ++h) {
+      const Place at = this->query_place(chunk.query, h);
+      this->fetch(io.q, at, this->d_k, chunk.rows);
+      this->fetch(io.d_o, at, this->d_v, chunk.rows);
+      if (statistic_columns(problem) != 0) this->fetch(io.o, at, this->d_v, chunk.rows);
+    }
+  }
+  // dS^T = decay^c dS^T + dy^T f(q) with the decay of each query. buffers.q is used up.
+  void update_gradient(Matrix<R> d_state, std::size_t c, Decay<R> decay) {
+    weigh_queries(buffers.q, c, this->d_k, decay);
+    times<Order::columns, StartAdd, R>(buffers.g, buffers.q, d_state, {this->width, this->d_k, c}, &this->next);
+  }
+
+  const Backward& io;
+  const R* dots;
+  Chunks chunks;
+};
+
+// From the left to the right, rebuilding the states:  df(q) = dy S^T + d_scores f(k),  d_scores = dy v^T.
+template <class R>
+struct CausalPullQueries : CausalBackward<R> {
+  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::next, CausalBackward<R>::io, CausalBackward<R>::chunks;
+
+  CausalPullQueries(const Task<R>& t, const Backward& backward, R* s, const R* d)
+      : CausalBackward<R>(t, backward, d), states(s) {}
+
+  void run() {
+    walk(
+        *this, chunks.count(),
+        [&](std::int64_t i, std::int64_t g) {
+          this->fetch_keys(io.k, io.v, chunks[i].key, g, chunks[i].rows);
+          this->fetch_queries(chunks[i], g);
+        },
+        [&](std::int64_t i, std::int64_t g) { kv_head(chunks[i], g); });
+  }
+
+  void kv_head(const Chunk& chunk, std::int64_t g) {
+    const Matrix<R> state = this->state_of(states, g);
+    this->load_keys(io.k, io.v, chunk.key, g, chunk.rows);
+    if (chunk.has_queries) simd::transpose<R>(buffers.v, buffers.v_across, chunk.rows, this->width);
+    for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h)
+      head(chunk, h, state, this->decay_of(g));
+    this->update_state(state, chunk.rows, this->decay_of(g));
+  }
+
+  void head(const Chunk& chunk, std::int64_t h, Matrix<const R> state, Decay<R> decay) {
+    const std::size_t c = chunk.rows, d_k = this->d_k, width = this->width;
+    this->load_query(chunk, h);
+    score<Lanes::keys, R>(buffers.g, buffers.v_across, buffers.d_scores, {c, c, width}, &next);
+    mask<Lanes::keys>(buffers.d_scores, c, decay);
+    times<Order::rows, StartZero, R>(buffers.g, state, buffers.d_rows, {c, d_k, width}, &next);
+    weigh_queries(buffers.d_rows, c, d_k, decay);
+    read_keys<R>(buffers.d_scores, buffers.k, buffers.d_rows, {c, d_k, c}, &next);
+    store_pulled<R>(buffers.d_rows, buffers.q, problem.map, c,
+                    this->out(io.dq, this->query_place(chunk.query, h), d_k));
+  }
+
+  R* states;
+};
+
+// From the right to the left, with the gradient of the state behind the chunk:
+//   df(k) = v dS^T + d_scores^T f(q),   dv^T = dS^T f(k)^T + dy^T scores   (a key in each lane)
+template <class R>
+struct CausalPullKeys : CausalBackward<R> {
+  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::next, CausalBackward<R>::io, CausalBackward<R>::chunks;
+
+  CausalPullKeys(const Task<R>& t, const Backward& backward, R* s, const R* d)
+      : CausalBackward<R>(t, backward, d), d_states(s) {}
+
+  void run() {
+    walk(
+        *this, chunks.count(),
+        [&](std::int64_t i, std::int64_t g) {
+          const Chunk chunk = this->from_right(i);
+          this->fetch_keys(io.k, io.v, chunk.key, g, chunk.rows);
+          this->fetch_queries(chunk, g);
+        },
+        [&](std::int64_t i, std::int64_t g) { kv_head(this->from_right(i), g); });
+  }
+
+  void kv_head(const Chunk& chunk, std::int64_t g) {
+    const std::size_t c = chunk.rows, d_k = this->d_k, d_v = this->d_v, width = this->width;
+    const Matrix<R> d_state = this->state_of(d_states, g);
+    const Decay<R> decay = this->decay_of(g);
+    this->load_keys(io.k, io.v, chunk.key, g, c);
+    simd::transpose<R>(buffers.k, buffers.k_across, c, d_k);
+    times<Order::rows, StartZero, R>(buffers.v, d_state, buffers.d_rows, {c, d_k, width}, &next);
+    weigh_keys(buffers.d_rows, c, d_k, decay);
+    times<Order::rows, StartZero, R>(d_state, buffers.k_across, buffers.y_across, {d_v, c, d_k}, &next);
+    weigh_key_lanes(buffers.y_across, d_v, c, decay);
+    weigh_state(d_state, width, c, decay);
+    if (chunk.has_queries) simd::transpose<R>(buffers.v, buffers.v_across, c, width);
+    for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h) head(chunk, h, d_state, decay);
+
+    const Place at = this->key_place(chunk.key, g);
+    store_pulled<R>(buffers.d_rows, buffers.k, problem.map, c, this->out(io.dk, at, d_k));
+    simd::transpose<R>(buffers.y_across, buffers.y, d_v, c);
+    store<R>(buffers.y, nullptr, c, this->out(io.dv, at, d_v));
+  }
+
+  void head(const Chunk& chunk, std::int64_t h, Matrix<R> d_state, Decay<R> decay) {
+    const std::size_t c = chunk.rows, d_k = this->d_k, d_v = this->d_v;
+    this->load_query(chunk, h);
+    score<Lanes::keys, R>(buffers.g, buffers.v_across, buffers.d_scores, {c, c, this->width}, &next);
+    mask<Lanes::keys>(buffers.d_scores, c, decay);
+    read_queries<R>(buffers.d_scores, buffers.q, buffers.d_rows, {c, d_k, c}, &next);
+    score<Lanes::keys, R>(buffers.q, buffers.k_across, buffers.scores, {c, c, d_k}, &next);
+    mask<Lanes::keys>(buffers.scores, c, decay);
+    read_across<Lanes::keys, R>(buffers.g, buffers.scores, buffers.y_across, {d_v, c, c}, &next);
+    this->update_gradient(d_state, c, decay);
+  }
+
+  R* d_states;
+};
+
+template <class R>
+void causal_pull_queries(const Task<R>& task, const Backward& io, R* states, const R* dots) {
+  CausalPullQueries<R>(task, io, states, dots).run();
+}
+template <class R>
+void causal_pull_keys(const Task<R>& task, const Backward& io, R* d_states, const R* dots) {
+  CausalPullKeys<R>(task, io, d_states, dots).run();
+}
+
+template <class R>
+void add_queries(const Task<R>& task, const Backward& io, R* d_states, const R* dots) {
+  CausalBackward<R> pass(task, io, dots);
+  walk(
+      pass, pass.chunks.count(), [&](std::int64_t i, std::int64_t g) { pass.fetch_queries(pass.from_right(i), g); },
+      [&](std::int64_t i, std::int64_t g) {
+        const Chunk chunk = pass.from_right(i);
+        const Matrix<R> d_state = pass.state_of(d_states, g);
+        weigh_state(d_state, pass.width, chunk.rows, pass.decay_of(g));
+        for (std::int64_t h = pass.first_head(g); h < pass.end_head(chunk, g); ++h) {
+          pass.load_query(chunk, h);
+          pass.update_gradient(d_state, chunk.rows, pass.decay_of(g));
+        }
+      });
+}
+
+template <class R>
+void row_dots(const Task<R>& task, const Backward& io, R* dots) {
+  for (std::int64_t i = task.begin; i < task.end; ++i)
+    dots[i] = row_dot<R>(*task.problem, io, {task.piece->batch, task.piece->q0 + i, 0});
+}
+
+template <class R>
+CausalBackwardKernels<R> causal_backward_table() {
+  return {&add_keys<R>, &row_dots<R>, &causal_pull_queries<R>, &add_queries<R>, &causal_pull_keys<R>};
+}
+CausalBackwardKernels<float> causal_backward_f32() { return causal_backward_table<float>(); }
+CausalBackwardKernels<double> causal_backward_f64() { return causal_backward_table<double>(); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fovea::scan::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea::scan::cpu {
+
+HWY_EXPORT(causal_backward_f32);
+HWY_EXPORT(causal_backward_f64);
+
+template <>
+CausalBackwardKernels<float> causal_backward_kernels() {
+  return HWY_DYNAMIC_DISPATCH(causal_backward_f32)();
+}
+template <>
+CausalBackwardKernels<double> causal_backward_kernels() {
+  return HWY_DYNAMIC_DISPATCH(causal_backward_f64)();
+}
+
+}  // namespace fovea::scan::cpu
+#endif

@@ -1,0 +1,162 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "scan/cpu/causal_forward.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "scan/cpu/pass-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::scan::cpu {
+namespace HWY_NAMESPACE {
+
+// Outputs of a run of positions, chunk by chunk, with one query in each lane:
+//
+//   y^T = S^T f(q)^T + v^T scores^T,   scores^T = f(k) f(q)^T where key <= query,   then   S^T += v^T f(k)
+//
+// Statistics over a row are then plain vertical sums, and the denominator is one more row of v^T. With the norm a
+// chunk stays in cache until the squares of all heads are known, in other threads too.
+template <class R>
+struct CausalForward : Pass<R> {
+  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task, Pass<R>::next;
+
+  CausalForward(const Task<R>& t, const Forward& forward, R* s, const NormExchange<R>& x)
+      : Pass<R>(t), io(forward), states(s), exchange(x), chunks(*t.piece, t.begin, t.end, t.chunk) {}
+
+  void run() {
+    walk(
+        *this, chunks.count(), [&](std::int64_t i, std::int64_t g) { fetch_head(chunks[i], g); },
+        [&](std::int64_t i, std::int64_t g) {
+          kv_head(chunks[i], i, g);
+          if (problem.rms_norm && g + 1 == task.last) end_chunk(i);
+        });
+  }
+
+  void fetch_head(const Chunk& chunk, std::int64_t g) {
+    this->fetch_keys(io.k, io.v, chunk.key, g, chunk.rows);
+    for (std::int64_t h = g * this->heads_per_kv(); chunk.has_queries && h < (g + 1) * this->heads_per_kv(); ++h)
+      this->fetch(io.q, this->query_place(chunk.query, h), this->d_k, chunk.rows);
+  }
+
+  void kv_head(const Chunk& chunk, std::int64_t i, std::int64_t g) {
+    const Matrix<R> state = this->state_of(states, g);
+    this->load_keys(io.k, io.v, chunk.key, g, chunk.rows);
+    for (std::int64_t h = g * this->heads_per_kv(); chunk.has_queries && h < (g + 1) * this->heads_per_kv(); ++h) {
+      const Matrix<R> y = problem.rms_norm ? held(i, h) : buffers.y_across;
+      head(chunk, state, h, y);
+      if (problem.rms_norm) {
+        sum_squares(y, this->d_v, squares(i, h));
+      } else {
+        finish(chunk, h, y);
+      }
+    }
+    this->update_state(state, chunk.rows, this->decay_of(g));
+  }
+
+  void head(const Chunk& chunk, Matrix<const R> state, std::int64_t h, Matrix<R> y) {
+    const std::size_t c = chunk.rows, d_k = this->d_k, width = this->width;
+    const Decay<R> decay = this->decay_of(h / this->heads_per_kv());
+    load<R>(this->in(io.q, this->query_place(chunk.query, h), d_k), problem.map, c, buffers.q);
+    simd::transpose<R>(buffers.q, buffers.q_across, c, d_k);
+    score<Lanes::queries, R>(buffers.k, buffers.q_across, buffers.scores, {c, c, d_k}, &next);
+    mask<Lanes::queries>(buffers.scores, c, decay);
+    times<Order::rows, StartZero, R>(state, buffers.q_across, y, {width, c, d_k}, &next);
+    weigh_query_lanes(y, width, c, decay);
+    read_across<Lanes::queries, R>(buffers.v, buffers.scores, y, {width, c, c}, &next);
+  }
+
+  void finish(const Chunk& chunk, std::int64_t h, Matrix<const R> y) {
+    const bool divided = problem.denominator != Denominator::none;
+    const Place at = this->query_place(chunk.query, h);
+    if (divided) {
+      R* d = buffers.y.row(0);  // not in use before write() below
+      for (std::size_t l = 0; l < chunk.rows; ++l) d[l] = denominator(problem, y.row(this->d_v)[l]);
+      for (std::size_t l = 0; l < chunk.rows; ++l) buffers.factor[l] = d[l] == 0 ? R{0} : 1 / d[l];
+      store_statistic(problem, io.statistic, at, d, chunk.rows);
+    }
+    write(y, divided ? buffers.factor : nullptr, at, chunk.rows);
+  }
+
+  void write(Matrix<const R> y, const R* factor, const Place& at, std::size_t c) {
+    simd::transpose<R>(y, buffers.y, this->d_v, c);
+    store<R>(buffers.y, factor, c, this->out(io.o, at, this->d_v));
+  }
+
+  static void sum_squares(Matrix<const R> y, std::size_t d_v, R* HWY_RESTRICT sums);
+
+  // Rounds of exchange.slots chunks end with a meeting; what they held back is then finished.
+  void end_chunk(std::int64_t i) {
+    const auto slots = static_cast<std::int64_t>(exchange.slots);
+    if ((i + 1) % slots != 0 && i + 1 != chunks.count()) return;
+    if (exchange.lanes > 1) exchange.rendezvous->wait(exchange.lanes);
+    for (std::int64_t j = i / slots * slots; j <= i; ++j)
+      if (chunks[j].has_queries) finish_norm(chunks[j], j);
+  }
+
+  void finish_norm(const Chunk& chunk, std::int64_t i) {
+    for (std::size_t l = 0; l < chunk.rows; ++l) {
+      R sum = 0;
+      for (std::int64_t h = 0; h < problem.heads; ++h) sum += squares(i, h)[l];
+      buffers.factor[l] = norm_factor(problem, sum);
+    }
+    if (task.first == 0)
+      store_statistic(problem, io.statistic, this->query_place(chunk.query, 0), buffers.factor, chunk.rows);
+    for (std::int64_t h = task.first * this->heads_per_kv(); h < task.last * this->heads_per_kv(); ++h)
+      write(held(i, h), buffers.factor, this->query_place(chunk.query, h), chunk.rows);
+  }
+
+  std::size_t slot(std::int64_t i) const { return static_cast<std::size_t>(i) % exchange.slots; }
+  Matrix<R> held(std::int64_t i, std::int64_t h) const {
+    const auto own = static_cast<std::size_t>(h - task.first * this->heads_per_kv());
+    const auto heads_of_lane = static_cast<std::size_t>(task.last - task.first) * this->group;
+    return {buffers.held + (slot(i) * heads_of_lane + own) * buffers.held_size, buffers.y_across.ld};
+  }
+  R* squares(std::int64_t i, std::int64_t h) const {
+    const std::size_t half = (static_cast<std::size_t>(i) / exchange.slots) % 2;
+    const std::size_t at = (half * exchange.slots + slot(i)) * this->heads + static_cast<std::size_t>(h);
+    return exchange.squares + at * buffers.scores.ld;
+  }
+
+  const Forward& io;
+  R* states;
+  const NormExchange<R>& exchange;
+  Chunks chunks;
+};
+
+template <class R>
+void CausalForward<R>::sum_squares(Matrix<const R> y, std::size_t d_v, R* HWY_RESTRICT sums) {
+  const std::size_t lanes = y.ld;
+  for (std::size_t l = 0; l < lanes; ++l) sums[l] = 0;
+  for (std::size_t a = 0; a < d_v; ++a) {
+    const R* HWY_RESTRICT row = y.row(a);
+    for (std::size_t l = 0; l < lanes; ++l) sums[l] += row[l] * row[l];
+  }
+}
+
+template <class R>
+void causal_forward(const Task<R>& task, const Forward& io, R* states, const NormExchange<R>& exchange) {
+  CausalForward<R>(task, io, states, exchange).run();
+}
+
+CausalForwardKernels<float> causal_forward_f32() { return {&add_keys<float>, &causal_forward<float>}; }
+CausalForwardKernels<double> causal_forward_f64() { return {&add_keys<double>, &causal_forward<double>}; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fovea::scan::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea::scan::cpu {
+
+HWY_EXPORT(causal_forward_f32);
+HWY_EXPORT(causal_forward_f64);
+
+template <>
+CausalForwardKernels<float> causal_forward_kernels() {
+  return HWY_DYNAMIC_DISPATCH(causal_forward_f32)();
+}
+template <>
+CausalForwardKernels<double> causal_forward_kernels() {
+  return HWY_DYNAMIC_DISPATCH(causal_forward_f64)();
+}
+
+}  // namespace fovea::scan::cpu
+#endif

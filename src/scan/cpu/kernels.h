@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "scan/contract.h"
+#include "scan/rendezvous.h"
+
+// What the kernels of the linear engine are called with. Every function works on some rows of one piece and some kv
+// heads, in one thread; the drivers above cut the work and put the results together. R is float, or double for f64.
+//
+// Inside, a state is transposed: [width][d_k], rows padded to vectors, so that the denominator's extra column is an
+// extra row: 1/64 of a product, where a column would cost a whole vector. `states` holds one per kv head.
+namespace fovea::scan::cpu {
+
+// Rows [begin, end) of a piece and kv heads [first, last).
+template <class R>
+struct Task {
+  const Problem* problem;
+  const Piece* piece;
+  std::int64_t begin, end;
+  std::int64_t first, last;
+  std::int64_t chunk;
+  R* scratch;  // Buffers in buffers.h
+};
+
+// The threads that share the heads of a piece, for the norm over all of them: each leaves the sums of squares of its
+// heads, waits for the others, and then scales its own rows. Chunks are held back `slots` at a time.
+template <class R>
+struct NormExchange {
+  R* squares;  // [2][slots][heads][chunk]: two, so that one wait per round is enough
+  std::size_t slots;
+  Rendezvous* rendezvous;
+  int lanes;  // threads that meet there
+};
+
+// Adds keys [begin, end) to the states, decaying them on the way.
+template <class R>
+using AddKeys = void(const Task<R>& task, const In& k, const In& v, R* states);
+
+// Bidirectional: rows are independent once the states stand.
+template <class R>
+struct BidirectionalKernels {
+  AddKeys<R>* add_keys;
+  // The state of one head the right way round, [d_k][d_v].
+  void (*turn)(const Problem& problem, const R* state, R* matrix);
+  // o of queries [begin, end). `matrices`: the states, turned.
+  void (*read_states)(const Task<R>& task, const Forward& io, const R* states, const R* matrices);
+  // dq of queries [begin, end), and their share of the gradient of the states.
+  void (*pull_queries)(const Task<R>& task, const Backward& io, const R* states, R* d_states);
+  // dk and dv of keys [begin, end).
+  void (*pull_keys)(const Task<R>& task, const Backward& io, const R* d_states, const R* d_matrices);
+};
+template <class R>
+BidirectionalKernels<R> bidirectional_kernels();
+
+// Causal: [begin, end) are positions on the key axis; the states run along.
+template <class R>
+struct CausalForwardKernels {
+  AddKeys<R>* add_keys;
+  void (*forward)(const Task<R>& task, const Forward& io, R* states, const NormExchange<R>& exchange);
+};
+template <class R>
+CausalForwardKernels<R> causal_forward_kernels();
+
+template <class R>
+struct CausalBackwardKernels {
+  AddKeys<R>* add_keys;
+  // dots[i] = d_o . o over all heads, for queries [begin, end): what the norm's gradient needs of other heads.
+  void (*row_dots)(const Task<R>& task, const Backward& io, R* dots);
+  // dq, from the left to the right. `dots` belongs to the piece; null without norm.
+  void (*pull_queries)(const Task<R>& task, const Backward& io, R* states, const R* dots);
+  // Adds the queries' share to the gradient of the states, from the right to the left.
+  void (*add_queries)(const Task<R>& task, const Backward& io, R* d_states, const R* dots);
+  // dk and dv, from the right to the left.
+  void (*pull_keys)(const Task<R>& task, const Backward& io, R* d_states, const R* dots);
+};
+template <class R>
+CausalBackwardKernels<R> causal_backward_kernels();
+
+// One piece of one query and one key, all heads: the caller's states, (d_k, width), are read and written as they are.
+template <class R>
+using Step = void(const Problem& problem, const Forward& io, std::size_t piece, R* scratch);
+template <class R>
+Step<R>* step_kernel();
+
+}  // namespace fovea::scan::cpu

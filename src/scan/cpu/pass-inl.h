@@ -1,0 +1,125 @@
+// What the kernels of the linear engine share: a task with its scratch, and the walk over chunks and heads.
+
+#if defined(FOVEA_SCAN_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_SCAN_PASS_INL_H_
+#undef FOVEA_SCAN_PASS_INL_H_
+#else
+#define FOVEA_SCAN_PASS_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "scan/cpu/chunk-inl.h"
+#include "scan/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::scan::cpu {
+namespace HWY_NAMESPACE {
+
+// Base of the passes: the task and the buffers of its thread.
+template <class R>
+struct Pass : Layout<R> {
+  explicit Pass(const Task<R>& t) : Pass(t, Carver<R>(t.scratch)) {}
+
+  Place key_place(std::int64_t row, std::int64_t kv_head) const { return {piece.batch, piece.k0 + row, kv_head}; }
+  Place query_place(std::int64_t row, std::int64_t head) const { return {piece.batch, piece.q0 + row, head}; }
+  Rows<const void*> in(const In& array, const Place& at, std::size_t dim) const {
+    return rows_at(problem.dtype, array, at, dim);
+  }
+  Rows<void*> out(const Out& array, const Place& at, std::size_t dim) const {
+    return rows_at(problem.dtype, array, at, dim);
+  }
+  std::int64_t heads_per_kv() const { return static_cast<std::int64_t>(this->group); }
+
+  Matrix<R> state_of(R* states, std::int64_t kv_head) const {
+    return {states + static_cast<std::size_t>(kv_head) * this->state_size(), this->ld_k};
+  }
+  Matrix<const R> state_of(const R* states, std::int64_t kv_head) const {
+    return {states + static_cast<std::size_t>(kv_head) * this->state_size(), this->ld_k};
+  }
+  // The same memory as [d_k][d_v].
+  Matrix<const R> matrix_of(const R* matrices, std::int64_t kv_head) const {
+    return {matrices + static_cast<std::size_t>(kv_head) * this->state_size(), this->ld_v};
+  }
+
+  Decay<R> decay_of(std::int64_t kv_head) const {
+    if (problem.log_decay == nullptr) return {};
+    return {buffers.decay + static_cast<std::size_t>(kv_head) * buffers.decay_size + task.chunk};
+  }
+
+  void fetch(const In& array, const Place& at, std::size_t dim, std::size_t rows) {
+    const Rows<const void*> range = in(array, at, dim);
+    const std::size_t bytes = size_of(problem.dtype);
+    next.add(range.data, dim * bytes, static_cast<std::size_t>(range.stride) * bytes, rows);
+  }
+
+  void load_keys(const In& k, const In& v, std::int64_t row, std::int64_t kv_head, std::size_t c) {
+    load<R>(in(k, key_place(row, kv_head), this->d_k), problem.map, c, buffers.k);
+    load_values<R>(in(v, key_place(row, kv_head), this->d_v), this->width, c, buffers.v);
+  }
+  void fetch_keys(const In& k, const In& v, std::int64_t row, std::int64_t kv_head, std::size_t c) {
+    fetch(k, key_place(row, kv_head), this->d_k, c);
+    fetch(v, key_place(row, kv_head), this->d_v, c);
+  }
+  // state = decay^c state + v^T k with the decay of each key. buffers.v is used up.
+  void update_state(Matrix<R> state, std::size_t c, Decay<R> decay) {
+    weigh_keys(buffers.v, c, this->width, decay);
+    weigh_state(state, this->width, c, decay);
+    times<Order::columns, StartAdd, R>(buffers.v, buffers.k, state, {this->width, this->d_k, c}, &next);
+  }
+
+  const Task<R>& task;
+  const Problem& problem;
+  const Piece& piece;
+  Buffers<R> buffers;
+  Prefetch next;  // rows of the next (chunk, head)
+
+ private:
+  Pass(const Task<R>& t, Carver<R> carver)
+      : Layout<R>(*t.problem),
+        task(t),
+        problem(*t.problem),
+        piece(*t.piece),
+        buffers(problem, t.chunk, held_count(problem), carver) {
+    for (std::int64_t g = t.first; g < t.last && problem.log_decay != nullptr; ++g)
+      fill_decay(problem.log_decay[g], t.chunk, buffers.decay + static_cast<std::size_t>(g) * buffers.decay_size);
+  }
+};
+
+// Visits `count` chunks and in each the kv heads [first, last), announcing every next visit to `fetch` first: rows are
+// then read whole, and are on their way while the present ones are multiplied.
+template <class R, class Fetch, class Visit>
+void walk(Pass<R>& pass, std::int64_t count, const Fetch& fetch, const Visit& visit) {
+  const std::int64_t first = pass.task.first, last = pass.task.last;
+  for (std::int64_t i = 0; i < count; ++i)
+    for (std::int64_t g = first; g < last; ++g) {
+      pass.next.clear();
+      if (g + 1 < last) {
+        fetch(i, g + 1);
+      } else if (i + 1 < count) {
+        fetch(i + 1, first);
+      }
+      visit(i, g);
+    }
+}
+
+template <class R>
+void add_keys(const Task<R>& task, const In& k, const In& v, R* states) {
+  Pass<R> pass(task);
+  const Blocks blocks = {task.begin, task.end, task.chunk};
+  walk(
+      pass, blocks.count(),
+      [&](std::int64_t i, std::int64_t g) { pass.fetch_keys(k, v, blocks.row(i), g, blocks.rows(i)); },
+      [&](std::int64_t i, std::int64_t g) {
+        pass.load_keys(k, v, blocks.row(i), g, blocks.rows(i));
+        pass.update_state(pass.state_of(states, g), blocks.rows(i), pass.decay_of(g));
+      });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fovea::scan::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_SCAN_PASS_INL_H_

@@ -1,0 +1,181 @@
+// Rows of the caller's arrays into scratch and back: dtype conversion, feature maps and their derivatives, and the
+// gradient through a denominator or a norm. Compiled once per instruction set; the inner loops are vectorised by the
+// compiler.
+
+#if defined(FOVEA_SCAN_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_SCAN_ROWS_INL_H_
+#undef FOVEA_SCAN_ROWS_INL_H_
+#else
+#define FOVEA_SCAN_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "policy/feature_map.h"
+#include "scan/cpu/rows.h"
+#include "simd/matrix.h"
+#include "simd/product.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::scan::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class R, class M, class T>
+HWY_NOINLINE void load_as(const T* HWY_RESTRICT from, std::int64_t stride, std::size_t rows, std::size_t dim,
+                          Matrix<R> to) {
+  for (std::size_t i = 0; i < rows; ++i, from += stride) {
+    R* HWY_RESTRICT row = to.row(i);
+    for (std::size_t a = 0; a < dim; ++a) row[a] = M::template apply<R>(static_cast<R>(from[a]));
+    for (std::size_t a = dim; a < to.ld; ++a) row[a] = 0;
+  }
+}
+
+// to[i] = map(rows[i]), columns padded with zeros.
+template <class R>
+void load_exactly(const Rows<const void*>& from, Map map, std::size_t rows, Matrix<R> to) {
+  visit_element<R>(from.dtype, [&]<class T>() {
+    const T* data = static_cast<const T*>(from.data);
+    switch (map) {
+      case Map::identity: return load_as<R, policy::IdentityMap>(data, from.stride, rows, from.dim, to);
+      case Map::elu_plus_one: return load_as<R, policy::EluPlusOneMap>(data, from.stride, rows, from.dim, to);
+      case Map::elu: return load_as<R, policy::EluMap>(data, from.stride, rows, from.dim, to);
+      case Map::relu: return load_as<R, policy::ReluMap>(data, from.stride, rows, from.dim, to);
+    }
+  });
+}
+
+// The same with the rows padded too, which keeps what lies beside the data out of products.
+template <class R>
+void load(const Rows<const void*>& from, Map map, std::size_t rows, Matrix<R> to) {
+  load_exactly(from, map, rows, to);
+  std::fill(to.row(rows), to.row(padded<R>(rows)), R{0});
+}
+
+// Values with the column of ones that carries the denominator.
+template <class R>
+void load_values(const Rows<const void*>& from, std::size_t width, std::size_t rows, Matrix<R> to) {
+  load(from, Map::identity, rows, to);
+  if (width == from.dim) return;
+  for (std::size_t i = 0; i < rows; ++i) to.row(i)[from.dim] = 1;
+}
+
+// Writes past the caches where whole aligned vectors are written: nobody reads the result soon.
+template <class R>
+HWY_NOINLINE void stream_as(Matrix<const R> from, const R* factor, std::size_t rows, std::size_t dim, Matrix<R> to) {
+  const hn::ScalableTag<R> d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t i = 0; i < rows; ++i) {
+    const auto f = hn::Set(d, factor == nullptr ? R{1} : factor[i]);
+    for (std::size_t a = 0; a < dim; a += lanes)
+      hn::Stream(hn::Mul(hn::LoadU(d, from.row(i) + a), f), d, to.row(i) + a);
+  }
+}
+
+template <class R, class T>
+HWY_NOINLINE void store_as(Matrix<const R> from, const R* factor, std::size_t rows, const Rows<void*>& to) {
+  T* HWY_RESTRICT out = static_cast<T*>(to.data);
+  for (std::size_t i = 0; i < rows; ++i, out += to.stride) {
+    const R* HWY_RESTRICT row = from.row(i);
+    const R f = factor == nullptr ? R{1} : factor[i];
+    for (std::size_t a = 0; a < to.dim; ++a) out[a] = static_cast<T>(row[a] * f);
+  }
+}
+
+template <class R>
+bool can_stream(const Rows<void*>& to) {
+  constexpr std::size_t kVector = hn::MaxLanes(hn::ScalableTag<R>());
+  return reinterpret_cast<std::uintptr_t>(to.data) % (kVector * sizeof(R)) == 0 && to.dim % kVector == 0 &&
+         static_cast<std::size_t>(to.stride) % kVector == 0 && to.stride > 0;
+}
+
+// rows[i] = factor[i] from[i]; no factor: 1.
+template <class R>
+void store(Matrix<const R> from, const R* factor, std::size_t rows, const Rows<void*>& to) {
+  if (to.dtype == dtype_of<R> && can_stream<R>(to)) {
+    const Matrix<R> out = {static_cast<R*>(to.data), static_cast<std::size_t>(to.stride)};
+    return stream_as<R>(from, factor, rows, to.dim, out);
+  }
+  visit_element<R>(to.dtype, [&]<class T>() { store_as<R, T>(from, factor, rows, to); });
+}
+
+template <class R, class M>
+HWY_NOINLINE void pull_as(Matrix<R> gradient, Matrix<const R> features, std::size_t rows, std::size_t dim) {
+  for (std::size_t i = 0; i < rows; ++i) {
+    R* HWY_RESTRICT row = gradient.row(i);
+    const R* HWY_RESTRICT feature = features.row(i);
+    for (std::size_t a = 0; a < dim; ++a) row[a] *= M::template slope<R>(feature[a]);
+  }
+}
+
+// Stores the gradient of the inputs of a map, given that of its features. `gradient` is used up.
+template <class R>
+void store_pulled(Matrix<R> gradient, Matrix<const R> features, Map map, std::size_t rows, const Rows<void*>& to) {
+  switch (map) {
+    case Map::identity: break;
+    case Map::elu_plus_one: pull_as<R, policy::EluPlusOneMap>(gradient, features, rows, to.dim); break;
+    case Map::elu: pull_as<R, policy::EluMap>(gradient, features, rows, to.dim); break;
+    case Map::relu: pull_as<R, policy::ReluMap>(gradient, features, rows, to.dim); break;
+  }
+  store<R>(gradient, nullptr, rows, to);
+}
+
+template <class R, class T>
+HWY_NOINLINE R dot_as(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::size_t n) {
+  R sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::size_t i = 0; i < n; ++i) sum += static_cast<R>(a[i]) * static_cast<R>(b[i]);
+  return sum;
+}
+
+// What the gradient of o turns into on its way to y = S^T f(q): with r = 1 / D or the norm's factor,
+//   denominator: r d_o, and -r (d_o . o) in the extra column;  norm: r (d_o - o (d_o . o over all heads) / columns).
+template <class R, class T>
+HWY_NOINLINE void load_gradient_as(const GradientRows<R>& from, std::size_t rows, Matrix<R> to) {
+  const std::size_t dim = from.d_o.dim;
+  for (std::size_t i = 0; i < rows; ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const T* HWY_RESTRICT d_o = static_cast<const T*>(from.d_o.data) + at * from.d_o.stride;
+    const T* HWY_RESTRICT o = static_cast<const T*>(from.o.data) + at * from.o.stride;
+    R* HWY_RESTRICT row = to.row(i);
+    const R statistic = from.statistic[at * from.statistic_stride];
+    R factor = statistic, pull = 0;
+    if (from.dots != nullptr) {
+      pull = from.dots[i] * from.per_column;
+    } else {
+      factor = statistic == 0 ? R{0} : 1 / statistic;
+      const bool clamped = from.clamp && statistic <= from.floor;
+      row[dim] = clamped ? R{0} : -factor * dot_as<R>(d_o, o, dim);
+    }
+    for (std::size_t a = 0; a < dim; ++a) row[a] = (static_cast<R>(d_o[a]) - static_cast<R>(o[a]) * pull) * factor;
+  }
+}
+
+template <class R>
+void load_gradient(const GradientRows<R>& from, std::size_t rows, Matrix<R> to) {
+  if (from.statistic == nullptr) return load<R>(from.d_o, Map::identity, rows, to);
+  visit_element<R>(from.d_o.dtype, [&]<class T>() { load_gradient_as<R, T>(from, rows, to); });
+}
+
+// d_o . o over all heads of a row.
+template <class R>
+R row_dot(const Problem& problem, const Backward& io, Place at) {
+  R sum = 0;
+  const auto d_v = static_cast<std::size_t>(problem.d_v);
+  for (at.head = 0; at.head < problem.heads; ++at.head)
+    visit_element<R>(problem.dtype, [&]<class T>() {
+      sum += dot_as<R>(static_cast<const T*>(rows_at(problem.dtype, io.d_o, at, d_v).data),
+                       static_cast<const T*>(rows_at(problem.dtype, io.o, at, d_v).data), d_v);
+    });
+  return sum;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fovea::scan::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_SCAN_ROWS_INL_H_

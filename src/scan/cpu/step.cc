@@ -1,0 +1,118 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "scan/cpu/step.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "scan/cpu/buffers.h"
+#include "scan/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::scan::cpu {
+namespace HWY_NAMESPACE {
+
+// s = decay * before + k v; kept in `after` where that is wanted.
+template <class R>
+HWY_NOINLINE void step_row(const StepRow<R>& x, const R* v, std::size_t width, R* HWY_RESTRICT s) {
+  if (x.before == nullptr) {
+    for (std::size_t w = 0; w < width; ++w) s[w] = x.k * v[w];
+  } else {
+    for (std::size_t w = 0; w < width; ++w) s[w] = x.decay * x.before[w] + x.k * v[w];
+  }
+  if (x.after != nullptr) std::copy_n(s, width, x.after);
+}
+
+template <class R>
+HWY_NOINLINE void add_scaled(const R* HWY_RESTRICT x, R factor, std::size_t n, R* HWY_RESTRICT sum) {
+  for (std::size_t i = 0; i < n; ++i) sum[i] += factor * x[i];
+}
+
+// A state is read and written once, row by row; every query head of its group reads the row while it is at hand.
+template <class R>
+struct StepPiece : Layout<R> {
+  StepPiece(const Problem& p, const Forward& forward, std::size_t index, R* scratch)
+      : StepPiece(p, forward, index, Carver<R>(scratch)) {}
+  StepPiece(const Problem& p, const Forward& forward, std::size_t index, Carver<R> carver)
+      : Layout<R>(p), problem(p), io(forward), piece(p.pieces[index]), number(index), rows(p, carver) {}
+
+  void run() {
+    for (std::size_t g = 0; g < this->kv_heads; ++g) kv_head(g);
+    R factor = 1;
+    if (problem.rms_norm) {
+      R squares = 0;
+      for (std::size_t h = 0; h < this->heads; ++h) squares += dot_as<R>(rows.y.row(h), rows.y.row(h), this->d_v);
+      factor = norm_factor(problem, squares);
+      store_statistic(problem, io.statistic, query_place(0), &factor, 1);
+    }
+    for (std::size_t h = 0; h < this->heads; ++h) finish(h, factor);
+  }
+
+  Place query_place(std::size_t h) const { return {piece.batch, piece.q0, static_cast<std::int64_t>(h)}; }
+
+  void kv_head(std::size_t g) {
+    const Place at = {piece.batch, piece.k0, static_cast<std::int64_t>(g)};
+    load_exactly<R>(rows_at(problem.dtype, io.k, at, this->d_k), problem.map, 1, rows.k);
+    load_exactly<R>(rows_at(problem.dtype, io.v, at, this->d_v), Map::identity, 1, rows.v);
+    if (this->width != this->d_v) rows.v.data[this->d_v] = 1;
+    const std::size_t first = g * this->group;
+    for (std::size_t j = 0; j < this->group; ++j) {
+      load_exactly<R>(rows_at(problem.dtype, io.q, query_place(first + j), this->d_k), problem.map, 1,
+                      {rows.q.row(j), rows.q.ld});
+      std::fill_n(rows.y.row(first + j), this->width, R{0});
+    }
+    const std::size_t state = (number * this->kv_heads + g) * this->d_k * this->width;
+    const R* before = static_cast<const R*>(io.initial_state);
+    R* after = static_cast<R*>(io.final_state);
+    const R decay = problem.log_decay == nullptr ? R{1} : static_cast<R>(std::exp(double{problem.log_decay[g]}));
+    for (std::size_t a = 0; a < this->d_k; ++a) {
+      const std::size_t offset = state + a * this->width;
+      step_row<R>({rows.k.data[a], decay, before ? before + offset : nullptr, after ? after + offset : nullptr},
+                  rows.v.data, this->width, rows.s);
+      for (std::size_t j = 0; j < this->group; ++j)
+        add_scaled<R>(rows.s, rows.q.row(j)[a], this->width, rows.y.row(first + j));
+    }
+  }
+
+  void finish(std::size_t h, R factor) {
+    if (problem.denominator != Denominator::none) {
+      const R d = denominator(problem, rows.y.row(h)[this->d_v]);
+      factor = d == 0 ? R{0} : 1 / d;
+      store_statistic(problem, io.statistic, query_place(h), &d, 1);
+    }
+    const Rows<void*> to = rows_at(problem.dtype, io.o, query_place(h), this->d_v);
+    visit_element<R>(to.dtype, [&]<class T>() { store_as<R, T>({rows.y.row(h), rows.y.ld}, &factor, 1, to); });
+  }
+
+  const Problem& problem;
+  const Forward& io;
+  const Piece& piece;
+  std::size_t number;
+  StepBuffers<R> rows;
+};
+
+template <class R>
+void step(const Problem& problem, const Forward& io, std::size_t piece, R* scratch) {
+  StepPiece<R>(problem, io, piece, scratch).run();
+}
+Step<float>* step_f32() { return &step<float>; }
+Step<double>* step_f64() { return &step<double>; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fovea::scan::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea::scan::cpu {
+
+HWY_EXPORT(step_f32);
+HWY_EXPORT(step_f64);
+
+template <>
+Step<float>* step_kernel() {
+  return HWY_DYNAMIC_DISPATCH(step_f32)();
+}
+template <>
+Step<double>* step_kernel() {
+  return HWY_DYNAMIC_DISPATCH(step_f64)();
+}
+
+}  // namespace fovea::scan::cpu
+#endif

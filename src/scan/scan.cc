@@ -1,0 +1,86 @@
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "fovea/error.h"
+#include "scan/contract.h"
+#include "scan/forms.h"
+
+namespace fovea::scan {
+namespace {
+
+constexpr const char* kWhere = "scan";
+
+void check_sizes(const Problem& problem) {
+  if (problem.heads <= 0 || problem.kv_heads <= 0 || problem.heads % problem.kv_heads != 0)
+    fail(ErrorCode::shape,
+         std::to_string(problem.heads) + " query heads cannot share " + std::to_string(problem.kv_heads) + " kv heads",
+         kWhere, "a number of query heads that is a multiple of the number of kv heads");
+  constexpr std::int64_t kMost = 1 << 20;  // keeps the size of a state in range
+  if (problem.d_k <= 0 || problem.d_v <= 0 || problem.d_k > kMost || problem.d_v > kMost)
+    fail(ErrorCode::shape,
+         "head sizes must be positive, got " + std::to_string(problem.d_k) + " and " + std::to_string(problem.d_v),
+         kWhere);
+  if (problem.chunk < 0) fail(ErrorCode::usage, "chunk must not be negative", kWhere);
+  for (const Piece& piece : problem.pieces)
+    if (piece.nq < 0 || piece.nk < 0 || piece.q0 < 0 || piece.k0 < 0 || piece.batch < 0)
+      fail(ErrorCode::shape, "a piece has a negative row or length", kWhere);
+}
+
+void check_options(const Problem& problem) {
+  if (!is_float(problem.dtype))
+    fail(ErrorCode::unsupported, "linear attention of dtype " + std::string(name_of(problem.dtype)), kWhere,
+         "f32, bf16, f16 or f64");
+  if (problem.rms_norm && problem.denominator != Denominator::none)
+    fail(ErrorCode::unsupported, "a norm over all heads together with a denominator", kWhere, "one of the two");
+  if (problem.log_decay == nullptr) return;
+  if (!problem.causal) fail(ErrorCode::unsupported, "decay without causal order", kWhere, "causal, or no decay");
+  for (std::int64_t g = 0; g < problem.kv_heads; ++g)
+    if (!(problem.log_decay[g] <= 0) || std::isinf(problem.log_decay[g]))
+      fail(ErrorCode::usage,
+           "the log of a decay must be finite and at most 0, got " + std::to_string(problem.log_decay[g]),
+           "log_decay[" + std::to_string(g) + "]");
+}
+
+void check(const Problem& problem) {
+  check_sizes(problem);
+  check_options(problem);
+}
+
+template <class R>
+void run(const Context& context, const Problem& problem, const Forward& io) {
+  if (is_step(problem)) return step_forward<R>(context, problem, io);
+  return problem.causal ? causal_forward<R>(context, problem, io) : bidirectional_forward<R>(context, problem, io);
+}
+
+template <class R>
+void run(const Context& context, const Problem& problem, const Backward& io) {
+  return problem.causal ? causal_backward<R>(context, problem, io) : bidirectional_backward<R>(context, problem, io);
+}
+
+}  // namespace
+
+std::int64_t state_width(const Problem& problem) {
+  return problem.d_v + (problem.denominator == Denominator::none ? 0 : 1);
+}
+
+std::int64_t statistic_columns(const Problem& problem) {
+  if (problem.rms_norm) return 1;
+  return problem.denominator == Denominator::none ? 0 : problem.heads;
+}
+
+void forward(const Context& context, const Problem& problem, const Forward& io) {
+  check(problem);
+  if (problem.dtype == DType::f64) return run<double>(context, problem, io);
+  return run<float>(context, problem, io);
+}
+
+void backward(const Context& context, const Problem& problem, const Backward& io) {
+  check(problem);
+  if (statistic_columns(problem) != 0 && (io.statistic.data == nullptr || io.o.data == nullptr))
+    fail(ErrorCode::usage, "backward needs the output and the row statistic of forward", kWhere);
+  if (problem.dtype == DType::f64) return run<double>(context, problem, io);
+  return run<float>(context, problem, io);
+}
+
+}  // namespace fovea::scan
