@@ -12,16 +12,19 @@ class Prefetch {
 
   void clear() {
     ranges_ = current_ = 0;
-    offset_ = 0;
+    offset_ = lines_ = 0;
   }
   // `rows` rows of `bytes` bytes, `stride` bytes apart. What does not fit is ignored: prefetching is advice.
   void add(const void* data, std::size_t bytes, std::size_t stride, std::size_t rows) {
     if (ranges_ == kMaxRanges || rows == 0 || bytes == 0) return;
     range_[ranges_++] = {static_cast<const char*>(data), bytes, stride, rows};
+    lines_ += rows * ((bytes + kLine - 1) / kLine);
   }
-  // The next `lines` lines.
-  void some(int lines = 6) {
-    for (; lines > 0 && current_ < ranges_; --lines) step();
+  // Sets the pace so that everything is fetched within this many calls of some().
+  void spread(std::size_t calls) { pace_ = static_cast<int>(lines_ / (calls + 1)) + 1; }
+  // The next few lines.
+  void some() {
+    for (int i = 0; i < pace_ && current_ < ranges_; ++i) step();
   }
 
  private:
@@ -43,7 +46,8 @@ class Prefetch {
 
   Range range_[kMaxRanges];
   int ranges_ = 0, current_ = 0;
-  std::size_t offset_ = 0;
+  int pace_ = 6;
+  std::size_t offset_ = 0, lines_ = 0;
 };
 
 }  // namespace fovea

@@ -188,6 +188,7 @@ class BackwardDriver {
     for_each_query_block([&](std::int64_t head, std::int32_t block) {
       kernel_.pack_queries(call_, unit, head, block, scratch_of(rank));
     });
+    next.spread(5 * register_tiles(call_.problem, unit));
     kernel_.pull(call_, unit, 0, scratch_of(rank), &next);
     for_each_query_block([&](std::int64_t head, std::int32_t block) { kernel_.finish(call_, unit, head, block); });
   }

@@ -323,8 +323,8 @@ class KeySplit {
         for (std::int32_t block = entry.block; block < entry.block + entry.count; ++block)
           visit(head, block, entry.mask);
     }
-    store_rows<R>(t_.dk, packed_.ld_k, R{1}, key_rows(problem_, call_.io.dk, unit_, key_block, problem_.d_k));
-    store_rows<R>(t_.dv, packed_.ld_v, R{1}, key_rows(problem_, call_.io.dv, unit_, key_block, problem_.d_v));
+    store_rows<R>(t_.dk, packed_.ld_k, R{1}, key_rows(problem_, call_.io.dk, unit_, key_block, problem_.d_k), Keep::streamed);
+    store_rows<R>(t_.dv, packed_.ld_v, R{1}, key_rows(problem_, call_.io.dv, unit_, key_block, problem_.d_v), Keep::streamed);
   }
 
   void visit(const Head& head, std::int32_t query_block, std::int32_t mask) {
@@ -428,7 +428,7 @@ void finish(const BackwardCall& call, const Unit& unit, std::int64_t head, std::
     for (std::int64_t i = 0; i < at.qc * packed.ld_k; ++i) sum[i] += more[i];
   }
   store_rows<R>(sum, packed.ld_k, static_cast<R>(call.problem.scale),
-                query_rows(call.problem, call.io.dq, *unit.piece, at, head, call.problem.d_k));
+                query_rows(call.problem, call.io.dq, *unit.piece, at, head, call.problem.d_k), Keep::streamed);
 }
 
 template <class R>

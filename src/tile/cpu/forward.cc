@@ -131,6 +131,7 @@ class ForwardDriver {
     if (following < static_cast<std::int64_t>(units_.size())) fetch(units_[static_cast<std::size_t>(following)], next);
     for (std::int32_t block = unit.island.key_begin; block < unit.island.key_end; ++block)
       kernel_.pack(call_, unit, block);
+    next.spread(2 * register_tiles(call_.problem, unit));
     const HeadRange heads = heads_of(call_.problem, unit.kv_head);
     for (std::int64_t head = heads.begin; head < heads.end; ++head)
       for (std::int32_t block = unit.island.query_begin; block < unit.island.query_end; ++block)

@@ -189,7 +189,7 @@ class QueryTile {
       for (std::int64_t l = 0; l < at_.lanes; ++l) o[l] *= factor[l];
     }
     transpose<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
-    store_rows<R>(t_.rows, problem_.d_v, R{1}, query_rows(problem_, io_.o, piece_, at_, head_, problem_.d_v));
+    store_rows<R>(t_.rows, problem_.d_v, R{1}, query_rows(problem_, io_.o, piece_, at_, head_, problem_.d_v), keep_);
     if (W::kHasTop && io_.lse.data != nullptr)
       for (std::int64_t l = 0; l < at_.qc; ++l) {
         void* lse = element(io_.lse, dtype_of<R>, piece_.batch, piece_.q0 + at_.q0 + l, head_);
@@ -209,6 +209,7 @@ class QueryTile {
   WeightDropout dropout_;
   TileAt at_{};
   Prefetch* next_ = nullptr;
+  Keep keep_ = Keep::streamed;
 };
 
 template <class R>

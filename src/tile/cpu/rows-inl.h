@@ -43,34 +43,67 @@ decltype(auto) visit_storage(DType dtype, F&& f) {
   }
 }
 
+// target[c] = scale * source[c]
+template <class R, class T>
+HWY_INLINE void load_row(const T* HWY_RESTRICT source, R scale, std::int64_t width, R* HWY_RESTRICT target) {
+  for (std::int64_t c = 0; c < width; ++c) target[c] = scale * static_cast<R>(source[c]);
+}
+
 // to[i][0 .. ld) = scale * from[i], zero beyond the width. Returns whether every element is finite.
 template <class R>
 HWY_NOINLINE bool load_rows(const Rows<const void*>& from, R scale, R* HWY_RESTRICT to, std::int64_t ld) {
   return visit_storage<R>(from.dtype, [&]<class T>() {
-    R strange = 0;  // stays 0 while everything is finite: x - x is NaN for infinities and NaN
+    const hn::ScalableTag<R> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const auto factor = hn::Set(d, scale);
+    auto strange = hn::Zero(d);  // gathers x - x, which is NaN for what is not finite
+    R strange_tail = 0;
     for (std::int64_t i = 0; i < from.count; ++i) {
       const T* HWY_RESTRICT source = static_cast<const T*>(from.data) + i * from.stride;
       R* HWY_RESTRICT target = to + i * ld;
-#pragma omp simd reduction(+ : strange)
-      for (std::int64_t c = 0; c < from.width; ++c) {
-        const R x = static_cast<R>(source[c]);
-        target[c] = scale * x;
-        strange += x - x;
+      std::int64_t c = 0;
+      if constexpr (std::is_same_v<R, T>) {
+        for (; c + lanes <= from.width; c += lanes) {
+          const auto x = hn::LoadU(d, source + c);
+          strange = hn::Or(strange, hn::Sub(x, x));
+          hn::StoreU(hn::Mul(x, factor), d, target + c);
+        }
+      } else {
+        load_row(source, scale, from.width, target);  // the compiler vectorises the conversion
+        for (; c + lanes <= from.width; c += lanes) {
+          const auto x = hn::LoadU(d, target + c);
+          strange = hn::Or(strange, hn::Sub(x, x));
+        }
       }
-      for (std::int64_t c = from.width; c < ld; ++c) target[c] = 0;
+      for (; c < from.width; ++c) {
+        target[c] = scale * static_cast<R>(source[c]);
+        strange_tail += target[c] - target[c];
+      }
+      for (; c < ld; ++c) target[c] = 0;
     }
-    return strange == 0;
+    return strange_tail == 0 && hn::AllTrue(d, hn::Eq(strange, strange));
   });
 }
 
+// Large results leave the cache at once, so that memory is not read before it is overwritten.
+enum class Keep { cached, streamed };
+
 // to[i] = scale * from[i][0 .. width)
 template <class R>
-HWY_NOINLINE void store_rows(const R* HWY_RESTRICT from, std::int64_t ld, R scale, const Rows<void*>& to) {
+HWY_NOINLINE void store_rows(const R* HWY_RESTRICT from, std::int64_t ld, R scale, const Rows<void*>& to, Keep keep) {
   visit_storage<R>(to.dtype, [&]<class T>() {
+    const hn::ScalableTag<R> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const auto factor = hn::Set(d, scale);
+    const bool aligned = reinterpret_cast<std::uintptr_t>(to.data) % 64 == 0 && to.stride * sizeof(T) % 64 == 0;
     for (std::int64_t i = 0; i < to.count; ++i) {
       const R* HWY_RESTRICT source = from + i * ld;
       T* HWY_RESTRICT target = static_cast<T*>(to.data) + i * to.stride;
-      for (std::int64_t c = 0; c < to.width; ++c) target[c] = static_cast<T>(scale * source[c]);
+      std::int64_t c = 0;
+      if constexpr (std::is_same_v<R, T>)
+        if (keep == Keep::streamed && aligned)
+          for (; c + lanes <= to.width; c += lanes) hn::Stream(hn::Mul(hn::LoadU(d, source + c), factor), d, target + c);
+      for (; c < to.width; ++c) target[c] = static_cast<T>(scale * source[c]);
     }
   });
 }

@@ -42,4 +42,13 @@ void fetch_rows(const Problem& problem, const Unit& unit, const In& array, RowsO
            static_cast<std::size_t>(of_keys ? unit.keys() : unit.queries()));
 }
 
+std::size_t register_tiles(const Problem& problem, const Unit& unit) {
+  constexpr std::int64_t kResults = 256;  // of one register tile
+  std::int64_t visits = 0;
+  for (std::int32_t block = unit.island.query_begin; block < unit.island.query_end; ++block)
+    for (const Plan::Entry& entry : unit.plan().row(block)) visits += entry.count;
+  const std::int64_t heads = heads_of(problem, unit.kv_head).size();
+  return static_cast<std::size_t>(visits * heads * unit.plan().tile_q * unit.plan().tile_k / kResults);
+}
+
 }  // namespace fovea::tile

@@ -30,4 +30,7 @@ std::vector<Wave> cut_waves(const std::vector<Unit>& units, std::size_t budget,
 enum class RowsOf { keys, values, queries, outputs };
 void fetch_rows(const Problem& problem, const Unit& unit, const In& array, RowsOf rows, Prefetch& next);
 
+// About how many register tiles a product takes on every visited pair of blocks of a unit.
+std::size_t register_tiles(const Problem& problem, const Unit& unit);
+
 }  // namespace fovea::tile
