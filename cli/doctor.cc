@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/options.h"
@@ -88,10 +89,17 @@ std::string as_text(const std::vector<Finding>& found) {
   return out;
 }
 
+// The best of a few: what the machine can do when nobody disturbs it.
+double best_rate(const Context& context) {
+  double best = 0.0;
+  for (int i = 0; i < 4; ++i) best = std::max(best, gemm::gemm_rate(context));
+  return best;
+}
+
 void run(const MachineOptions& options, const Console& console) {
   const Context context(options.context());
   const Machine machine = this_machine();
-  const double rate = gemm::gemm_rate(context);
+  const double rate = best_rate(context);
   console.print(as_text(findings(context, machine, rate)));
   console.document(as_json(context, machine, rate));
 }

@@ -32,7 +32,7 @@ std::string entries_text(const std::string& title, const std::vector<Entry>& ent
 std::string option_name(const CLI::Option& option) {
   std::string name = option.get_positional() ? option.get_single_name() : option.get_name(false, true);
   std::replace(name.begin(), name.end(), ',', ' ');
-  const bool takes_value = option.get_type_size() != 0 && option.nonpositional();
+  const bool takes_value = !option.get_type_name().empty() && option.nonpositional();
   return takes_value ? name + " " + option.get_type_name() : name;
 }
 

@@ -89,29 +89,28 @@ std::string summaries(const std::vector<const MechanismKind*>& kinds) {
   return out;
 }
 
-// Mechanisms down, features across; headings are cut to four letters so that all fit 80 columns.
+std::string feature_name(int i) { return std::string(name_of(static_cast<Feature>(i))); }
+
+// Mechanisms down, features across; headings are cut so that all fit 80 columns.
 std::string support_matrix(const std::vector<const MechanismKind*>& kinds) {
-  constexpr std::size_t kLetters = 4;
   const std::size_t name = longest_name(kinds) + 1;
+  const std::size_t column = std::clamp<std::size_t>((kWidth - name) / kFeatures, 4, 14);
   std::string out = std::string(name, ' ');
-  for (int i = 0; i < kFeatures; ++i)
-    out += fmt::format(" {:<{}}", name_of(static_cast<Feature>(i)).substr(0, kLetters), kLetters);
-  out += "\n";
+  for (int i = 0; i < kFeatures; ++i) out += fmt::format("{:<{}}", feature_name(i).substr(0, column - 1), column);
   for (const MechanismKind* kind : kinds) {
-    out += fmt::format("{:<{}}", kind->name, name);
+    out += fmt::format("\n{:<{}}", kind->name, name);
     for (int i = 0; i < kFeatures; ++i)
-      out += fmt::format(" {:<{}}", kind->features.has(static_cast<Feature>(i)) ? "yes" : ".", kLetters);
-    out += "\n";
+      out += fmt::format("{:<{}}", kind->features.has(static_cast<Feature>(i)) ? "yes" : ".", column);
   }
   std::string legend = "columns:";
-  for (int i = 0; i < kFeatures; ++i) legend += " " + std::string(name_of(static_cast<Feature>(i)));
-  return out + wrap(legend, kWidth, 9) + "\n";
+  for (int i = 0; i < kFeatures; ++i) legend += " " + feature_name(i);
+  return out + "\n" + wrap(legend, kWidth, 9) + "\n";
 }
 
 std::string details(const MechanismKind& kind) {
   std::string features;
   for (int i = 0; i < kFeatures; ++i)
-    if (kind.features.has(static_cast<Feature>(i))) features += " " + std::string(name_of(static_cast<Feature>(i)));
+    if (kind.features.has(static_cast<Feature>(i))) features += " " + feature_name(i);
   std::string out = fmt::format("{}: {}\n\n", kind.name, wrap(std::string(kind.summary), kWidth - kind.name.size(), 2));
   out += fmt::format("family    {}\ncost      {} in length\npaper     {}\nsupports  {}\n", kind.family,
                      kind.subquadratic ? "linear" : "quadratic", kind.paper, wrap(features, kWidth - 10, 10));

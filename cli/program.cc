@@ -36,6 +36,7 @@ Program::Program() : root_("Every attention, one engine: train, compare and time
 CLI::App& Program::add(const VerbText& text, std::function<void(const Console&)> run, CLI::App* parent) {
   CLI::App& app = *(parent == nullptr ? &root_ : parent)->add_subcommand(text.name, text.summary);
   app.footer(joined(text.examples));
+  app.get_help_ptr()->group(kCommonGroup);
   app.add_flag("--json", console_.json, "print one JSON document")->group(kCommonGroup);
   app.add_flag("--quiet", console_.quiet, "say only what goes wrong")->group(kCommonGroup);
   app.add_flag("--verbose", console_.verbose, "say more")->group(kCommonGroup);
@@ -46,6 +47,7 @@ CLI::App& Program::add(const VerbText& text, std::function<void(const Console&)>
 CLI::App& Program::add_group(const VerbText& text) {
   CLI::App& app = *root_.add_subcommand(text.name, text.summary);
   app.footer(joined(text.examples));
+  app.get_help_ptr()->group(kCommonGroup);
   app.require_subcommand(1);
   return app;
 }

@@ -93,7 +93,7 @@ void add_run_options(CLI::App& app, RunOptions& o) {
   app.add_option("--lr", o.lr, "peak learning rate")->type_name("X")->check(in_range(1e-12, 1e3));
   app.add_option("--dtype", o.dtype, "f32 or bf16")->type_name("NAME");
   app.add_option("--seed", o.seed, "of weights, dropout and shuffling")->type_name("N");
-  app.add_option("--config", o.config, "JSON file; see docs/config.md")->type_name("FILE");
+  app.add_option("--config", o.config, "JSON file; settings as run.json has them")->type_name("FILE");
   app.add_option("--set", o.set, "change one setting: train.warmup=200 (repeatable)")
       ->type_name("NAME=VALUE")
       ->expected(1)

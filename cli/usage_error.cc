@@ -73,14 +73,14 @@ std::string chosen_path(const CLI::App& root) {
 Error usage_error(const CLI::App& root, const CLI::ParseError& error) {
   const CLI::App& app = chosen_app(root);
   const std::string path = chosen_path(root);
-  const std::vector<std::string> left = root.remaining(true);
+  std::vector<std::string> left = app.remaining();
+  if (left.empty()) left = root.remaining(true);
   const bool incomplete = error.get_name() == "RequiredError";
   if (!left.empty() && (incomplete || error.get_name() == "ExtrasError"))
     return unknown_argument(app, left.front(), path);
   if (incomplete && !verb_names(app).empty())
     return Error(ErrorCode::usage, fmt::format("\"{}\" needs a word more", path), {},
                  fmt::format("{} {}", path, fmt::join(verb_names(app), " | ")));
-  if (incomplete) return Error(ErrorCode::usage, plain_words(error.what()), path, path + " --help");
   return Error(ErrorCode::usage, plain_words(error.what()), path, path + " --help");
 }
 
