@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::int64_t kBatch = 2, kLength = 1024, kHeads = 4, kWidth = 32;
 
-fovea::Var random_leaf(const fovea::Context& context, std::mt19937& generator) {
+fovea::Tensor random_tensor(const fovea::Context& context, std::mt19937& generator) {
   const fovea::Shape shape{kBatch, kLength, kHeads, kWidth};
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   for (float& value : values) value = normal(generator);
-  return fovea::Var::leaf(fovea::Tensor::from<float>(context, shape, values));
+  return fovea::Tensor::from<float>(context, shape, values);
 }
 
 double norm_of(const fovea::Tensor& tensor) {
@@ -29,17 +29,18 @@ double norm_of(const fovea::Tensor& tensor) {
 
 void run(fovea::Context& context, const fovea::Mechanism& mechanism) {
   std::mt19937 generator(7);
-  const fovea::Var q = random_leaf(context, generator), k = random_leaf(context, generator),
-                   v = random_leaf(context, generator);
+  const auto input = [&] { return fovea::Var::leaf(random_tensor(context, generator)); };
+  const fovea::Var q = input(), k = input(), v = input();
+  const fovea::Var target = random_tensor(context, generator);
 
   const auto start = std::chrono::steady_clock::now();
   fovea::Tape tape(context);
   const fovea::Var output = fovea::attention(tape, q, k, v, mechanism, {.causal = true}).output;
-  const fovea::Var loss = fovea::mean(tape, fovea::mul(tape, output, output));
+  const fovea::Var loss = fovea::sum(tape, fovea::mul(tape, output, target));
   tape.backward(loss);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
 
-  std::printf("%-8s  output %s  loss %.6f  |dq| %.3e  |dk| %.3e  |dv| %.3e  %.1f ms\n",
+  std::printf("%-8s  output %s  loss %.4f  |dq| %.4f  |dk| %.4f  |dv| %.4f  %.1f ms\n",
               std::string(mechanism.name()).c_str(), output.shape().text().c_str(), loss.value().item(),
               norm_of(q.grad()), norm_of(k.grad()), norm_of(v.grad()), time.count());
 }

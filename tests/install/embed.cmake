@@ -20,7 +20,7 @@ run(${embed}/embed)
 message("${output}")
 
 foreach(mechanism softmax norm)
-  if(NOT output MATCHES "${mechanism} +output \\(2, 1024, 4, 32\\) +loss 0\\.[0-9]+ +\\|dq\\| [1-9]")
+  if(NOT output MATCHES "${mechanism} +output \\(2, 1024, 4, 32\\) +loss -?[0-9.]+ +\\|dq\\| [1-9]")
     message(FATAL_ERROR "no sound result for ${mechanism}")
   endif()
 endforeach()
