@@ -25,9 +25,10 @@ bench: bootstrap $(RELEASE)/build.ninja  ## time the kernels on this machine aga
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_bench
 	$(RELEASE)/bin/fovea_bench
 
-peers: build  ## race PyTorch on this machine (installs it into .venv first)
+peers: $(RELEASE)/build.ninja  ## race PyTorch on this machine (installs it under build/ first); ARGS="--help" for options
 	@scripts/bootstrap peers
-	@scripts/peers
+	@ninja -C $(RELEASE) -j $(JOBS) fovea_peers
+	@bench/peers/run $(ARGS)
 
 lint: lint-format house $(RELEASE)/build.ninja  ## check layout, house limits and clang-tidy; FILES="..." for some files only
 	@scripts/tidy $(RELEASE) $(FILES)

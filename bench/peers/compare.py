@@ -1,0 +1,69 @@
+"""Do both sides compute the same? Asked before anything is timed."""
+
+import dataclasses
+
+import numpy as np
+
+import cases
+
+TOLERANCE = 1e-4  # max |difference| / max |reference|, f32
+
+
+class Disagreement(Exception):
+    pass
+
+
+def relative_error(ours, theirs):
+    """max |difference| / max |theirs|; infinite when a number is not finite or shapes differ."""
+    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    if ours.shape != theirs.shape or not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
+        return np.inf
+    if ours.size == 0:
+        return 0.0
+    difference = float(np.max(np.abs(ours - theirs)))
+    size = float(np.max(np.abs(theirs)))
+    return difference / size if size > 0 else (0.0 if difference == 0 else np.inf)
+
+
+def require_same(ours, theirs, peer):
+    """Compares arrays by name, those that both have; returns the largest error."""
+    worst = 0.0
+    for name in ours.keys() & theirs.keys():
+        error = relative_error(ours[name], theirs[name])
+        if error > TOLERANCE:
+            kind = name if name == "output" else f"gradient of {name}"
+            raise Disagreement(f"{kind} differs from PyTorch's ({peer}) by {error:.1e}, more than {TOLERANCE:.0e}")
+        worst = max(worst, error)
+    return worst
+
+
+def attention_agrees(ours, theirs, peer, timed):
+    """ours: the results of fovea; theirs: a side of PyTorch."""
+    return require_same(ours, theirs.results(with_gradients=timed != cases.FORWARD), peer)
+
+
+def without_dropout(work):
+    return dataclasses.replace(work, dropout=0.0, attention_dropout=0.0)
+
+
+def train_agrees(ours, theirs, peer):
+    """Both sides, without dropout and from the same parameters: loss, gradients, and parameters after one step.
+
+    The first step of AdamW is rate * sign(gradient): where a gradient is all rounding its sign is chance, so parameters
+    are compared where the gradient is not.
+    """
+    losses = {"output": np.array([ours.loss()])}, {"output": np.array([theirs.loss()])}
+    worst = require_same(*losses, peer)
+    gradients = ({name: view[1].copy() for name, view in side.parameters().items()} for side in (ours, theirs))
+    own_gradients, their_gradients = gradients
+    worst = max(worst, require_same(own_gradients, their_gradients, peer))
+    ours.update()
+    theirs.update()
+    for name, view in ours.parameters().items():
+        gradient = np.abs(their_gradients[name])
+        clear = gradient > 1e-3 * gradient.max()
+        error = relative_error(view[0][clear], theirs.parameters()[name][0][clear])
+        if error > TOLERANCE:
+            raise Disagreement(f"{name} after a step differs from PyTorch's ({peer}) by {error:.1e}")
+        worst = max(worst, error)
+    return worst
