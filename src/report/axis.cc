@@ -84,6 +84,7 @@ double AxisMap::warp(double value) const {
 
 void AxisMap::make_linear_ticks(Ends ends) {
   const double step = nice_step(high_ - low_);
+  if (low_ > 0 && low_ < 0.2 * high_) low_ = 0;  // steps and seconds count from 0
   if (ends == Ends::round) {
     low_ = std::floor(low_ / step + 1e-9) * step;
     high_ = std::ceil(high_ / step - 1e-9) * step;

@@ -45,11 +45,17 @@ TEST(Axis, LinearTicksAreRoundAndCoverTheData) {
 }
 
 TEST(Axis, EndsWithTheDataWhenAsked) {
-  const AxisMap map({.name = "step"}, {10, 1630}, AxisMap::Ends::data);
-  EXPECT_EQ(map.position(10), 0.0);
+  const AxisMap map({.name = "width"}, {1010, 1630}, AxisMap::Ends::data);
+  EXPECT_EQ(map.position(1010), 0.0);
   EXPECT_EQ(map.position(1630), 1.0);
-  EXPECT_EQ(map.ticks().front().label, "500");
-  EXPECT_EQ(map.ticks().back().label, "1500");
+  EXPECT_EQ(map.ticks().front().label, "1200");
+  EXPECT_EQ(map.ticks().back().label, "1600");
+}
+
+TEST(Axis, StartsAtZeroWhenNearIt) {
+  const AxisMap map({.name = "step"}, {10, 1630}, AxisMap::Ends::data);
+  EXPECT_EQ(map.position(0), 0.0);
+  EXPECT_EQ(map.ticks().front().label, "0");
 }
 
 TEST(Axis, LogTicksLabelPowers) {
