@@ -1,5 +1,6 @@
 #include "gemm/gemm.h"
 
+#include "fovea/zones.h"
 #include "gemm/backend.h"
 
 namespace fovea::gemm {
@@ -70,6 +71,7 @@ void multiply_f16(const Context& context, const Tensor& a, const Tensor& b, cons
 void multiply(const Context& context, const Tensor& a, const Tensor& b, const Tensor& c, const Epilogue& epilogue) {
   check(a, b, c, epilogue);
   if (c.numel() == 0) return;
+  const ZoneTimer timer(context.zones(), Zone::gemm);
   if (a.dim(-1) == 0) return fill_empty(c, epilogue);
   if (a.dtype() == DType::f16) return multiply_f16(context, a, b, c, epilogue);
   const bool shared = b.rank() == 2;

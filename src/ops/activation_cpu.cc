@@ -13,18 +13,20 @@ namespace fovea {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Flattened: otherwise the compiler may call a large policy instead of inlining it, and the loop stays scalar (GELU:
+// 30x).
 template <class P, class R>
-void apply(const R* HWY_RESTRICT x, R* HWY_RESTRICT y, std::int64_t count) {
+HWY_FLATTEN void apply(const R* HWY_RESTRICT x, R* HWY_RESTRICT y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = P::apply(x[i]);
 }
 
 template <class P, class R>
-void pull(const R* HWY_RESTRICT g, const R* HWY_RESTRICT saved, R* HWY_RESTRICT dx, std::int64_t count) {
+HWY_FLATTEN void pull(const R* HWY_RESTRICT g, const R* HWY_RESTRICT saved, R* HWY_RESTRICT dx, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) dx[i] = g[i] * P::slope(saved[i]);
 }
 
 template <class P, class R>
-void apply_gate(const R* HWY_RESTRICT a, const R* HWY_RESTRICT b, R* HWY_RESTRICT y, std::int64_t count) {
+HWY_FLATTEN void apply_gate(const R* HWY_RESTRICT a, const R* HWY_RESTRICT b, R* HWY_RESTRICT y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = P::apply(a[i]) * b[i];
 }
 
@@ -35,7 +37,7 @@ struct GatePull {
 };
 
 template <class P, class R>
-void pull_gate(const GatePull<R>& io, std::int64_t count) {
+HWY_FLATTEN void pull_gate(const GatePull<R>& io, std::int64_t count) {
   const R *HWY_RESTRICT g = io.g, *HWY_RESTRICT a = io.a, *HWY_RESTRICT b = io.b;
   R *HWY_RESTRICT da = io.da, *HWY_RESTRICT db = io.db;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -47,6 +47,15 @@ void add_columns_range(const cpu::ColumnSum& io, std::int64_t begin, std::int64_
   });
 }
 
+void add_listed_rows(const Tensor& x, std::span<const std::int64_t> rows, void* sums) {
+  const std::int64_t width = x.dim(1);
+  visit_float(x.dtype(), [&]<class T>() {
+    const T* from = x.data<T>();
+    auto* to = static_cast<Wide<T>*>(sums);
+    for (const std::int64_t row : rows) add_one(from + row * width, width, to);
+  });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace fovea
@@ -57,6 +66,7 @@ namespace fovea {
 namespace {
 
 HWY_EXPORT(add_columns_range);
+HWY_EXPORT(add_listed_rows);
 
 constexpr std::int64_t kNarrow = 64;  // below this a row is less than a few vectors
 
@@ -74,6 +84,10 @@ Tensor block_sums(const Context& context, const cpu::ColumnSum& io) {
 
 void cpu::add_columns(const ColumnSum& io, std::int64_t begin, std::int64_t end, void* sums) {
   HWY_DYNAMIC_DISPATCH(add_columns_range)(io, begin, end, sums);
+}
+
+void cpu::add_listed(const Tensor& x, std::span<const std::int64_t> rows, void* sums) {
+  HWY_DYNAMIC_DISPATCH(add_listed_rows)(x, rows, sums);
 }
 
 Tensor cpu::fold_blocks(const Context& context, const Tensor& partial) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "fovea/tensor.h"
 
 namespace fovea::cpu {
@@ -9,6 +11,9 @@ struct ColumnSum {
   Tensor x, y;
 };
 void add_columns(const ColumnSum& io, std::int64_t begin, std::int64_t end, void* sums);
+
+// sums (width) += the listed rows of x (rows, width).
+void add_listed(const Tensor& x, std::span<const std::int64_t> rows, void* sums);
 
 // The sums over all rows, in the wide type: blocks of rows in parallel, then their partial sums in order.
 Tensor column_sums(const Context& context, const ColumnSum& io);

@@ -19,12 +19,13 @@ Tensor pull_and_sum(const Context& context, const cpu::Pull& io, bool wants_sums
                      step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, width));
   const RowBlocks blocks(io.g.dim(0), width);
   const Tensor partial = Tensor::zeros(context, {blocks.count, width}, wide(io.g.dtype()), Lifetime::scratch);
+  const cpu::ColumnSum columns{io.dx, {}};
   for_blocks(context, blocks, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
     void* sums = partial.select(0, block).raw();
     for (std::int64_t row = begin; row < end; row += step) {
       const std::int64_t stop = std::min(end, row + step);
       cpu::activate_backward_range(io, row * width, stop * width);
-      if (wants_sums) cpu::add_columns({io.dx, {}}, row, stop, sums);
+      if (wants_sums) cpu::add_columns(columns, row, stop, sums);
     }
   });
   return wants_sums ? cpu::fold_blocks(context, partial) : Tensor();

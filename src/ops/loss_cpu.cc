@@ -27,8 +27,8 @@ double loss_row(const T* x, std::int64_t classes, std::int32_t target, double ep
 }
 
 template <class T>
-void pull_row(const T* HWY_RESTRICT x, std::int64_t classes, Wide<T> lse, Wide<T> smooth, Wide<T> scale,
-              T* HWY_RESTRICT dx) {
+HWY_FLATTEN void pull_row(const T* HWY_RESTRICT x, std::int64_t classes, Wide<T> lse, Wide<T> smooth, Wide<T> scale,
+                          T* HWY_RESTRICT dx) {
   using R = Wide<T>;
   for (std::int64_t i = 0; i < classes; ++i) dx[i] = T((math::exp(static_cast<R>(x[i]) - lse) - smooth) * scale);
 }

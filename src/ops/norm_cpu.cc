@@ -3,7 +3,6 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include <cmath>
-#include <vector>
 
 #include "hwy/highway.h"
 #include "ops/dropout-inl.h"
@@ -25,22 +24,10 @@ struct RowStats {
 };
 
 template <class T>
-Wide<T> squares_of(const T* HWY_RESTRICT x, Wide<T> shift, std::int64_t width) {
-  using R = Wide<T>;
-  R sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < width; ++i) {
-    const R centred = static_cast<R>(x[i]) - shift;
-    sum += centred * centred;
-  }
-  return sum;
-}
-
-template <class T>
 RowStats<Wide<T>> measure(NormKind kind, const T* x, std::int64_t width, Wide<T> eps) {
   using R = Wide<T>;
   const R shift = kind == NormKind::layer ? row_sum(x, width) / static_cast<R>(width) : R(0);
-  const R power = squares_of(x, shift, width) / static_cast<R>(width);
+  const R power = row_squares(x, shift, width) / static_cast<R>(width);
   if (kind != NormKind::rms_a) return {1 / std::sqrt(power + eps), shift, R(1)};
   const R root = std::sqrt(power);
   return {1 / (root + eps), shift, root > 0 ? (root + eps) / root : R(0)};
@@ -63,18 +50,18 @@ template <class T>
 void forward_typed(const cpu::NormForward& io, std::int64_t begin, std::int64_t end) {
   using R = Wide<T>;
   const std::int64_t width = io.x.dim(1);
-  std::vector<R> factors(static_cast<std::size_t>(io.branch.defined() ? width : 0), R(1));
+  const R *gain = io.gain.data<R>(), *bias = io.bias.data<R>();
+  const T *x = io.x.data<T>(), *branch = io.branch.defined() ? io.branch.data<T>() : nullptr;
+  T *sum = io.sum.data<T>(), *y = io.y.data<T>();
+  R* kept = io.stats.data<R>();
+  RowFactors<R> factors(io.keep, width);
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int64_t at = row * width;
-    T* sum = io.sum.data<T>() + at;
-    if (io.branch.defined()) {
-      if (io.keep.active()) dropout_factors(io.keep, at, width, factors.data());
-      write_sum(io.x.data<T>() + at, io.branch.data<T>() + at, factors.data(), sum, width);
-    }
-    const RowStats<R> stats = measure(io.kind, sum, width, static_cast<R>(io.eps));
-    io.stats.data<R>()[2 * row] = stats.factor;
-    io.stats.data<R>()[2 * row + 1] = io.kind == NormKind::layer ? stats.shift : stats.pull;
-    write_normed(sum, stats, io.gain.data<R>(), io.bias.data<R>(), io.y.data<T>() + at, width);
+    if (branch != nullptr) write_sum(x + at, branch + at, factors.row(row, end), sum + at, width);
+    const RowStats<R> stats = measure(io.kind, sum + at, width, static_cast<R>(io.eps));
+    kept[2 * row] = stats.factor;
+    kept[2 * row + 1] = io.kind == NormKind::layer ? stats.shift : stats.pull;
+    write_normed(sum + at, stats, gain, bias, y + at, width);
   }
 }
 
@@ -88,22 +75,44 @@ struct PullRow {
   std::int64_t width;
 };
 
+template <class R>
+struct Moments {
+  R plain, crossed;  // sums of g gain, and of g gain xhat
+};
+
+template <class T, class R>
+Moments<R> moments(const PullRow<T, R>& row, const RowStats<R>& stats) {
+  const hn::ScalableTag<R> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto shift = hn::Set(d, stats.shift);
+  auto plain = hn::Zero(d), crossed = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= row.width; i += lanes) {
+    const auto scaled = hn::Mul(load_wide(d, row.g + i), hn::LoadU(d, row.gain + i));
+    plain = hn::Add(plain, scaled);
+    crossed = hn::MulAdd(scaled, hn::Sub(load_wide(d, row.x + i), shift), crossed);
+  }
+  Moments<R> sums{hn::GetLane(hn::SumOfLanes(d, plain)), hn::GetLane(hn::SumOfLanes(d, crossed))};
+  for (; i < row.width; ++i) {
+    const R scaled = static_cast<R>(row.g[i]) * row.gain[i];
+    sums.plain += scaled;
+    sums.crossed += scaled * (static_cast<R>(row.x[i]) - stats.shift);
+  }
+  sums.crossed *= stats.factor;
+  return sums;
+}
+
 template <bool kSum, class T, class R>
 void pull_row(const PullRow<T, R>& row, const RowStats<R>& stats, bool centred) {
-  const T *HWY_RESTRICT x = row.x, *HWY_RESTRICT g = row.g, *HWY_RESTRICT g_sum = row.g_sum;
-  const R* HWY_RESTRICT gain = row.gain;
-  T* HWY_RESTRICT dx = row.dx;
-  R *HWY_RESTRICT d_gain = row.d_gain, *HWY_RESTRICT d_bias = row.d_bias;
+  const Moments<R> sums = moments(row, stats);
+  const T *x = row.x, *g = row.g, *g_sum = row.g_sum;
+  const R* gain = row.gain;
+  T* dx = row.dx;
+  R *d_gain = row.d_gain, *d_bias = row.d_bias;
   const R shift = stats.shift, factor = stats.factor;
-  R plain = 0, crossed = 0;
-#pragma omp simd reduction(+ : plain, crossed)
-  for (std::int64_t i = 0; i < row.width; ++i) {
-    const R scaled = static_cast<R>(g[i]) * gain[i];
-    plain += scaled;
-    crossed += scaled * ((static_cast<R>(x[i]) - shift) * factor);
-  }
-  const R mean = centred ? plain / static_cast<R>(row.width) : R(0);
-  const R along = stats.pull * crossed / static_cast<R>(row.width);
+  const R mean = centred ? sums.plain / static_cast<R>(row.width) : R(0);
+  const R along = stats.pull * sums.crossed / static_cast<R>(row.width);
+#pragma omp simd  // none of the rows overlap; with eight pointers the compiler would not check
   for (std::int64_t i = 0; i < row.width; ++i) {
     const R xhat = (static_cast<R>(x[i]) - shift) * factor, gi = static_cast<R>(g[i]);
     const R through = factor * (gi * gain[i] - mean - along * xhat);
@@ -123,31 +132,30 @@ void backward_typed(const cpu::NormBackward& io, std::int64_t block, std::int64_
   using R = Wide<T>;
   const std::int64_t width = io.sum.dim(1);
   const bool centred = io.kind == NormKind::layer;
-  std::vector<R> factors(static_cast<std::size_t>(width));
   R *d_gain = io.partial_gain.data<R>() + block * width, *d_bias = io.partial_bias.data<R>() + block * width;
   std::fill_n(d_gain, width, R(0));
   std::fill_n(d_bias, width, R(0));
-  for (std::int64_t row = begin; row < end; ++row) {
-    const std::int64_t at = row * width;
-    const R *kept = io.stats.data<R>() + 2 * row, factor = kept[0];
-    const RowStats<R> stats = centred ? RowStats<R>{factor, kept[1], R(1)} : RowStats<R>{factor, R(0), kept[1]};
-    PullRow<T, R> pointers{io.sum.data<T>() + at,
-                           io.g.data<T>() + at,
-                           nullptr,
-                           io.gain.data<R>(),
-                           io.dx.data<T>() + at,
-                           d_gain,
-                           d_bias,
-                           width};
-    if (io.g_sum.defined()) {
-      pointers.g_sum = io.g_sum.data<T>() + at;
-      pull_row<true>(pointers, stats, centred);
+  PullRow<T, R> row{io.sum.data<T>(), io.g.data<T>(), nullptr, io.gain.data<R>(),
+                    io.dx.data<T>(),  d_gain,         d_bias,  width};
+  if (io.g_sum.defined()) row.g_sum = io.g_sum.data<T>();
+  T* branch = io.dbranch.defined() ? io.dbranch.data<T>() : nullptr;
+  const R* kept = io.stats.data<R>();
+  RowFactors<R> factors(io.keep, width);
+  for (std::int64_t r = begin; r < end; ++r) {
+    const std::int64_t at = r * width;
+    PullRow<T, R> here = row;
+    here.x += at;
+    here.g += at;
+    here.dx += at;
+    const R factor = kept[2 * r], other = kept[2 * r + 1];
+    const RowStats<R> stats = centred ? RowStats<R>{factor, other, R(1)} : RowStats<R>{factor, R(0), other};
+    if (row.g_sum != nullptr) {
+      here.g_sum += at;
+      pull_row<true>(here, stats, centred);
     } else {
-      pull_row<false>(pointers, stats, centred);
+      pull_row<false>(here, stats, centred);
     }
-    if (!io.dbranch.defined()) continue;
-    dropout_factors(io.keep, at, width, factors.data());
-    write_kept(pointers.dx, factors.data(), io.dbranch.data<T>() + at, width);
+    if (branch != nullptr) write_kept(here.dx, factors.row(r, end), branch + at, width);
   }
 }
 

@@ -45,10 +45,11 @@ Tensor mean_rows(const Context& context, const Tensor& x, const RowList& sequenc
   }
   const auto count = static_cast<std::int64_t>(stretches.size());
   const Tensor sums = Tensor::zeros(context, {count, x.dim(1)}, wide(x.dtype()), Lifetime::scratch);
+  const cpu::ColumnSum columns{x, {}};
   for_rows(context, count, x.dim(1) * kStretch, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const auto& stretch = stretches[static_cast<std::size_t>(i)];
-      cpu::add_columns({x, {}}, stretch.begin, stretch.begin + stretch.count, sums.select(0, i).raw());
+      cpu::add_columns(columns, stretch.begin, stretch.begin + stretch.count, sums.select(0, i).raw());
     }
   });
   const Tensor out = Tensor::zeros(context, {static_cast<std::int64_t>(sequences.size()), x.dim(1)}, x.dtype());

@@ -14,7 +14,7 @@ namespace {
 
 // Two passes over the exponentials instead of one and a buffer: the second reads from L1, and half types lose nothing.
 template <class T>
-void softmax_row(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t width) {
+HWY_FLATTEN void softmax_row(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t width) {
   using R = Wide<T>;
   const R top = row_max(x, width), sum = row_exp_sum(x, top, width);
   const R inverse = sum == 0 ? R(0) : 1 / sum;
@@ -22,7 +22,7 @@ void softmax_row(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t width)
 }
 
 template <class T>
-void log_softmax_row(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t width) {
+HWY_FLATTEN void log_softmax_row(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t width) {
   using R = Wide<T>;
   const R top = row_max(x, width), sum = row_exp_sum(x, top, width);
   const R log_sum = sum == 0 ? R(0) : math::log(sum);
@@ -37,7 +37,8 @@ void pull_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT 
 }
 
 template <class T>
-void log_pull_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT dx, std::int64_t width) {
+HWY_FLATTEN void log_pull_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT dx,
+                              std::int64_t width) {
   using R = Wide<T>;
   const R sum = row_sum(g, width);
   for (std::int64_t i = 0; i < width; ++i) dx[i] = T(static_cast<R>(g[i]) - math::exp(static_cast<R>(y[i])) * sum);

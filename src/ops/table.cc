@@ -43,62 +43,61 @@ Tensor gather_rows(const Context& context, const Tensor& x, const Tensor& index)
   return out;
 }
 
-// Rows of the gradient that go to one row of the table, cut into stretches of bounded length so that a frequent token
-// is shared between threads. The cuts depend on the index alone.
+// The positions of an index, sorted by the row they name. Those of one row are cut into stretches of bounded length, so
+// that a frequent token is shared between threads; the cuts depend on the index alone.
 struct Stretch {
-  std::int64_t row, begin, end;  // positions in the sorted order
+  std::int64_t row, begin, end;  // places in the sorted order
 };
 struct Sorted {
-  std::vector<std::int64_t> order;  // positions of the index, by row, stable
+  std::vector<std::int64_t> order;  // stable
   std::vector<Stretch> stretches;
+  std::vector<std::int64_t> first;  // stretch of each row that occurs; one more at the end
 };
 
 Sorted sort_index(const Tensor& index, std::int64_t rows) {
   constexpr std::int64_t kStretch = 256;
   const std::int32_t* row_of = index.data<std::int32_t>();
-  std::vector<std::int64_t> start(static_cast<std::size_t>(rows) + 1, 0);
-  for (std::int64_t i = 0; i < index.numel(); ++i) ++start[static_cast<std::size_t>(row_of[i]) + 1];
-  for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r) start[r + 1] += start[r];
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  std::vector<std::int64_t> start(at(rows) + 1, 0);
+  for (std::int64_t i = 0; i < index.numel(); ++i) ++start[at(row_of[i]) + 1];
   Sorted sorted;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t end = start[static_cast<std::size_t>(r) + 1];
-    for (std::int64_t i = start[static_cast<std::size_t>(r)]; i < end; i += kStretch)
+    const std::int64_t begin = start[at(r)], end = start[at(r) + 1] += begin;
+    if (begin < end) sorted.first.push_back(static_cast<std::int64_t>(sorted.stretches.size()));
+    for (std::int64_t i = begin; i < end; i += kStretch)
       sorted.stretches.push_back({r, i, std::min(end, i + kStretch)});
   }
-  sorted.order.resize(static_cast<std::size_t>(index.numel()));
-  for (std::int64_t i = 0; i < index.numel(); ++i)
-    sorted.order[static_cast<std::size_t>(start[static_cast<std::size_t>(row_of[i])]++)] = i;
+  sorted.first.push_back(static_cast<std::int64_t>(sorted.stretches.size()));
+  sorted.order.resize(at(index.numel()));
+  for (std::int64_t i = 0; i < index.numel(); ++i) sorted.order[at(start[at(row_of[i])]++)] = i;
   return sorted;
 }
 
-// table (rows, width) = or += the rows of g (count, width) that belong to each: first the sum of every stretch, then of
-// the stretches of a row, in order.
+// table (rows, width) += the rows of g (count, width) that belong to each: first the sum of every stretch, then of the
+// stretches of a row, in order. Both have the wide type of g.
 void scatter_add(const Context& context, const Tensor& g, const Sorted& sorted, const Tensor& table) {
   const std::int64_t width = g.dim(1), count = static_cast<std::int64_t>(sorted.stretches.size());
-  const Tensor sums = Tensor::zeros(context, {count, width}, wide(g.dtype()), Lifetime::scratch);
-  for_rows(context, count, width * 16, [&](std::int64_t begin, std::int64_t end) {
+  const cpu::ColumnSum sums{Tensor::zeros(context, {count, width}, wide(g.dtype()), Lifetime::scratch), {}};
+  const std::int64_t row_bytes = width * static_cast<std::int64_t>(size_of(table.dtype()));
+  const auto row_of = [row_bytes](const Tensor& t, std::int64_t row) {
+    return static_cast<std::byte*>(t.raw()) + row * row_bytes;
+  };
+  const std::int64_t mean_length = std::max<std::int64_t>(1, g.dim(0) / std::max<std::int64_t>(1, count));
+  for_rows(context, count, width * mean_length, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t s = begin; s < end; ++s) {
       const Stretch& stretch = sorted.stretches[static_cast<std::size_t>(s)];
-      void* to = sums.select(0, s).raw();
-      for (std::int64_t i = stretch.begin; i < stretch.end; ++i) {
-        const std::int64_t row = sorted.order[static_cast<std::size_t>(i)];
-        cpu::add_columns({g, {}}, row, row + 1, to);
-      }
+      const std::span positions(sorted.order.data() + stretch.begin, sorted.order.data() + stretch.end);
+      cpu::add_listed(g, positions, row_of(sums.x, s));
     }
   });
-  std::vector<std::int64_t> first;  // of each row's stretches
-  for (std::int64_t s = 0; s < count; ++s)
-    if (s == 0 ||
-        sorted.stretches[static_cast<std::size_t>(s)].row != sorted.stretches[static_cast<std::size_t>(s - 1)].row)
-      first.push_back(s);
-  first.push_back(count);
-  for_rows(context, static_cast<std::int64_t>(first.size()) - 1, width, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t from = first[static_cast<std::size_t>(r)];
-      const Tensor row = table.select(0, sorted.stretches[static_cast<std::size_t>(from)].row);
-      cpu::add_columns({sums, {}}, from, first[static_cast<std::size_t>(r) + 1], row.raw());
-    }
-  });
+  for_rows(context, static_cast<std::int64_t>(sorted.first.size()) - 1, width,
+           [&](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t r = begin; r < end; ++r) {
+               const std::int64_t from = sorted.first[static_cast<std::size_t>(r)],
+                                  to = sorted.first[static_cast<std::size_t>(r) + 1];
+               cpu::add_columns(sums, from, to, row_of(table, sorted.stretches[static_cast<std::size_t>(from)].row));
+             }
+           });
 }
 
 // saved: the index.
