@@ -4,6 +4,7 @@
 #include "core/parallel.h"
 #include "tile/check.h"
 #include "tile/contract.h"
+#include "tile/cpu/band.h"
 #include "tile/cpu/kernel.h"
 #include "tile/cpu/scratch.h"
 #include "tile/cpu/units.h"
@@ -12,7 +13,8 @@ namespace fovea::tile {
 namespace {
 
 constexpr std::size_t kWaveBytes = std::size_t{64} << 20;   // packed heads at a time, or one
-constexpr std::size_t kSmallUnit = std::size_t{512} << 10;  // a unit that stays in a core's own cache
+constexpr std::size_t kRingBytes = std::size_t{640} << 10;  // what a core's own cache holds beside the tiles
+constexpr std::size_t kEnoughRings = 8;
 constexpr std::int64_t kEnoughTasks = 16;
 constexpr std::int64_t kMaxSplits = 4;        // each costs a copy of dq; 2 to 8 are equally fast
 constexpr std::int64_t kMaxSerialSplits = 8;  // when units must follow one another
@@ -33,31 +35,34 @@ BiasSharing sharing_of(const Problem& problem, const BiasArray<void*>& bias) {
 std::int64_t splits_for(const std::vector<Unit>& units, const BiasSharing& sharing) {
   if (sharing.keys || units.empty()) return 1;
   std::int64_t blocks = 1;
-  for (const Unit& unit : units) blocks = std::max(blocks, unit.key_blocks());
+  for (const Unit& unit : units) blocks = std::max<std::int64_t>(blocks, unit.key_blocks());
   if (sharing.units) return std::min(kMaxSerialSplits, blocks);
   const auto count = static_cast<std::int64_t>(units.size());
   return std::min({kMaxSplits, blocks, (kEnoughTasks + count - 1) / count});
 }
 
-// Walks units in waves: pack what a wave needs, run the key splits of its units, add up and write dq. Small units
-// (block-diagonal patterns, short sequences) go through all three stages on one thread instead, all heads of the same
-// rows one after the other, while the next unit's rows are fetched.
+// Two ways to divide the work:
+// - in waves: pack what a few units need, run their key blocks in splits, add the splits up and write dq;
+// - in rings (windows, block-diagonal patterns, short sequences): a thread walks the key blocks of a unit, packs blocks
+// just
+//   before they are needed and writes dq as soon as it is complete, so that nothing leaves the core's cache.
+// A unit without splits gives the same bits either way.
 class BackwardDriver {
  public:
   BackwardDriver(const Context& context, const Problem& problem, const Backward& io)
       : context_(context),
-        units_(list_units(problem)),
+        units_(list_units(problem, [](const Plan& plan) { return plan.islands; })),
         sharing_(sharing_of(problem, io.d_bias)),
-        call_{problem, io, splits_for(units_, sharing_), sharing_.any()},
+        call_{problem, io, 1, sharing_.any(), keep_for(problem)},
         kernel_(backward_kernel(problem)),
         scratch_bytes_(kernel_.scratch_bytes(problem, largest_tile(problem))),
         scratch_(*context.allocator(), scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
 
   void run() {
-    if (units_.empty()) return;
     if (call_.io.d_bias.data != nullptr) clear_bias();
-    const bool small = call_.splits == 1 && !sharing_.units && largest_unit() <= kSmallUnit;
-    small ? run_small() : run_long();
+    if (run_rings()) return;
+    call_.splits = splits_for(units_, sharing_);
+    run_waves();
   }
 
  private:
@@ -69,14 +74,6 @@ class BackwardDriver {
   };
 
   UnitBytes unit_bytes(const Unit& unit) const { return kernel_.unit_bytes(call_, unit); }
-  std::size_t largest_unit() const {
-    std::size_t largest = 0;
-    for (const Unit& unit : units_) {
-      const UnitBytes bytes = unit_bytes(unit);
-      largest = std::max(largest, bytes.packed + bytes.sums + bytes.notes);
-    }
-    return largest;
-  }
   std::byte* scratch_of(int rank) const { return scratch_.data() + static_cast<std::size_t>(rank) * scratch_bytes_; }
 
   template <class Body>
@@ -88,7 +85,7 @@ class BackwardDriver {
     });
   }
 
-  void run_long() {
+  void run_waves() {
     const auto bytes = [&](const Unit& unit) {
       const UnitBytes b = unit_bytes(unit);
       return b.packed + b.sums + b.notes;
@@ -100,22 +97,27 @@ class BackwardDriver {
   void run_wave(const Wave& wave) {
     UnitBytes total{0, 0, 0};
     for (std::size_t i = wave.begin; i < wave.end; ++i) total = sum(total, unit_bytes(units_[i]));
-    const Scratch packed(*context_.allocator(), total.packed), sums(*context_.allocator(), total.sums),
-        notes(*context_.allocator(), total.notes);
+    Allocator& allocator = *context_.allocator();
+    const Scratch packed(allocator, total.packed), sums(allocator, total.sums), notes(allocator, total.notes);
     UnitBytes used{0, 0, 0};
     for (std::size_t i = wave.begin; i < wave.end; ++i) {
       place(units_[i], packed.data() + used.packed, sums.data() + used.sums, notes.data() + used.notes);
       used = sum(used, unit_bytes(units_[i]));
     }
-    const std::vector<Task> keys = key_tasks(wave), queries = query_tasks(wave);
-    for_each(keys, [&](const Task& task, std::byte*) { kernel_.pack_keys(call_, *task.unit, task.block); });
+    const std::vector<Task> queries = query_tasks(wave);
+    for_each(key_tasks(wave), [&](const Task& task, std::byte*) { kernel_.pack_keys(call_, *task.unit, task.block); });
     for_each(queries, [&](const Task& task, std::byte* scratch) {
       kernel_.pack_queries(call_, *task.unit, task.head, task.block, scratch);
     });
-    for_each(split_tasks(wave), [&](const Task& task, std::byte* scratch) {
-      kernel_.pull(call_, *task.unit, task.block, scratch, nullptr);
-    });
+    for_each(split_tasks(wave), [&](const Task& task, std::byte* scratch) { run_split(task, scratch); });
     for_each(queries, [&](const Task& task, std::byte*) { kernel_.finish(call_, *task.unit, task.head, task.block); });
+  }
+
+  void run_split(const Task& task, std::byte* scratch) const {
+    const Plan::Island& island = task.unit->island;
+    const auto step = static_cast<std::int32_t>(call_.splits);
+    for (std::int32_t block = island.key_begin + task.block; block < island.key_end; block += step)
+      kernel_.pull(call_, *task.unit, block, scratch, nullptr);
   }
 
   static UnitBytes sum(const UnitBytes& a, const UnitBytes& b) {
@@ -156,49 +158,76 @@ class BackwardDriver {
     return tasks;
   }
 
-  void run_small() {
-    const std::size_t largest = largest_unit();
+  // Tries the ring form: false when units are few, must follow one another, or need more than a core's cache.
+  bool run_rings() {
+    if (sharing_.units || units_.size() < kEnoughRings) return false;
+    std::vector<Unit> rings = units_;
+    std::size_t largest = 0;
+    for (Unit& unit : rings) {
+      unit.query_slots = Band::widest(unit.plan(), unit.island);
+      unit.key_slots = 1;
+      if (unit.query_slots == 0) return false;
+      const UnitBytes bytes = unit_bytes(unit);
+      largest = std::max(largest, bytes.packed + bytes.sums + bytes.notes);
+    }
+    if (largest > kRingBytes) return false;
     const Scratch memory(*context_.allocator(), largest * static_cast<std::size_t>(context_.threads()));
-    const std::int64_t heads = call_.problem.kv_heads, count = static_cast<std::int64_t>(units_.size()) / heads;
-    parallel(context_.threads(), [&](const Team& team) {
-      std::byte* base = memory.data() + static_cast<std::size_t>(team.rank()) * largest;
-      for (std::int64_t ticket = team.take(), next; ticket < count; ticket = next) {
-        next = team.take();
-        for (std::int64_t head = 0; head < heads; ++head) {
-          const std::int64_t following = head + 1 < heads ? ticket * heads + head + 1 : next * heads;
-          run_unit(ticket * heads + head, following, base, team.rank());
-        }
-      }
+    for_each_unit(context_, call_.problem, rings, [&](Unit unit, const Unit* following, int rank) {
+      const UnitBytes bytes = unit_bytes(unit);
+      std::byte* base = memory.data() + static_cast<std::size_t>(rank) * largest;
+      place(unit, base, base + bytes.packed, base + bytes.packed + bytes.sums);
+      run_ring(unit, following, scratch_of(rank));
     });
+    return true;
   }
 
-  void run_unit(std::int64_t index, std::int64_t following, std::byte* base, int rank) const {
-    Unit unit = units_[static_cast<std::size_t>(index)];
-    const UnitBytes bytes = unit_bytes(unit);
-    place(unit, base, base + bytes.packed, base + bytes.packed + bytes.sums);
-    Prefetch next;
-    if (following < static_cast<std::int64_t>(units_.size())) fetch(units_[static_cast<std::size_t>(following)], next);
-    for (std::int32_t block = unit.island.key_begin; block < unit.island.key_end; ++block)
-      kernel_.pack_keys(call_, unit, block);
+  void run_ring(const Unit& unit, const Unit* following, std::byte* scratch) const {
+    Band band(unit.plan(), unit.island), ahead = band;
+    ahead.opens_at(unit.island.key_begin);
+    std::int32_t key_block = unit.island.key_begin;
+    do {
+      const bool has_keys = key_block < unit.island.key_end;  // an island without keys still has rows of dq
+      if (has_keys) kernel_.pack_keys(call_, unit, key_block);
+      for_each_query(unit, band.opens_at(key_block), [&](std::int64_t head, std::int32_t block) {
+        kernel_.pack_queries(call_, unit, head, block, scratch);
+      });
+      Prefetch next;
+      if (key_block + 1 < unit.island.key_end)
+        fetch(unit, key_block + 1, ahead.opens_at(key_block + 1), next);
+      else if (following != nullptr)
+        fetch_first(*following, next);
+      if (has_keys) pull_while_fetching(unit, key_block, scratch, next);
+      const Band::Range complete = band.closes_at(key_block);
+      for_each_query(unit, complete,
+                     [&](std::int64_t head, std::int32_t block) { kernel_.finish(call_, unit, head, block); });
+    } while (++key_block < unit.island.key_end);
+  }
+
+  template <class Body>
+  void for_each_query(const Unit& unit, Band::Range blocks, Body&& body) const {
     const HeadRange heads = heads_of(call_.problem, unit.kv_head);
-    const auto for_each_query_block = [&](auto&& body) {
-      for (std::int64_t head = heads.begin; head < heads.end; ++head)
-        for (std::int32_t block = unit.island.query_begin; block < unit.island.query_end; ++block) body(head, block);
-    };
-    for_each_query_block([&](std::int64_t head, std::int32_t block) {
-      kernel_.pack_queries(call_, unit, head, block, scratch_of(rank));
-    });
-    next.spread(5 * register_tiles(call_.problem, unit));
-    kernel_.pull(call_, unit, 0, scratch_of(rank), &next);
-    for_each_query_block([&](std::int64_t head, std::int32_t block) { kernel_.finish(call_, unit, head, block); });
+    for (std::int64_t head = heads.begin; head < heads.end; ++head)
+      for (std::int32_t block = blocks.begin; block < blocks.end; ++block) body(head, block);
   }
 
-  void fetch(const Unit& unit, Prefetch& next) const {
-    fetch_rows(call_.problem, unit, call_.io.k, RowsOf::keys, next);
-    fetch_rows(call_.problem, unit, call_.io.v, RowsOf::values, next);
-    fetch_rows(call_.problem, unit, call_.io.q, RowsOf::queries, next);
-    fetch_rows(call_.problem, unit, call_.io.d_o, RowsOf::outputs, next);
-    if (call_.io.o.data != nullptr) fetch_rows(call_.problem, unit, call_.io.o, RowsOf::outputs, next);
+  void pull_while_fetching(const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch& next) const {
+    const std::int64_t heads = heads_of(call_.problem, unit.kv_head).size();
+    next.spread(5 * register_tiles(unit.plan(), heads * count_blocks(unit.plan().column(key_block))));
+    kernel_.pull(call_, unit, key_block, scratch, &next);
+  }
+
+  void fetch_first(const Unit& unit, Prefetch& next) const {
+    const std::int32_t key_block = unit.island.key_begin;
+    fetch(unit, key_block, Band(unit.plan(), unit.island).opens_at(key_block), next);
+  }
+
+  void fetch(const Unit& unit, std::int32_t key_block, Band::Range queries, Prefetch& next) const {
+    const Problem& problem = call_.problem;
+    const BlockRange blocks{queries.begin, queries.end};
+    fetch_keys(problem, unit, {key_block, key_block + 1}, call_.io.k, call_.io.v, next);
+    fetch_queries(problem, unit, blocks, call_.io.q, problem.d_k, next);
+    fetch_queries(problem, unit, blocks, call_.io.d_o, problem.d_v, next);
+    fetch_queries(problem, unit, blocks, call_.io.o, problem.d_v, next);
   }
 
   // Zeroes what will be added to, or, when every element has one pair, what the plan leaves out.
@@ -250,6 +279,7 @@ class BackwardDriver {
 
 void backward(const Context& context, const Problem& problem, const Backward& io) {
   check(problem, io);
+  if (problem.pieces.empty()) return;
   BackwardDriver(context, problem, io).run();
 }
 

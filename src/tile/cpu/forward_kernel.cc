@@ -79,7 +79,8 @@ class QueryTile {
         first_key_block_(unit.island.key_begin),
         t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch),
         modifier_(call.problem, *unit.piece, head, W::template kUnit<R>),
-        dropout_(call.problem, *unit.piece, head) {}
+        dropout_(call.problem, *unit.piece, head),
+        keep_(call.keep) {}
 
   void run(std::int32_t query_block, Prefetch* next) {
     const Plan& plan = *piece_.plan;
@@ -209,7 +210,7 @@ class QueryTile {
   WeightDropout dropout_;
   TileAt at_{};
   Prefetch* next_ = nullptr;
-  Keep keep_ = Keep::streamed;
+  Keep keep_;
 };
 
 template <class R>

@@ -16,6 +16,8 @@ struct Unit {
   const Piece* piece = nullptr;
   Plan::Island island{};
   std::int64_t kv_head = 0;
+  // Blocks that are packed at the same time: all of them, or a ring (block i in slot i % slots).
+  std::int32_t query_slots = 0, key_slots = 0;
   // The kernel's own layout; sizes from unit_bytes.
   std::byte* packed = nullptr;
   std::byte* sums = nullptr;
@@ -29,16 +31,22 @@ struct Unit {
   std::int64_t key_end() const { return least(std::int64_t{island.key_end} * plan().tile_k, piece->nk); }
   std::int64_t keys() const { return key_end() - key_begin(); }
   std::int64_t queries() const { return query_end() - query_begin(); }
-  std::int64_t query_blocks() const { return island.query_end - island.query_begin; }
-  std::int64_t key_blocks() const { return island.key_end - island.key_begin; }
+  std::int32_t query_blocks() const { return island.query_end - island.query_begin; }
+  std::int32_t key_blocks() const { return island.key_end - island.key_begin; }
+  std::int64_t query_slot(std::int32_t block) const { return (block - island.query_begin) % query_slots; }
+  std::int64_t key_slot(std::int32_t block) const { return (block - island.key_begin) % key_slots; }
 
  private:
   static std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 };
 
+// Do results stay in cache, or leave it at once? Large ones would be read from memory only to be overwritten.
+enum class Keep : std::uint8_t { cached, streamed };
+
 struct ForwardCall {
   const Problem& problem;
   const Forward& io;
+  Keep keep = Keep::cached;
 };
 
 struct ForwardKernel {
@@ -56,8 +64,9 @@ const ForwardKernel& forward_kernel(const Problem& problem);
 struct BackwardCall {
   const Problem& problem;
   const Backward& io;
-  std::int64_t splits = 1;      // key block k belongs to split k % splits; each split has its own sum of dq
+  std::int64_t splits = 1;      // block k of a unit belongs to split k % splits; each split has its own sum of dq
   bool bias_is_shared = false;  // several pairs add to one element of d_bias, which starts at zero
+  Keep keep = Keep::cached;
 };
 
 // Three blocks, so that the two large ones are whole multiples of a row copy: one sum of everything would be rounded up
@@ -73,8 +82,8 @@ struct BackwardKernel {
   void (*pack_keys)(const BackwardCall& call, const Unit& unit, std::int32_t key_block);
   void (*pack_queries)(const BackwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block,
                        std::byte* scratch);
-  // All key blocks of one split: writes dk, dv (and d_bias), adds to the split's sum of dq.
-  void (*pull)(const BackwardCall& call, const Unit& unit, std::int64_t split, std::byte* scratch, Prefetch* next);
+  // One key block: writes its dk and dv (and d_bias), adds to its split's sum of dq.
+  void (*pull)(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next);
   // Adds the splits' sums in order and writes dq of one head's query block.
   void (*finish)(const BackwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block);
 };

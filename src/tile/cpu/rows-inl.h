@@ -13,6 +13,7 @@
 
 #include "fovea/dtype.h"
 #include "hwy/highway.h"
+#include "tile/cpu/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
@@ -85,12 +86,10 @@ HWY_NOINLINE bool load_rows(const Rows<const void*>& from, R scale, R* HWY_RESTR
   });
 }
 
-// Large results leave the cache at once, so that memory is not read before it is overwritten.
-enum class Keep { cached, streamed };
-
 // to[i] = scale * from[i][0 .. width)
 template <class R>
-HWY_NOINLINE void store_rows(const R* HWY_RESTRICT from, std::int64_t ld, R scale, const Rows<void*>& to, Keep keep) {
+HWY_NOINLINE void store_rows(const R* HWY_RESTRICT from, std::int64_t ld, R scale, const Rows<void*>& to,
+                             tile::Keep keep) {
   visit_storage<R>(to.dtype, [&]<class T>() {
     const hn::ScalableTag<R> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -101,8 +100,9 @@ HWY_NOINLINE void store_rows(const R* HWY_RESTRICT from, std::int64_t ld, R scal
       T* HWY_RESTRICT target = static_cast<T*>(to.data) + i * to.stride;
       std::int64_t c = 0;
       if constexpr (std::is_same_v<R, T>)
-        if (keep == Keep::streamed && aligned)
-          for (; c + lanes <= to.width; c += lanes) hn::Stream(hn::Mul(hn::LoadU(d, source + c), factor), d, target + c);
+        if (keep == tile::Keep::streamed && aligned)
+          for (; c + lanes <= to.width; c += lanes)
+            hn::Stream(hn::Mul(hn::LoadU(d, source + c), factor), d, target + c);
       for (; c < to.width; ++c) target[c] = static_cast<T>(scale * source[c]);
     }
   });

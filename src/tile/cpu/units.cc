@@ -1,15 +1,77 @@
 #include "tile/cpu/units.h"
 
-#include <algorithm>
-
 namespace fovea::tile {
+namespace {
 
-std::vector<Unit> list_units(const Problem& problem) {
+// Key blocks that rows [begin, end) read: first and past-last.
+BlockRange keys_of_rows(const Plan& plan, std::int32_t begin, std::int32_t end) {
+  BlockRange hull{0, 0};
+  for (std::int32_t block = begin; block < end; ++block) {
+    const auto row = plan.row(block);
+    if (row.empty()) continue;
+    const BlockRange keys{row.front().block, row.back().block + row.back().count};
+    hull = hull.begin == hull.end ? keys : BlockRange{std::min(hull.begin, keys.begin), std::max(hull.end, keys.end)};
+  }
+  return hull;
+}
+
+// Greedy ranges of at most `max_blocks` key blocks; empty when a single row needs more.
+Islands cut_island(const Plan& plan, const Plan::Island& island, std::int64_t max_blocks) {
+  Islands out;
+  for (std::int32_t begin = island.query_begin; begin < island.query_end;) {
+    BlockRange keys = keys_of_rows(plan, begin, begin + 1);
+    if (keys.end - keys.begin > max_blocks) return {};
+    std::int32_t end = begin + 1;
+    for (; end < island.query_end; ++end) {
+      const BlockRange more = keys_of_rows(plan, end, end + 1);
+      if (more.begin == more.end) continue;
+      const BlockRange both =
+          keys.begin == keys.end ? more : BlockRange{std::min(keys.begin, more.begin), std::max(keys.end, more.end)};
+      if (both.end - both.begin > max_blocks) break;
+      keys = both;
+    }
+    out.push_back({begin, end, keys.begin, keys.end});
+    begin = end;
+  }
+  return out;
+}
+
+void fetch(const Problem& problem, const void* data, std::int64_t stride, std::int64_t width, std::int64_t rows,
+           Prefetch& next) {
+  const std::size_t size = size_of(problem.dtype);
+  next.add(data, static_cast<std::size_t>(width) * size, static_cast<std::size_t>(stride) * size,
+           static_cast<std::size_t>(rows));
+}
+
+}  // namespace
+
+std::vector<Unit> list_units(const Problem& problem, const std::function<Islands(const Plan&)>& cut) {
   std::vector<Unit> units;
   for (const Piece& piece : problem.pieces)
-    for (const Plan::Island& island : piece.plan->islands)
-      for (std::int64_t head = 0; head < problem.kv_heads; ++head) units.push_back({&piece, island, head, nullptr});
+    for (const Plan::Island& island : cut(*piece.plan))
+      for (std::int64_t head = 0; head < problem.kv_heads; ++head) {
+        Unit unit{.piece = &piece, .island = island, .kv_head = head};
+        unit.query_slots = unit.query_blocks();
+        unit.key_slots = unit.key_blocks();
+        units.push_back(unit);
+      }
   return units;
+}
+
+Islands cut_narrow(const Plan& plan, std::int64_t max_keys) {
+  Islands out;
+  for (const Plan::Island& island : plan.islands) {
+    const std::int64_t blocks = island.key_end - island.key_begin;
+    Islands parts;
+    if (blocks * plan.tile_k > max_keys) parts = cut_island(plan, island, max_keys / plan.tile_k);
+    std::int64_t copied = 0;
+    for (const Plan::Island& part : parts) copied += part.key_end - part.key_begin;
+    if (parts.empty() || 2 * copied > 3 * blocks)  // copying more than half of the keys twice is no gain
+      out.push_back(island);
+    else
+      out.insert(out.end(), parts.begin(), parts.end());
+  }
+  return out;
 }
 
 TileSize largest_tile(const Problem& problem) {
@@ -17,6 +79,14 @@ TileSize largest_tile(const Problem& problem) {
   for (const Piece& piece : problem.pieces)
     largest = {std::max(largest.query, piece.plan->tile_q), std::max(largest.key, piece.plan->tile_k)};
   return largest;
+}
+
+Keep keep_for(const Problem& problem) {
+  constexpr std::int64_t kLarge = std::int64_t{16} << 20;
+  std::int64_t rows = 0;
+  for (const Piece& piece : problem.pieces) rows += piece.nq;
+  const std::int64_t bytes = rows * problem.heads * problem.d_v * static_cast<std::int64_t>(size_of(problem.dtype));
+  return bytes > kLarge ? Keep::streamed : Keep::cached;
 }
 
 std::vector<Wave> cut_waves(const std::vector<Unit>& units, std::size_t budget,
@@ -31,24 +101,25 @@ std::vector<Wave> cut_waves(const std::vector<Unit>& units, std::size_t budget,
   return waves;
 }
 
-void fetch_rows(const Problem& problem, const Unit& unit, const In& array, RowsOf rows, Prefetch& next) {
-  const bool of_keys = rows == RowsOf::keys || rows == RowsOf::values;
-  const std::int64_t width = rows == RowsOf::keys || rows == RowsOf::queries ? problem.d_k : problem.d_v;
-  const std::int64_t head = of_keys ? unit.kv_head : heads_of(problem, unit.kv_head).begin;
-  const std::int64_t first = of_keys ? unit.piece->k0 + unit.key_begin() : unit.piece->q0 + unit.query_begin();
-  const std::size_t size = size_of(problem.dtype);
-  next.add(element(array, problem.dtype, unit.piece->batch, first, head), static_cast<std::size_t>(width) * size,
-           static_cast<std::size_t>(array.row) * size,
-           static_cast<std::size_t>(of_keys ? unit.keys() : unit.queries()));
+void fetch_keys(const Problem& problem, const Unit& unit, BlockRange blocks, const In& k, const In& v, Prefetch& next) {
+  const Piece& piece = *unit.piece;
+  const std::int64_t first = std::int64_t{blocks.begin} * unit.plan().tile_k;
+  const std::int64_t rows = std::min(std::int64_t{blocks.end} * unit.plan().tile_k, piece.nk) - first;
+  if (rows <= 0) return;
+  fetch(problem, element(k, problem.dtype, piece.batch, piece.k0 + first, unit.kv_head), k.row, problem.d_k, rows,
+        next);
+  fetch(problem, element(v, problem.dtype, piece.batch, piece.k0 + first, unit.kv_head), v.row, problem.d_v, rows,
+        next);
 }
 
-std::size_t register_tiles(const Problem& problem, const Unit& unit) {
-  constexpr std::int64_t kResults = 256;  // of one register tile
-  std::int64_t visits = 0;
-  for (std::int32_t block = unit.island.query_begin; block < unit.island.query_end; ++block)
-    for (const Plan::Entry& entry : unit.plan().row(block)) visits += entry.count;
-  const std::int64_t heads = heads_of(problem, unit.kv_head).size();
-  return static_cast<std::size_t>(visits * heads * unit.plan().tile_q * unit.plan().tile_k / kResults);
+void fetch_queries(const Problem& problem, const Unit& unit, BlockRange blocks, const In& array, std::int64_t width,
+                   Prefetch& next) {
+  const Piece& piece = *unit.piece;
+  const std::int64_t first = std::int64_t{blocks.begin} * unit.plan().tile_q;
+  const std::int64_t rows = std::min(std::int64_t{blocks.end} * unit.plan().tile_q, piece.nq) - first;
+  if (rows <= 0 || array.data == nullptr) return;
+  const std::int64_t head = heads_of(problem, unit.kv_head).begin;
+  fetch(problem, element(array, problem.dtype, piece.batch, piece.q0 + first, head), array.row, width, rows, next);
 }
 
 }  // namespace fovea::tile

@@ -1,20 +1,31 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "core/parallel.h"
 #include "tile/cpu/kernel.h"
 
 // How the drivers cut a problem into work.
 namespace fovea::tile {
 
-// Every (piece, island, kv head) of a problem. Neighbours share rows: kv heads inside islands inside pieces.
-std::vector<Unit> list_units(const Problem& problem);
+// The units of a problem, for every kv head of each of the islands `cut` makes of a piece's plan. Neighbours share
+// rows: kv heads inside islands inside pieces. All blocks have a slot.
+using Islands = std::vector<Plan::Island>;
+std::vector<Unit> list_units(const Problem& problem, const std::function<Islands(const Plan&)>& cut);
+
+// A plan's islands, the long and narrow ones cut further into ranges of query blocks that read at most `max_keys` keys
+// each (sliding windows). Keys then belong to several ranges: for forward only.
+Islands cut_narrow(const Plan& plan, std::int64_t max_keys);
 
 // The largest tile sides among the plans of the pieces.
 TileSize largest_tile(const Problem& problem);
+
+// Whether arrays of this problem's outputs are too large for the caches.
+Keep keep_for(const Problem& problem);
 
 // A contiguous run of units, packed at the same time.
 struct Wave {
@@ -26,11 +37,42 @@ struct Wave {
 std::vector<Wave> cut_waves(const std::vector<Unit>& units, std::size_t budget,
                             const std::function<std::size_t(const Unit&)>& bytes_of);
 
-// Asks for the rows of a unit ahead of time: those of its kv head, or of the first query head of its group.
-enum class RowsOf { keys, values, queries, outputs };
-void fetch_rows(const Problem& problem, const Unit& unit, const In& array, RowsOf rows, Prefetch& next);
+// Hands out units to threads, whole ones, kv heads of the same rows one after the other while there is enough for
+// everybody: body(unit, the unit this thread does next or null, rank).
+template <class Body>
+void for_each_unit(const Context& context, const Problem& problem, const std::vector<Unit>& units, Body&& body) {
+  const auto total = static_cast<std::int64_t>(units.size());
+  const bool plenty = total / problem.kv_heads >= 4 * context.threads();
+  const std::int64_t run = plenty ? problem.kv_heads : 1, tickets = total / run;
+  parallel(context.threads(), [&](const Team& team) {
+    for (std::int64_t ticket = team.take(), next; ticket < tickets; ticket = next) {
+      next = team.take();
+      for (std::int64_t i = ticket * run; i < (ticket + 1) * run; ++i) {
+        const std::int64_t following = i + 1 < (ticket + 1) * run ? i + 1 : next * run;
+        body(units[static_cast<std::size_t>(i)],
+             following < total ? &units[static_cast<std::size_t>(following)] : nullptr, team.rank());
+      }
+    }
+  });
+}
 
-// About how many register tiles a product takes on every visited pair of blocks of a unit.
-std::size_t register_tiles(const Problem& problem, const Unit& unit);
+// Asks for the rows of some blocks of a unit ahead of time: those of its kv head, or of its first query head.
+struct BlockRange {
+  std::int32_t begin, end;
+};
+void fetch_keys(const Problem& problem, const Unit& unit, BlockRange blocks, const In& k, const In& v, Prefetch& next);
+void fetch_queries(const Problem& problem, const Unit& unit, BlockRange blocks, const In& array, std::int64_t width,
+                   Prefetch& next);
+
+// About how many register tiles a product takes on `visits` pairs of blocks.
+inline std::size_t register_tiles(const Plan& plan, std::int64_t visits) {
+  constexpr std::int64_t kResults = 256;  // of one register tile
+  return static_cast<std::size_t>(visits * plan.tile_q * plan.tile_k / kResults);
+}
+inline std::int64_t count_blocks(std::span<const Plan::Entry> entries) {
+  std::int64_t count = 0;
+  for (const Plan::Entry& entry : entries) count += entry.count;
+  return count;
+}
 
 }  // namespace fovea::tile

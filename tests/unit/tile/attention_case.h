@@ -150,7 +150,7 @@ class AttentionCase {
     const Forward io{a_.q.in(), a_.k.in(), a_.v.in(), a_.o.out(), softmax ? a_.lse.out() : Out{}};
     forward(context, problem(), io);
     a_.o.load();
-    a_.lse.load();
+    if (softmax) a_.lse.load();
   }
 
   void run_backward(const Context& context) {
@@ -198,6 +198,7 @@ class AttentionCase {
     a_.dq = Field::make(o, o.n_q, o.heads, o.d_k, o.dtype);
     a_.dk = Field::make(o, o.n_k, o.kv_heads, o.d_k, o.dtype);
     a_.dv = Field::make(o, o.n_k, o.kv_heads, o.d_v, o.dtype);
+    if (whole_) return;  // everything must be overwritten: the fields hold NaN
     for (Field* f : {&a_.o, &a_.lse, &a_.dq, &a_.dk, &a_.dv}) f->store();  // zeros: rows of no piece are the caller's
   }
 
