@@ -41,12 +41,13 @@ int longest(const std::vector<Example>& examples) {
 std::vector<Example> read_examples(const Context& context, const Path& path) {
   const TsvFile file(path, kColumns);
   std::vector<Example> examples(file.rows());
-  parallel_ranges(context, static_cast<std::int64_t>(file.rows()), 64, [&](std::int64_t begin, std::int64_t end) {
-    for (auto row = static_cast<std::size_t>(begin); row < static_cast<std::size_t>(end); ++row) try {
-        examples[row] = example_of(file.field(row, 0), file.field(row, 1));
-      } catch (const Error& error) {
-        throw in_row(error, file, row);
-      }
+  parallel_for(context, static_cast<std::int64_t>(file.rows()), [&](std::int64_t i) {
+    const auto row = static_cast<std::size_t>(i);
+    try {
+      examples[row] = example_of(file.field(row, 0), file.field(row, 1));
+    } catch (const Error& error) {
+      throw in_row(error, file, row);
+    }
   });
   return examples;
 }

@@ -41,20 +41,22 @@ Json& follow(Json& root, std::string_view path) {
       if (close == std::string_view::npos) refuse_path(path, "a [ without its ]", {});
       json = &element(*json, rest.substr(1, close - 1), path);
       rest.remove_prefix(close + 1);
-      if (rest.starts_with('.')) rest.remove_prefix(1);
     } else {
       const std::size_t end = std::min(rest.find_first_of(".["), rest.size());
       json = &member(*json, rest.substr(0, end), path);
       rest.remove_prefix(end);
-      if (rest.starts_with('.')) rest.remove_prefix(1);
     }
+    if (rest.starts_with('.')) rest.remove_prefix(1);
   }
   return *json;
 }
 
 Json json_or_string(std::string_view text) {
-  Json parsed = Json::parse(text, nullptr, false);
-  return parsed.is_discarded() ? Json(text) : parsed;
+  try {
+    return parse_json(text, "--set");
+  } catch (const Error&) {
+    return Json(text);
+  }
 }
 
 // The text as the kind of value it replaces. "64,128" is a list where a list is wanted.

@@ -180,6 +180,8 @@ TEST(Fields, SetRefusesClearly) {
   EXPECT_ERROR(changed("layers[-1].heads=1"), usage, "expected a number between [ and ]", "--set", "");
   EXPECT_ERROR(changed("layers[1=1"), usage, "a [ without its ]", "--set", "");
   EXPECT_ERROR(changed("train.lr=fast"), usage, "expected a number above 0, got \"fast\"", "--set train.lr", "");
+  EXPECT_ERROR(changed("layers=" + std::string(100000, '[')), usage, "expected a list, got a string", "--set layers",
+               "");
   EXPECT_ERROR(changed("train=1"), usage, "expected an object", "--set train", "");
 }
 
