@@ -44,7 +44,7 @@ struct FOVEA_EXPORT TrainConfig {
 
 // Where the time of a run went, in seconds. Zones exclude each other and add up to the training time.
 struct ZoneTime {
-  std::string name;  // "attention", "gemm", "elementwise", "data", "optimiser", "other"
+  std::string name;  // as in zones.h
   double seconds = 0.0;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "fovea/zones.h"
+
 namespace fovea {
 namespace {
 
@@ -40,6 +42,7 @@ Sequences with_front_row(const Sequences& rows, const std::vector<Sequences::Row
 }  // namespace
 
 Arranged arrange(const Context& context, const ModelConfig& config, const Tensor& ids, const Sequences& rows) {
+  const ZoneTimer timer(context.zones(), Zone::data);
   if (!ids.defined() || ids.rank() != 2 || ids.dtype() != DType::i32)
     fail(ErrorCode::shape, "token ids must be i32 of shape (batch, length)", "ids");
   const std::int64_t batch = ids.dim(0), n = ids.dim(1);

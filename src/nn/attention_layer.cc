@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "fovea/zones.h"
+
 namespace fovea::nn {
 namespace {
 
 // Three slices recorded one by one would each make a zero-padded gradient of the whole; this packs them once.
 void split_backward(Tape& tape, Node& node) {
+  const ZoneTimer timer(tape.context().zones(), Zone::elementwise);
   const Shape& whole = node.inputs[0]->shape;  // (b, n, 3 heads, d)
   const std::int64_t heads = whole[2] / 3;
   const Tensor grad = Tensor::empty(tape.context(), whole, node.inputs[0]->dtype);

@@ -8,6 +8,7 @@
 #include "fovea/train.h"
 #include "fovea/version.h"
 #include "fovea/zones.h"
+#include "io/folder.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/metrics.h"
@@ -67,6 +68,8 @@ struct Trainer::Impl {
   }
 
   StepReport step(Batches& batches);
+  void advance(Batches& batches, StepReport& report);
+  std::vector<Batch> draw(Batches& batches) const;
   void run_part(const Batch& part, std::int64_t index, double share, StepReport& report);
   void check_finite(const StepReport& report) const;
   double expected_steps() const;
@@ -97,7 +100,6 @@ struct Trainer::Impl {
 };
 
 void Trainer::Impl::run_part(const Batch& part, std::int64_t index, double share, StepReport& report) {
-  const ZoneTimer timer(context.zones(), Zone::elementwise);  // what gemm and attention do not take for themselves
   const std::uint64_t stream = first_stream(report.step, config.accumulation, index);
   Tape tape(context, {.record = true, .training = true, .stream = stream});
   const Var logits = model.forward(tape, part.ids, part.sequences);
@@ -110,20 +112,19 @@ void Trainer::Impl::run_part(const Batch& part, std::int64_t index, double share
   report.tokens += part.ids.numel();
 }
 
-StepReport Trainer::Impl::step(Batches& batches) {
-  const auto start = Clock::now();
-  const ZoneSeconds before = zone_seconds(context);
-  StepReport report;
-  report.step = state.step + 1;
+std::vector<Batch> Trainer::Impl::draw(Batches& batches) const {
+  const ZoneTimer timer(context.zones(), Zone::data);
   std::vector<Batch> parts;
+  while (std::ssize(parts) < config.accumulation) parts.push_back(batches.next(context));
+  return parts;
+}
+
+// Forward, backward and update: all that counts as training time.
+void Trainer::Impl::advance(Batches& batches, StepReport& report) {
+  const ZoneTimer timer(context.zones(), Zone::other);  // what no zone inside takes for itself
+  const std::vector<Batch> parts = draw(batches);
   std::int64_t examples = 0;
-  {
-    const ZoneTimer timer(context.zones(), Zone::data);
-    while (std::ssize(parts) < config.accumulation) {
-      parts.push_back(batches.next(context));
-      examples += parts.back().size();
-    }
-  }
+  for (const Batch& part : parts) examples += part.size();
   for (std::int64_t i = 0; i < std::ssize(parts); ++i) {
     const Batch& part = parts[static_cast<std::size_t>(i)];
     run_part(part, i, static_cast<double>(part.size()) / static_cast<double>(examples), report);
@@ -133,6 +134,16 @@ StepReport Trainer::Impl::step(Batches& batches) {
   clip_value(context, model.parameters(), config.clip_value);
   report.rate = config.schedule.rate(report.step, expected_steps());
   adamw.step(report.rate);
+}
+
+StepReport Trainer::Impl::step(Batches& batches) {
+  const auto start = Clock::now();
+  const ZoneSeconds before = zone_seconds(context);
+  StepReport report;
+  report.step = state.step + 1;
+  advance(batches, report);
+  const ZoneSeconds after = zone_seconds(context);
+  for (std::size_t z = 0; z < zones.size(); ++z) zones[z] += after[z] - before[z];
 
   state.step = report.step;
   state.position = batches.position();
@@ -141,8 +152,6 @@ StepReport Trainer::Impl::step(Batches& batches) {
   state.train_seconds += report.seconds;
   report.train_seconds = state.train_seconds;
   report.progress = progress();
-  const ZoneSeconds after = zone_seconds(context);
-  for (std::size_t z = 0; z < zones.size(); ++z) zones[z] += after[z] - before[z];
   return report;
 }
 
@@ -234,7 +243,7 @@ Trainer::~Trainer() = default;
 void Trainer::add(TrainObserver& observer) { impl_->observers.push_back(&observer); }
 
 void Trainer::resume(const std::string& folder) {
-  const Path inner = Path(folder) / "last";
+  const Path inner = committed_folder(Path(folder) / "last");
   load_checkpoint(std::filesystem::exists(inner) ? inner : Path(folder), impl_->checkpoint());
   impl_->resumed = true;
 }
