@@ -10,7 +10,7 @@ FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
 
 @dataclass(frozen=True)
 class Form:
-    """One way to write the work in PyTorch: function `make` of torch_forms.py (or torch_model.py), and its arguments."""
+    """One way to write the work in PyTorch: function `make` of torch_forms.py and its arguments."""
 
     name: str
     make: str
@@ -65,9 +65,10 @@ def direction(causal):
 
 def softmax_rows():
     # From n 8192 on only SDPA: forms that store n x n weights need 10 GB and have lost by 2x and more at n 2048.
-    bars = {False: {512: (1.1, 1.15), 2048: (1.1, 1.15), 8192: (1.1, 1.15)}, True: {512: (1.3, 1.3), 2048: (1.3, 1.3), 8192: (1.15, 1.15)}}
-    for causal, lengths in bars.items():
-        for n, pass_bars in lengths.items():
+    full, short_causal, long_causal = (1.1, 1.15), (1.3, 1.3), (1.15, 1.15)  # forward, backward
+    for causal in (False, True):
+        for n in (512, 2048, 8192):
+            pass_bars = full if not causal else short_causal if n <= 2048 else long_causal
             peers = (Form("SDPA", "sdpa", {"causal": causal}),)
             if n < 8192:
                 peers += both_ways("", "softmax_plain", causal=causal)
@@ -76,7 +77,8 @@ def softmax_rows():
 
 
 def bias_rows():
-    peers = (Form("SDPA", "biased_sdpa"), Form("compile SDPA", "biased_sdpa", compiled=True)) + both_ways("", "biased_plain")
+    peers = (Form("SDPA", "biased_sdpa"), Form("compile SDPA", "biased_sdpa", compiled=True))
+    peers += both_ways("", "biased_plain")
     # At n 512 all of n x n lies in the cache, and the plain products are the fused kernel's equal: shown without a bar.
     for n, bar in ((512, None), (2048, 1.5)):
         yield Row(f"softmax with bias n {n}", Attention("softmax", n, bias=True), BOTH, bar, peers)
@@ -130,7 +132,7 @@ def train_rows():
     # Without dropout of the weights first, so that PyTorch can use its fused kernel; then as the presets say.
     for dropped in (0.0, 0.1):
         for preset, bar in (("transnormer-t2", 2.5), ("transformer", 1.2)):
-            peers = both_ways("", "lra_model", preset=preset, attention_dropout=dropped)
+            peers = both_ways("", "")  # torch_model.py, there is only one
             name = f"LRA step {preset}" + (", attention dropout" if dropped else "")
             yield Row(name, TrainStep(preset, dropped), BOTH, bar, peers)
 

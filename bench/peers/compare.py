@@ -27,8 +27,10 @@ def relative_error(ours, theirs):
 
 def require_same(ours, theirs, peer):
     """Compares arrays by name, those that both have; returns the largest error."""
-    worst = 0.0
-    for name in ours.keys() & theirs.keys():
+    worst, shared = 0.0, [name for name in ours if name in theirs]
+    if not shared:
+        raise Disagreement(f"PyTorch ({peer}) gave nothing to compare")
+    for name in shared:
         error = relative_error(ours[name], theirs[name])
         if error > TOLERANCE:
             kind = name if name == "output" else f"gradient of {name}"
@@ -52,15 +54,15 @@ def train_agrees(ours, theirs, peer):
     The first step of AdamW is rate * sign(gradient): where a gradient is all rounding its sign is chance, so parameters
     are compared where the gradient is not.
     """
-    losses = {"output": np.array([ours.loss()])}, {"output": np.array([theirs.loss()])}
-    worst = require_same(*losses, peer)
-    gradients = ({name: view[1].copy() for name, view in side.parameters().items()} for side in (ours, theirs))
-    own_gradients, their_gradients = gradients
-    worst = max(worst, require_same(own_gradients, their_gradients, peer))
+    error = relative_error([ours.loss()], [theirs.loss()])
+    if error > TOLERANCE:
+        raise Disagreement(f"the loss differs from PyTorch's ({peer}) by {error:.1e}")
+    own, their = ({name: view[1].copy() for name, view in side.parameters().items()} for side in (ours, theirs))
+    worst = max(error, require_same(own, their, peer))
     ours.update()
     theirs.update()
     for name, view in ours.parameters().items():
-        gradient = np.abs(their_gradients[name])
+        gradient = np.abs(their[name])
         clear = gradient > 1e-3 * gradient.max()
         error = relative_error(view[0][clear], theirs.parameters()[name][0][clear])
         if error > TOLERANCE:

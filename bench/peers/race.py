@@ -20,6 +20,8 @@ import rounds
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 0
+MALLOC_RECYCLES = "both sides recycle memory (PyTorch through malloc settings that bench/peers/run explains)"
+MALLOC_AS_IS = "fovea recycles memory, PyTorch runs on malloc as it is"
 TRAIN_SETTINGS = {"rate": 1e-3, "weight_decay": 0.1}
 
 
@@ -157,14 +159,15 @@ def setting_of(options, timing, anchor, command):
         "numpy": np.__version__,
         "compiler": f"g++ {compiler}",
         "openmp": ", ".join(openmp_libraries()),
-        "malloc": "PyTorch by a malloc that gives no pages back" if recycles else "fovea only, PyTorch uses the system's malloc",
+        "malloc": MALLOC_RECYCLES if recycles else MALLOC_AS_IS,
         "sgemm_gflops": f"{np.median(anchor.rates) / 1e9:.0f}" if anchor.rates else "",
     }
 
 
 def write_reports(folder, outcomes, setting):
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("bench-cpu.md", report.markdown(outcomes, setting)), ("bench-cpu.json", report.json_text(outcomes, setting))):
+    texts = {"bench-cpu.md": report.markdown(outcomes, setting), "bench-cpu.json": report.json_text(outcomes, setting)}
+    for name, text in texts.items():
         partial = folder / f".{name}.part"
         partial.write_text(text)
         partial.replace(folder / name)

@@ -82,7 +82,7 @@ def summary(outcomes):
     reached = sum(not o.failed for o in judged)
     wrong = sum(bool(o.error) for o in outcomes)
     text = f"{reached} of {len(judged)} bars reached"
-    return text + (f"; {wrong} rows with different results" if wrong else "")
+    return text + (f"; {wrong} row{'s' if wrong > 1 else ''} with different results" if wrong else "")
 
 
 def json_text(outcomes, setting):
@@ -101,17 +101,18 @@ def markdown_table(outcomes):
     return [f"| {line} |" for line in lines]
 
 
+OTHERS = "Milliseconds: the median of the rounds, or the better of two runs for forms that were clearly slower."
 INTRODUCTION = """\
 # fovea against PyTorch, on CPU
 
 Made by `{command}`; run it for your own machine.
 
-Both sides run in one process on the same numbers, {threads} threads, f32; attention has batch 1, 8 heads, width 64. First
-their results are compared (outputs and gradients, relative difference at most 1e-4), then timed runs alternate. A time is
-the median of {rounds} rounds; a ratio is PyTorch's time over ours. PyTorch's time is that of the fastest of all the forms
-we could write: SDPA, eager and `torch.compile`, with blocks or chunks of several sizes (bench/peers/cases.py lists them
-all). Each side gets its own favourite layout, and both recycle memory: {malloc}. Rounds during which the machine was busy
-(sgemm 2048^3 below 90% of its best) are repeated.
+Both sides run in one process on the same numbers, {threads} threads, f32; attention has batch 1, 8 heads, width 64.
+First their results are compared (outputs and gradients, relative difference at most 1e-4), then timed runs alternate.
+A time is the median of {rounds} rounds; a ratio is PyTorch's time over ours. PyTorch's time is that of the fastest form
+we could write: SDPA, eager and `torch.compile`, with blocks or chunks of several sizes (`bench/peers/cases.py` lists
+them all). Each side has its own favourite layout, and {malloc}. Rounds during which the machine was busy (sgemm 2048^3
+below 90% of its best) are repeated.
 """
 
 
@@ -120,9 +121,7 @@ def markdown(outcomes, setting):
     wrong = [o for o in outcomes if o.error]
     if wrong:
         lines += ["## Different results", "", *(f"- {o.name}, {o.timed}: {o.error}" for o in wrong), ""]
-    lines += ["## Every form that was tried", "", "Milliseconds; the rounds' median, or the better of two runs for forms",]
-    lines[-1] += " that were clearly slower."
-    lines += ["", "| Work | Pass | Form: ms |", "| --- | --- | --- |"]
+    lines += ["## Every other form that was tried", "", OTHERS, "", "| Work | Pass | Form: ms |", "| --- | --- | --- |"]
     for o in outcomes:
         if o.others:
             forms = sorted(o.others.items(), key=lambda item: item[1])
