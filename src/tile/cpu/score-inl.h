@@ -198,7 +198,7 @@ HWY_NOINLINE void product_hiding(const Product<R>& p, Order order, bool weights_
       if (!weights_are_b && a == 0) continue;
       const R* HWY_RESTRICT b = p.b + x * p.ldb;
       R* HWY_RESTRICT c = p.c + i * p.ldc;
-      for (std::size_t j = 0; j < p.n; ++j) c[j] += weights_are_b && b[j] == 0 ? R{0} : a * b[j];
+      for (std::size_t j = 0; j < p.n; ++j) c[j] = weights_are_b && b[j] == 0 ? c[j] : c[j] + a * b[j];
     }
 }
 

@@ -20,7 +20,7 @@ namespace fovea::tile::testing {
 enum class Bias { none, dense, per_head_broadcast, per_batch_broadcast, keys_only, queries_only };
 
 struct Options {
-  std::string name;
+  std::string name = {};
   std::int64_t batch = 1, n_q = 33, n_k = 33, heads = 2, kv_heads = 2, d_k = 8, d_v = 8;
   Pattern pattern = Pattern::full();
   TileSize tile{16, 16};
@@ -33,7 +33,7 @@ struct Options {
   bool d_lse = false;
   double size = 1.0;          // of the entries of q and k
   bool heads_first = false;   // memory order (batch, heads, n, dim)
-  std::vector<Piece> pieces;  // without plans; empty: one per batch item
+  std::vector<Piece> pieces = {};  // without plans; empty: one per batch item
   std::uint64_t seed = 1;
   double tolerance = 1.0;  // factor: huge scores have large rounding errors
 };

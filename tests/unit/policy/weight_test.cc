@@ -1,0 +1,127 @@
+// Weight policies alone: what they give at the edges, and their derivatives by differences.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "policy/alibi.h"
+#include "policy/dropout.h"
+#include "policy/rela.h"
+#include "policy/softmax.h"
+
+namespace fovea {
+namespace {
+
+// Weights of one row by the policy's own steps, one score at a time, each a new "tile".
+struct Row {
+  double top = Softmax::kFloor<double>, sum = 0;
+  void see(double score) {
+    const double before = top;
+    top = math::larger(score, top);
+    sum = sum * Softmax::fold(before, top) + Softmax::weigh(score, top);
+  }
+  double statistic() const { return Softmax::statistic(top, sum); }
+};
+
+TEST(SoftmaxPolicy, CollectsTheLogSumExp) {
+  const std::vector<double> scores{0.3, -2.0, 5.0, 4.9, -700.0};
+  Row row;
+  double want = 0;
+  for (double s : scores) {
+    row.see(s * Softmax::kUnit<double>);
+    want += std::exp(s);
+  }
+  EXPECT_NEAR(row.statistic(), std::log(want), 1e-14);
+  double total = 0;
+  for (double s : scores) total += Softmax::again(s * Softmax::kUnit<double>, Softmax::reopen(row.statistic()));
+  EXPECT_NEAR(total, 1.0, 1e-13);
+}
+
+TEST(SoftmaxPolicy, EmptyRowsAreHarmless) {
+  Row row;
+  for (int i = 0; i < 3; ++i) row.see(-math::kInfinity<double>);
+  EXPECT_EQ(row.sum, 0.0);
+  EXPECT_EQ(Softmax::close(row.sum), 0.0);
+  EXPECT_EQ(row.statistic(), -math::kInfinity<double>);
+  const double reopened = Softmax::reopen(row.statistic());
+  EXPECT_EQ(Softmax::again(3.0, reopened), 0.0);
+  EXPECT_EQ(Softmax::again(-math::kInfinity<double>, reopened), 0.0);
+  row.see(1.5 * Softmax::kUnit<double>);  // the first key after masked ones
+  EXPECT_NEAR(row.statistic(), 1.5, 1e-15);
+}
+
+TEST(SoftmaxPolicy, HiddenPairsPullNothing) { EXPECT_EQ(Softmax::pull(0.0, 0.0, std::nan(""), 1.0), 0.0); }
+
+TEST(SoftmaxPolicy, PullIsTheDerivative) {
+  const std::vector<double> scores{0.3, -1.0, 2.0}, grads{0.7, -0.2, 0.4};
+  const auto loss = [&](std::vector<double> s) {
+    double sum = 0, value = 0;
+    for (double x : s) sum += std::exp(x);
+    for (std::size_t i = 0; i < s.size(); ++i) value += grads[i] * std::exp(s[i]) / sum;
+    return value + 0.9 * std::log(sum);
+  };
+  double sum = 0, delta = -0.9;
+  for (double x : scores) sum += std::exp(x);
+  for (std::size_t i = 0; i < 3; ++i) delta += grads[i] * std::exp(scores[i]) / sum;
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto up = scores, down = scores;
+    up[i] += 1e-6;
+    down[i] -= 1e-6;
+    const double weight = std::exp(scores[i]) / sum;
+    EXPECT_NEAR(Softmax::pull(scores[i], weight, grads[i], delta), (loss(up) - loss(down)) / 2e-6, 1e-9);
+  }
+}
+
+TEST(RelaPolicy, IsARampWithItsSlope) {
+  EXPECT_EQ(Rela::weigh(2.5f, 0.0f), 2.5f);
+  EXPECT_EQ(Rela::weigh(-2.5f, 0.0f), 0.0f);
+  EXPECT_EQ(Rela::weigh(-math::kInfinity<float>, 0.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(Rela::weigh(std::nanf(""), 0.0f)));
+  EXPECT_EQ(Rela::pull(2.5f, 2.5f, 0.3f, 7.0f), 0.3f);
+  EXPECT_EQ(Rela::pull(-2.5f, 0.0f, 0.3f, 7.0f), 0.0f);
+  EXPECT_EQ(Rela::pull(-math::kInfinity<float>, 0.0f, std::nanf(""), 0.0f), 0.0f);
+}
+
+TEST(AlibiPolicy, FallsWithDistanceOnBothSides) {
+  EXPECT_EQ(Alibi::apply(1.0f, 0.5f, 3.0f), -0.5f);
+  EXPECT_EQ(Alibi::apply(1.0f, 0.5f, -3.0f), -0.5f);
+}
+
+// The counter is a promise to other devices: these words must never change.
+TEST(DropoutPolicy, CounterIsFixed) {
+  const DropoutRule rule = DropoutRule::of(0.5f, 42, 7).at(3, 5);
+  const Philox words = rule.words(1000, 17);
+  const Philox want =
+      philox(42 + 7 * 0x9E3779B97F4A7C15u, (std::uint64_t{17} << 32) | 1000, (std::uint64_t{3} << 32) | 5);
+  for (int w = 0; w < 4; ++w) {
+    EXPECT_EQ(words.word[w], want.word[w]);
+    EXPECT_EQ(rule.keep(1000, 68 + w), want.word[w] >= 0x80000000u);
+  }
+}
+
+TEST(DropoutPolicy, DropsTheShareItWasAskedFor) {
+  for (float p : {0.0f, 0.1f, 0.5f, 0.9f}) {
+    const DropoutRule rule = DropoutRule::of(p, 1, 2).at(0, 0);
+    int dropped = 0;
+    for (int i = 0; i < 200; ++i)
+      for (int j = 0; j < 200; ++j) dropped += !rule.keep(i, j);
+    EXPECT_NEAR(dropped / 40000.0, p, 0.01);
+  }
+}
+
+TEST(DropoutPolicy, HeadsBatchesAndStreamsDiffer) {
+  const DropoutRule base = DropoutRule::of(0.5f, 1, 2);
+  const auto agree = [](const DropoutRule& a, const DropoutRule& b) {
+    int same = 0;
+    for (int j = 0; j < 4000; ++j) same += a.keep(1, j) == b.keep(1, j);
+    return same / 4000.0;
+  };
+  EXPECT_NEAR(agree(base.at(0, 0), base.at(0, 1)), 0.5, 0.05);
+  EXPECT_NEAR(agree(base.at(0, 0), base.at(1, 0)), 0.5, 0.05);
+  EXPECT_NEAR(agree(base.at(0, 0), DropoutRule::of(0.5f, 1, 3).at(0, 0)), 0.5, 0.05);
+  EXPECT_NEAR(agree(base.at(0, 0), DropoutRule::of(0.5f, 2, 2).at(0, 0)), 0.5, 0.05);
+}
+
+}  // namespace
+}  // namespace fovea
