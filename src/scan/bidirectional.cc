@@ -6,7 +6,7 @@
 namespace fovea::scan {
 namespace {
 
-// Sums per segment of a wave, added up in order, and their transposes.
+// A state per kv head and piece of a wave, as the sum of what segments of the rows contribute.
 template <class R>
 class SegmentSums {
  public:
@@ -15,39 +15,39 @@ class SegmentSums {
         cuts_(std::move(cuts)),
         wave_(wave),
         size_(driver.layout.states_size()),
-        sums_(context, cuts_.size() * size_),
-        turned_(context, (wave.last - wave.first) * size_) {
+        sums_(context, cuts_.size() * size_) {
     for (std::size_t i = 0; i < cuts_.size(); ++i)
-      if (cuts_[i].begin == 0) start_.push_back(i);
-    start_.push_back(cuts_.size());
+      if (cuts_[i].begin == 0) first_.push_back(i);
+    first_.push_back(cuts_.size());
   }
 
   // add(task, states): what one segment contributes.
   template <class Add>
-  void fill(Add&& add) {
+  void fill(const Add& add) {
     driver_.each(cuts_.size(), [&](std::size_t i, R* scratch) {
       R* states = sums_.data() + i * size_;
       std::fill_n(states, size_, R{0});
       add(driver_.task(cuts_[i], driver_.all_heads(), scratch), states);
     });
   }
-
-  // Adds the segments to `before`, keeps the total, gives it to `after` and turns it. Null: zero; not wanted.
-  template <class Turn>
-  void total(const void* before, void* after, const Turn& turn) {
-    const auto& layout = driver_.layout;
+  // Adds the segments to `before`, in order, and gives the total to `after`. Null: zero; not wanted.
+  void total(const void* before, void* after) {
     driver_.each_state(wave_, [&](std::size_t piece, std::size_t g) {
-      const std::size_t p = piece - wave_.first, head = g * layout.state_size();
-      R* sum = sums_.data() + start_[p] * size_ + head;
-      for (std::size_t i = start_[p] + 1; i < start_[p + 1]; ++i) add_into(sum, sums_.data() + i * size_ + head);
+      const std::size_t p = piece - wave_.first, head = g * driver_.layout.state_size();
+      R* sum = states(piece) + head;
+      for (std::size_t i = first_[p] + 1; i < first_[p + 1]; ++i) add_into(sum, sums_.data() + i * size_ + head);
       if (const R* start = driver_.outside(before, piece, g)) add_outside(start, sum);
-      if (R* end = driver_.outside(after, piece, g)) save_state(layout, sum, end);
-      turn(sum, turned_.data() + p * size_ + head);
+      if (R* end = driver_.outside(after, piece, g)) save_state(driver_.layout, sum, end);
+    });
+  }
+  // Takes totals that the caller has kept.
+  void take(const void* totals) {
+    driver_.each_state(wave_, [&](std::size_t piece, std::size_t g) {
+      load_state(driver_.layout, driver_.outside(totals, piece, g), states(piece) + g * driver_.layout.state_size());
     });
   }
 
-  R* states(std::size_t piece) const { return sums_.data() + start_[piece - wave_.first] * size_; }
-  const R* turned(std::size_t piece) const { return turned_.data() + (piece - wave_.first) * size_; }
+  R* states(std::size_t piece) const { return sums_.data() + first_[piece - wave_.first] * size_; }
 
  private:
   void add_into(R* sum, const R* other) const {
@@ -63,9 +63,20 @@ class SegmentSums {
   std::vector<Cut> cuts_;
   Wave wave_;
   std::size_t size_;
-  Scratch<R> sums_, turned_;        // [cuts][kv_heads] and [pieces][kv_heads] states
-  std::vector<std::size_t> start_;  // first cut of each piece
+  Scratch<R> sums_;                 // [cuts][kv_heads]
+  std::vector<std::size_t> first_;  // first cut of each piece
 };
+
+// Writes the states of a wave the right way round, [pieces][kv_heads][d_k][d_v].
+template <class R>
+void turn_states(const Driver<R>& driver, const Problem& problem, const Wave& wave, const SegmentSums<R>& sums,
+                 R* turned) {
+  const auto turn = cpu::bidirectional_kernels<R>().turn;
+  driver.each_state(wave, [&](std::size_t piece, std::size_t g) {
+    const std::size_t head = g * driver.layout.state_size();
+    turn(problem, sums.states(piece) + head, turned + (piece - wave.first) * driver.layout.states_size() + head);
+  });
+}
 
 }  // namespace
 
@@ -73,16 +84,19 @@ template <class R>
 void bidirectional_forward(const Context& context, const Problem& problem, const Forward& io) {
   const auto kernels = cpu::bidirectional_kernels<R>();
   const Driver<R> driver(context, problem);
-  const auto turn = [&](const R* state, R* matrix) { kernels.turn(problem, state, matrix); };
-  for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
+  const std::size_t size = driver.layout.states_size();
+  for (const Wave& wave : make_waves(problem, size * sizeof(R))) {
     SegmentSums<R> sums(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::keys), wave);
     sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, io.k, io.v, states); });
-    sums.total(io.initial_state, io.final_state, turn);
+    sums.total(io.initial_state, io.final_state);
+    const Scratch<R> turned(context, (wave.last - wave.first) * size);
+    turn_states(driver, problem, wave, sums, turned.data());
 
     const std::vector<Cut> rows = cut_for_rows(problem, wave.first, wave.last, Side::queries);
     driver.each(rows.size(), [&](std::size_t i, R* scratch) {
-      kernels.read_states(driver.task(rows[i], driver.all_heads(), scratch), io, sums.states(rows[i].piece),
-                          sums.turned(rows[i].piece));
+      const std::size_t piece = rows[i].piece;
+      kernels.read_states(driver.task(rows[i], driver.all_heads(), scratch), io, sums.states(piece),
+                          turned.data() + (piece - wave.first) * size);
     });
   }
 }
@@ -93,23 +107,29 @@ template <class R>
 void bidirectional_backward(const Context& context, const Problem& problem, const Backward& io) {
   const auto kernels = cpu::bidirectional_kernels<R>();
   const Driver<R> driver(context, problem);
-  const auto turn = [&](const R* state, R* matrix) { kernels.turn(problem, state, matrix); };
-  for (const Wave& wave : make_waves(problem, 2 * driver.layout.states_size() * sizeof(R))) {
+  const std::size_t size = driver.layout.states_size();
+  for (const Wave& wave : make_waves(problem, 2 * size * sizeof(R))) {
     SegmentSums<R> sums(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::keys), wave);
-    sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, io.k, io.v, states); });
-    sums.total(io.initial_state, nullptr, turn);
-
+    if (io.final_state != nullptr) {
+      sums.take(io.final_state);
+    } else {
+      sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, io.k, io.v, states); });
+      sums.total(io.initial_state, nullptr);
+    }
     SegmentSums<R> gradients(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::queries), wave);
     gradients.fill([&](const cpu::Task<R>& task, R* d_states) {
       const auto piece = static_cast<std::size_t>(task.piece - problem.pieces.data());
       kernels.pull_queries(task, io, sums.states(piece), d_states);
     });
-    gradients.total(io.d_final_state, io.d_initial_state, turn);
+    gradients.total(io.d_final_state, io.d_initial_state);
+    const Scratch<R> turned(context, (wave.last - wave.first) * size);
+    turn_states(driver, problem, wave, gradients, turned.data());
 
     const std::vector<Cut> rows = cut_for_rows(problem, wave.first, wave.last, Side::keys);
     driver.each(rows.size(), [&](std::size_t i, R* scratch) {
-      kernels.pull_keys(driver.task(rows[i], driver.all_heads(), scratch), io, gradients.states(rows[i].piece),
-                        gradients.turned(rows[i].piece));
+      const std::size_t piece = rows[i].piece;
+      kernels.pull_keys(driver.task(rows[i], driver.all_heads(), scratch), io, gradients.states(piece),
+                        turned.data() + (piece - wave.first) * size);
     });
   }
 }

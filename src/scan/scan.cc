@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -77,7 +78,9 @@ void forward(const Context& context, const Problem& problem, const Forward& io) 
 
 void backward(const Context& context, const Problem& problem, const Backward& io) {
   check(problem);
-  if (statistic_columns(problem) != 0 && (io.statistic.data == nullptr || io.o.data == nullptr))
+  const bool has_queries =
+      std::any_of(problem.pieces.begin(), problem.pieces.end(), [](const Piece& p) { return p.nq > 0; });
+  if (has_queries && statistic_columns(problem) != 0 && (io.statistic.data == nullptr || io.o.data == nullptr))
     fail(ErrorCode::usage, "backward needs the output and the row statistic of forward", kWhere);
   if (problem.dtype == DType::f64) return run<double>(context, problem, io);
   return run<float>(context, problem, io);
