@@ -9,16 +9,16 @@
 namespace fovea {
 namespace {
 
-void check_index(const Tensor& index, std::int64_t limit, const char* what) {
+// `what` names one entry in errors, `where` the whole of them.
+void check_index(const Tensor& index, std::int64_t limit, const std::string& what, const std::string& where) {
   if (index.dtype() != DType::i32)
-    fail(ErrorCode::usage, std::string(what) + "s must be i32, got " + std::string(name_of(index.dtype())));
+    fail(ErrorCode::usage, where + " must be i32, got " + std::string(name_of(index.dtype())), where);
   for (std::int64_t i = 0; i < index.numel(); ++i) {
     const std::int32_t row = index.data<std::int32_t>()[i];
     if (row < 0 || row >= limit)
-      fail(
-          ErrorCode::bad_input,
-          std::string(what) + " " + std::to_string(row) + " is outside the table of " + std::to_string(limit) + " rows",
-          std::string(what) + "s[" + std::to_string(i) + "]", "0 to " + std::to_string(limit - 1));
+      fail(ErrorCode::bad_input,
+           what + " " + std::to_string(row) + " is outside the table of " + std::to_string(limit) + " rows",
+           where + "[" + std::to_string(i) + "]", "0 to " + std::to_string(limit - 1));
   }
 }
 
@@ -125,14 +125,14 @@ Var embedding(Tape& tape, const Var& table, const Tensor& ids) {
   if (table.value().rank() != 2)
     fail(ErrorCode::shape, "embedding table of shape " + table.shape().text(), "table", "(vocabulary, width)");
   const Tensor index = ids.contiguous(tape.context());
-  check_index(index, table.dim(0), "token");
+  check_index(index, table.dim(0), "token", "tokens");
   return tape.record(kEmbedding, {table}, gather_rows(tape.context(), table.value(), index), {index});
 }
 
 Var gather(Tape& tape, const Var& x, const Tensor& index) {
   if (x.value().rank() == 0) fail(ErrorCode::shape, "gather from a scalar");
   const Tensor rows = index.contiguous(tape.context());
-  check_index(rows, x.dim(0), "index");
+  check_index(rows, x.dim(0), "index", "index");
   return tape.record(kGather, {x}, gather_rows(tape.context(), x.value(), rows), {rows});
 }
 
