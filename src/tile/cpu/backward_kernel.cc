@@ -47,6 +47,37 @@ struct BiasGradient {
   }
 };
 
+// What a pass over a tile needs of its rows, one per lane.
+template <class R>
+struct RowTerms {
+  const R* statistic;
+  const R* delta;
+};
+
+// s: scores in, weights out; ds: gradients of the weights in, of the scores out. Both are [keys x lanes].
+template <class W, class R>
+HWY_NOINLINE void weigh_back(R* HWY_RESTRICT s, R* HWY_RESTRICT ds, const RowTerms<R>& rows, std::int64_t keys,
+                             std::int64_t lanes) {
+  const R* HWY_RESTRICT statistic = rows.statistic;
+  const R* HWY_RESTRICT delta = rows.delta;
+  for (std::int64_t j = 0; j < keys; ++j, s += lanes, ds += lanes)
+    for (std::int64_t c = 0; c < lanes; c += kChunk<R>)
+      for (std::int64_t l = c; l < c + kChunk<R>; ++l) {
+        const R weight = W::again(s[l], statistic[l]);
+        ds[l] = W::pull(s[l], weight, ds[l], delta[l]);
+        s[l] = weight;
+      }
+}
+
+// The same under dropout: `kept` is the factor of every pair, 0 or 1 / (1 - p).
+template <class W, class R>
+HWY_NOINLINE void weigh_back(R* HWY_RESTRICT s, R* HWY_RESTRICT ds, const R* HWY_RESTRICT kept, const RowTerms<R>& rows,
+                             const TileAt& at) {
+  for (std::int64_t i = 0; i < at.kc * at.lanes; ++i) ds[i] *= kept[i];
+  weigh_back<W>(s, ds, rows, at.kc, at.lanes);
+  for (std::int64_t i = 0; i < at.kc * at.lanes; ++i) s[i] *= kept[i];
+}
+
 // One key block: over the query blocks that read it, of every head of the group,
 //   S^T = K Q^T, modified; dP^T = V dO^T; P = again(S); dS = pull(P, dP);
 //   dV += P^T dO; dK += dS^T Q; dQ += dS K.
@@ -120,24 +151,11 @@ class KeyTile {
   }
 
   void weigh(const Head& head, const QuerySlot<R>& slot) const {
-    if (!head.dropout.active()) return weigh_tile<false>(slot.statistic, slot.delta, R{1});
-    head.dropout.draw(at_, t_.spare);
-    weigh_tile<true>(slot.statistic, slot.delta, static_cast<R>(DropoutRule::scale(problem_.dropout.p)));
-  }
-
-  template <bool kDropout>
-  HWY_NOINLINE void weigh_tile(const R* HWY_RESTRICT statistic, const R* HWY_RESTRICT delta, R dropped) const {
-    for_each_chunk<R>(at_, [&](std::int64_t j, std::int64_t c) {
-      R* HWY_RESTRICT s = t_.s + j * at_.lanes + c;
-      R* HWY_RESTRICT ds = t_.ds + j * at_.lanes + c;
-      const R* HWY_RESTRICT keep = t_.spare + j * at_.lanes + c;
-      for (std::int64_t l = 0; l < kChunk<R>; ++l) {
-        const R score = s[l], factor = kDropout ? dropped * keep[l] : R{1};
-        const R weight = W::again(score, statistic[c + l]);
-        ds[l] = W::pull(score, weight, ds[l] * factor, delta[c + l]);
-        s[l] = weight * factor;
-      }
-    });
+    const RowTerms<R> rows{slot.statistic, slot.delta};
+    if (!head.dropout.active()) return weigh_back<W>(t_.s, t_.ds, rows, at_.kc, at_.lanes);
+    const R dropped = static_cast<R>(DropoutRule::scale(problem_.dropout.p));
+    head.dropout.draw(at_, t_.spare, dropped);
+    weigh_back<W>(t_.s, t_.ds, t_.spare, rows, at_);
   }
 
   // dV += P^T dO; dK += dS^T Q; dQ += dS K

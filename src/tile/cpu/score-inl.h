@@ -149,9 +149,10 @@ class WeightDropout {
 
   bool active() const { return active_; }
 
-  // keep[j][i] = 1 or 0. Philox gives four neighbouring keys at once; the quads of a tile may stick out at both ends.
+  // kept[j][i] = `factor` or 0. Philox gives four neighbouring keys at once; the quads of a tile may stick out at both
+  // ends.
   template <class R>
-  HWY_NOINLINE void draw(const TileAt& at, R* HWY_RESTRICT keep) const {
+  HWY_NOINLINE void draw(const TileAt& at, R* HWY_RESTRICT kept, R factor) const {
     const std::int64_t first = piece_->k0 + at.k0, end = first + at.kc;
     const auto query = static_cast<std::uint32_t>(piece_->q0 + at.q0);
     const DropoutRule rule = rule_;
@@ -166,7 +167,7 @@ class WeightDropout {
           const std::int64_t j = quad * 4 + w - first;
           if (j < 0 || j >= at.kc) continue;
           for (std::int64_t l = 0; l < kChunk<R>; ++l)
-            keep[j * at.lanes + c + l] = words[w][l] >= rule.threshold ? R{1} : R{0};
+            kept[j * at.lanes + c + l] = words[w][l] >= rule.threshold ? factor : R{0};
         }
       }
     }
@@ -174,12 +175,8 @@ class WeightDropout {
 
   template <class R>
   HWY_NOINLINE void apply(const TileAt& at, R* HWY_RESTRICT weights, R* HWY_RESTRICT spare) const {
-    draw(at, spare);
-    for_each_chunk<R>(at, [&](std::int64_t j, std::int64_t c) {
-      R* HWY_RESTRICT p = weights + j * at.lanes + c;
-      const R* HWY_RESTRICT keep = spare + j * at.lanes + c;
-      for (std::int64_t l = 0; l < kChunk<R>; ++l) p[l] *= keep[l];
-    });
+    draw(at, spare, R{1});
+    for (std::int64_t i = 0; i < at.kc * at.lanes; ++i) weights[i] *= spare[i];
   }
 
  private:
