@@ -67,12 +67,13 @@ struct MechanismKind {
 };
 
 // Feature sets of the two engines.
-inline constexpr Features kPairwiseNoLse{Feature::scale, Feature::causal,  Feature::bidirectional, Feature::cross,  Feature::padding,
-                                         Feature::packed,  Feature::dropout,       Feature::bias,   Feature::window,
-                                         Feature::pattern, Feature::alibi,         Feature::rotary, Feature::step};
+inline constexpr Features kPairwiseNoLse{Feature::scale,   Feature::causal,  Feature::bidirectional, Feature::cross,
+                                         Feature::padding, Feature::packed,  Feature::dropout,       Feature::bias,
+                                         Feature::window,  Feature::pattern, Feature::alibi,         Feature::rotary,
+                                         Feature::step};
 inline constexpr Features kPairwise = kPairwiseNoLse.with(Feature::lse);
 inline constexpr Features kRecurrent{Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
-                                     Feature::packed, Feature::rotary,        Feature::state, Feature::step};
+                                     Feature::packed, Feature::state,         Feature::step};
 
 // 2 (d_k + d_v) flops for every pair; backward rebuilds the scores and makes four more products.
 inline Flops pairwise_flops(double pairs, const Sizes& s) {

@@ -29,7 +29,7 @@ const MechanismKind& linear_kind() {
       .parameters = {{"map", std::string("elu+1"), 0, 0, {"elu+1", "relu"}, "feature map of q and k"},
                      {"denominator", std::string("add"), 0, 0, {"add", "clamp"}, "D + eps, or max(D, eps)"},
                      {"eps", 1e-6, 0.0, 1.0, {}, "keeps the denominator away from 0"}},
-      .features = kRecurrent,
+      .features = kRecurrent,  // no rotary: rotated features may be negative, and the denominator pass through 0
       .subquadratic = true,
       .memory = Memory::state,
       .run = run,

@@ -83,9 +83,9 @@ std::string value_text(const ParameterValue& value) {
 }  // namespace
 
 std::string_view name_of(Feature feature) {
-  constexpr std::string_view kNames[kFeatures] = {"causal", "bidirectional", "cross",  "padding", "packed",
-                                                  "scale",  "dropout",       "bias",   "window",  "pattern",
-                                                  "alibi",  "rotary",        "lse",    "state",   "step"};
+  constexpr std::string_view kNames[kFeatures] = {"causal", "bidirectional", "cross", "padding", "packed",
+                                                  "scale",  "dropout",       "bias",  "window",  "pattern",
+                                                  "alibi",  "rotary",        "lse",   "state",   "step"};
   return kNames[static_cast<std::size_t>(feature)];
 }
 

@@ -44,7 +44,7 @@ const MechanismKind& norm_kind() {
             {"rms", "rms-a", "layer", "none"},
             "rms: eps inside the root; rms-a: eps added to the root (the published code)"},
            {"eps", 1e-6, 1e-12, 1.0, {}, "keeps the norm away from 0"}},
-      .features = kRecurrent,
+      .features = kRecurrent.with(Feature::rotary),
       .subquadratic = true,
       .memory = Memory::state,
       .run = run,

@@ -91,8 +91,9 @@ TEST_P(Gradient, MatchesDifferences) {
 }
 
 TEST_P(Gradient, Float) { check_low_precision(DType::f32, 1e-4); }
-// Values have a mean of 0.5: the gradient of q in NormAttention is a small difference of large terms.
-TEST_P(Gradient, Bfloat16) { check_low_precision(DType::bf16, 6e-2); }
+// Values have a mean of 0.5: the gradients of q in `norm` and `linear` are small differences of large terms, and the
+// output they are taken from was rounded to 8 bits.
+TEST_P(Gradient, Bfloat16) { check_low_precision(DType::bf16, 1e-1); }
 
 FOVEA_LAWS(Gradient);
 
