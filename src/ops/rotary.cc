@@ -23,43 +23,61 @@ Spread spread_of(const Tensor& positions) {
   return {*low, std::int64_t{*high} - *low + 1};
 }
 
-// Angles of the positions [first, first + count) at one frequency, with 1/64 of the sines and cosines: e^(i (a + b) w)
-// = e^(i a w) e^(i b w), a a multiple of 64. In double, so that long positions keep their phase.
-void fill_frequency(std::int64_t first, std::int64_t count, double frequency, const Tensor& angles, std::int64_t pair) {
-  constexpr std::int64_t kNear = 64;
-  const auto turn = [frequency](std::int64_t p) {
-    const double angle = static_cast<double>(p) * frequency;
-    return Turn{std::cos(angle), std::sin(angle)};
-  };
-  Turn near[kNear];
-  for (std::int64_t b = 0; b < std::min(kNear, count); ++b) near[b] = turn(b);
-  visit_wide(angles.dtype(), [&]<class R>() {
-    const std::int64_t width = angles.dim(1);
-    for (std::int64_t a = 0; a < count; a += kNear) {
-      const Turn far = turn(first + a);
-      for (std::int64_t b = 0; b < std::min(kNear, count - a); ++b) {
-        R* row = angles.data<R>() + (a + b) * width;
-        row[pair] = static_cast<R>(far.cosine * near[b].cosine - far.sine * near[b].sine);
-        row[width / 2 + pair] = static_cast<R>(far.sine * near[b].cosine + far.cosine * near[b].sine);
+// Turns of whole positions at every frequency of a rotary encoding, in double: long positions keep their phase.
+class Turns {
+ public:
+  static constexpr std::int64_t kNear = 64;
+
+  Turns(const Rotary& rotary, std::int64_t width, bool back) : pairs_(width / 2), sign_(back ? -1.0 : 1.0) {
+    for (std::int64_t m = 0; m < pairs_; ++m)
+      frequency_.push_back(std::pow(rotary.base, -2.0 * static_cast<double>(m) / static_cast<double>(width)));
+    for (std::int64_t b = 0; b < kNear; ++b)
+      for (std::int64_t m = 0; m < pairs_; ++m) near_.push_back(turn(b, m));
+  }
+
+  // Cosines and sines of `count` <= kNear positions from `first` on, into rows of 2 pairs. With 1/64 of the library
+  // calls: e^(i (first + b) w) = e^(i first w) e^(i b w).
+  template <class R>
+  void write(std::int64_t first, std::int64_t count, R* rows) const {
+    std::vector<Turn> far;
+    for (std::int64_t m = 0; m < pairs_; ++m) far.push_back(turn(first, m));
+    for (std::int64_t b = 0; b < count; ++b, rows += 2 * pairs_)
+      for (std::int64_t m = 0; m < pairs_; ++m) {
+        const Turn f = far[static_cast<std::size_t>(m)], n = near_[static_cast<std::size_t>(b * pairs_ + m)];
+        rows[m] = static_cast<R>(f.cosine * n.cosine - f.sine * n.sine);
+        rows[pairs_ + m] = static_cast<R>(f.sine * n.cosine + f.cosine * n.sine);
       }
-    }
-  });
-}
+  }
+
+ private:
+  Turn turn(std::int64_t position, std::int64_t pair) const {
+    const double angle = sign_ * static_cast<double>(position) * frequency_[static_cast<std::size_t>(pair)];
+    return {std::cos(angle), std::sin(angle)};
+  }
+
+  std::int64_t pairs_;
+  double sign_;  // -1: turn back
+  std::vector<double> frequency_;
+  std::vector<Turn> near_;  // (kNear, pairs)
+};
 
 // (positions, width) of cosines and sines, and the row of it that each token uses. Positions far apart get a row each.
-void fill_angles(const Context& context, const Tensor& positions, double base, cpu::Rotate& io) {
+void fill_angles(const Context& context, const Tensor& positions, const Turns& turns, cpu::Rotate& io) {
+  const ZoneTimer timer(context.zones(), Zone::elementwise);
   const Spread spread = spread_of(positions);
-  const bool dense = spread.count <= std::max<std::int64_t>(positions.numel(), 64);
+  const bool dense = spread.count <= std::max(positions.numel(), Turns::kNear);
   const std::int64_t count = dense ? spread.count : positions.numel();
   io.angles = Tensor::empty(context, {count, io.width}, wide(io.x.dtype()), Lifetime::scratch);
   io.row = Tensor::empty(context, positions.shape(), DType::i32, Lifetime::scratch);
   const std::int32_t* p = positions.data<std::int32_t>();
   for (std::int64_t i = 0; i < positions.numel(); ++i)
     io.row.data<std::int32_t>()[i] = static_cast<std::int32_t>(dense ? std::int64_t{p[i]} - spread.lowest : i);
-  parallel_for(context, io.width / 2, [&](std::int64_t pair) {
-    const double frequency = std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(io.width));
-    if (dense) return fill_frequency(spread.lowest, count, frequency, io.angles, pair);
-    for (std::int64_t i = 0; i < count; ++i) fill_frequency(p[i], 1, frequency, io.angles.slice(0, i, i + 1), pair);
+  visit_wide(io.angles.dtype(), [&]<class R>() {
+    R* rows = io.angles.data<R>();
+    parallel_ranges(context, count, Turns::kNear, [&](std::int64_t begin, std::int64_t end) {
+      if (dense) return turns.write(spread.lowest + begin, end - begin, rows + begin * io.width);
+      for (std::int64_t i = begin; i < end; ++i) turns.write(p[i], 1, rows + i * io.width);
+    });
   });
 }
 
@@ -70,14 +88,8 @@ Tensor rotated(const Context& context, const Tensor& x, const Tensor& positions,
   io.width = (rotary.width == 0 ? x.dim(3) : rotary.width) / 2 * 2;
   io.x = x.stride(3) == 1 || x.dim(3) == 1 ? x : x.contiguous(context);
   io.y = Tensor::empty(context, x.shape(), x.dtype());
-  fill_angles(context, positions, rotary.base, io);
-  if (back) {
-    const Tensor sines = io.angles.slice(1, io.width / 2, io.width);
-    visit_wide(sines.dtype(), [&]<class R>() {
-      for (std::int64_t i = 0; i < sines.dim(0); ++i)
-        for (std::int64_t m = 0; m < sines.dim(1); ++m) sines.data<R>()[i * io.width + m] *= R(-1);
-    });
-  }
+  if (x.numel() == 0) return io.y;
+  fill_angles(context, positions, Turns(rotary, io.width, back), io);
   cpu::rotate(context, io);
   return io.y;
 }
