@@ -4,7 +4,7 @@
 
 #include "scan/driver.h"
 #include "scan/forms.h"
-#include "scan/rendezvous.h"
+#include "scan/progress.h"
 
 namespace fovea::scan {
 namespace {
@@ -114,28 +114,27 @@ void clear_statistic(const Problem& problem, const Piece& piece, const Out& arra
     std::fill_n(static_cast<R*>(array.data) + piece.batch * array.batch + (piece.q0 + i) * array.row, columns, R{0});
 }
 
-// Sums of squares that the lanes of a team show each other, and where they meet; one per team.
+// Sums of squares that the lanes of a team show each other, and how far each has come.
 template <class R>
 class Exchanges {
  public:
   Exchanges(const Context& context, const Driver<R>& driver, const Problem& problem)
-      : squares_of_slot_(driver.layout.heads * padded<R>(static_cast<std::size_t>(driver.chunk()))),
-        squares_(context, problem.rms_norm ? kSlots * 2 * squares_of_slot_ * threads(context) : 0),
-        rendezvous_(threads(context)) {}
+      : size_(2 * cpu::kNormSlots * driver.layout.heads * padded<R>(static_cast<std::size_t>(driver.chunk()))),
+        squares_(context, problem.rms_norm ? size_ * threads(context) : 0),
+        progress_(threads(context)) {}
 
-  cpu::NormExchange<R> of(int team, int lanes, std::size_t heads_of_lane) {
-    const auto t = static_cast<std::size_t>(team);
-    return {squares_.data() + t * kSlots * 2 * squares_of_slot_, cpu::norm_slots(heads_of_lane, lanes), &rendezvous_[t],
+  cpu::NormExchange<R> of(int rank, int lanes, std::size_t heads_of_lane) {
+    const auto first = static_cast<std::size_t>(rank / lanes * lanes);  // of the team
+    return {squares_.data() + first * size_, cpu::norm_slots(heads_of_lane, lanes), &progress_[first], rank % lanes,
             lanes};
   }
 
  private:
-  static constexpr std::size_t kSlots = cpu::kNormSlots;
   static std::size_t threads(const Context& context) { return static_cast<std::size_t>(context.threads()); }
 
-  std::size_t squares_of_slot_;
+  std::size_t size_;
   Scratch<R> squares_;
-  std::vector<Rendezvous> rendezvous_;
+  std::vector<Progress> progress_;  // of every thread
 };
 
 // Threads form teams; a team takes segments and its members share the heads. Where nobody shares, segments are handed
@@ -148,11 +147,11 @@ void forward_segments(const Context& context, const Driver<R>& driver, const Pro
   Exchanges<R> exchanges(context, driver, problem);
   parallel(driver.threads(cuts.size() * driver.layout.kv_heads), [&](const Team& team) {
     const auto [lanes, teams] = choose_lanes(cuts.size(), problem.kv_heads, team.size());
-    const int own_team = team.rank() / lanes, lane = team.rank() % lanes;
+    const int own_team = team.rank() / lanes;
     if (own_team >= teams) return;
     const auto most_heads = static_cast<std::size_t>((problem.kv_heads + lanes - 1) / lanes) * driver.layout.group;
-    const cpu::NormExchange<R> exchange = exchanges.of(own_team, lanes, most_heads);
-    const HeadRange heads = heads_of_lane(problem.kv_heads, lane, lanes);
+    const cpu::NormExchange<R> exchange = exchanges.of(team.rank(), lanes, most_heads);
+    const HeadRange heads = heads_of_lane(problem.kv_heads, exchange.lane, lanes);
     std::size_t i = lanes == 1 ? static_cast<std::size_t>(team.take()) : static_cast<std::size_t>(own_team);
     while (i < cuts.size()) {
       kernel(driver.task(cuts[i], heads, driver.scratch_of(team)), io, states.of(i), exchange);

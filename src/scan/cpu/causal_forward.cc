@@ -19,15 +19,24 @@ struct CausalForward : Pass<R> {
   using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task, Pass<R>::next;
 
   CausalForward(const Task<R>& t, const Forward& forward, R* s, const NormExchange<R>& x)
-      : Pass<R>(t), io(forward), states(s), exchange(x), chunks(*t.piece, t.begin, t.end, t.chunk) {}
+      : Pass<R>(t),
+        io(forward),
+        states(s),
+        exchange(x),
+        base(x.progress[x.lane].steps()),
+        chunks(*t.piece, t.begin, t.end, t.chunk) {}
 
   void run() {
     walk(
         *this, chunks.count(), [&](std::int64_t i, std::int64_t g) { fetch_head(chunks[i], g); },
         [&](std::int64_t i, std::int64_t g) {
+          if (problem.rms_norm && g == task.first && i >= slots()) finish_norm(i - slots());
           kv_head(chunks[i], i, g);
-          if (problem.rms_norm && g + 1 == task.last) end_chunk(i);
+          if (problem.rms_norm && g + 1 == task.last) exchange.progress[exchange.lane].publish(base + i + 1);
         });
+    for (std::int64_t i = std::max<std::int64_t>(0, chunks.count() - slots()); problem.rms_norm && i < chunks.count();
+         ++i)
+      finish_norm(i);
   }
 
   void fetch_head(const Chunk& chunk, std::int64_t g) {
@@ -82,16 +91,11 @@ struct CausalForward : Pass<R> {
 
   static void sum_squares(Matrix<const R> y, std::size_t d_v, R* HWY_RESTRICT sums);
 
-  // Rounds of exchange.slots chunks end with a meeting; what they held back is then finished.
-  void end_chunk(std::int64_t i) {
-    const auto slots = static_cast<std::int64_t>(exchange.slots);
-    if ((i + 1) % slots != 0 && i + 1 != chunks.count()) return;
-    if (exchange.lanes > 1) exchange.rendezvous->wait(exchange.lanes);
-    for (std::int64_t j = i / slots * slots; j <= i; ++j)
-      if (chunks[j].has_queries) finish_norm(chunks[j], j);
-  }
-
-  void finish_norm(const Chunk& chunk, std::int64_t i) {
+  // Scales and stores chunk i once the squares of all its heads are there.
+  void finish_norm(std::int64_t i) {
+    const Chunk chunk = chunks[i];
+    if (!chunk.has_queries) return;
+    for (int lane = 0; lane < exchange.lanes; ++lane) exchange.progress[lane].wait_for(base + i + 1);
     for (std::size_t l = 0; l < chunk.rows; ++l) {
       R sum = 0;
       for (std::int64_t h = 0; h < problem.heads; ++h) sum += squares(i, h)[l];
@@ -103,21 +107,23 @@ struct CausalForward : Pass<R> {
       write(held(i, h), buffers.factor, this->query_place(chunk.query, h), chunk.rows);
   }
 
-  std::size_t slot(std::int64_t i) const { return static_cast<std::size_t>(i) % exchange.slots; }
+  std::int64_t slots() const { return static_cast<std::int64_t>(exchange.slots); }
+  std::size_t step(std::int64_t i) const { return static_cast<std::size_t>(base + i); }
   Matrix<R> held(std::int64_t i, std::int64_t h) const {
     const auto own = static_cast<std::size_t>(h - task.first * this->heads_per_kv());
     const auto heads_of_lane = static_cast<std::size_t>(task.last - task.first) * this->group;
-    return {buffers.held + (slot(i) * heads_of_lane + own) * buffers.held_size, buffers.y_across.ld};
+    const std::size_t slot = step(i) % exchange.slots;
+    return {buffers.held + (slot * heads_of_lane + own) * buffers.held_size, buffers.y_across.ld};
   }
   R* squares(std::int64_t i, std::int64_t h) const {
-    const std::size_t half = (static_cast<std::size_t>(i) / exchange.slots) % 2;
-    const std::size_t at = (half * exchange.slots + slot(i)) * this->heads + static_cast<std::size_t>(h);
-    return exchange.squares + at * buffers.scores.ld;
+    const std::size_t slot = step(i) % (2 * exchange.slots);
+    return exchange.squares + (slot * this->heads + static_cast<std::size_t>(h)) * buffers.scores.ld;
   }
 
   const Forward& io;
   R* states;
   const NormExchange<R>& exchange;
+  std::int64_t base;  // chunks this lane has computed in earlier tasks
   Chunks chunks;
 };
 

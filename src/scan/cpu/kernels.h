@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "scan/contract.h"
-#include "scan/rendezvous.h"
+#include "scan/progress.h"
 
 // What the kernels of the linear engine are called with. Every function works on some rows of one piece and some kv
 // heads, in one thread; the drivers above cut the work and put the results together. R is float, or double for f64.
@@ -25,13 +25,13 @@ struct Task {
 };
 
 // The threads that share the heads of a piece, for the norm over all of them: each leaves the sums of squares of its
-// heads, waits for the others, and then scales its own rows. Chunks are held back `slots` at a time.
+// heads and says so; a chunk is held back until its slot is needed again, and then finished with the squares of all.
 template <class R>
 struct NormExchange {
-  R* squares;  // [2][slots][heads][chunk]: two, so that one wait per round is enough
-  std::size_t slots;
-  Rendezvous* rendezvous;
-  int lanes;  // threads that meet there
+  R* squares;          // [2 slots][heads][chunk]: who is `slots` chunks ahead of another must not overwrite its sums
+  std::size_t slots;   // chunks held back
+  Progress* progress;  // [lanes] chunks computed
+  int lane, lanes;
 };
 
 // Adds keys [begin, end) to the states, decaying them on the way.
