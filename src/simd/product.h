@@ -20,11 +20,12 @@ enum class Order { rows, columns };
 
 // Operands of C[m x n] (+)= A[m x k] B[k x n]; see product-inl.h. n is a multiple of kPad (rows of B and C are padded,
 // and what stands in the padding of B must be finite where that of C is read again). C overlaps neither A nor B.
-template <class T>
+// Element: what A and B hold; T itself, or several values that are multiplied and summed at once (tile/cpu/bf16_product.h).
+template <class T, class Element = T>
 struct Product {
-  const T* a;
+  const Element* a;
   std::size_t lda;
-  const T* b;
+  const Element* b;
   std::size_t ldb;
   T* c;
   std::size_t ldc;

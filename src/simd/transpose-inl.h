@@ -99,6 +99,15 @@ void transpose(Matrix<const T> from, Matrix<T> to, std::size_t rows, std::size_t
       transpose_square(from.row(r) + c, from.ld, to.row(c) + r, to.ld);
 }
 
+// The same within exact bounds, for memory without padding.
+template <class T>
+HWY_NOINLINE void transpose_within(Matrix<const T> from, Matrix<T> to, std::size_t rows, std::size_t columns) {
+  const std::size_t square_rows = rows / kSquare<T> * kSquare<T>, square_columns = columns / kSquare<T> * kSquare<T>;
+  transpose(from, to, square_rows, square_columns);
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = r < square_rows ? square_columns : 0; c < columns; ++c) to.row(c)[r] = from.row(r)[c];
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace fovea
 HWY_AFTER_NAMESPACE();

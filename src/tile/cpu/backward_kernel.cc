@@ -35,7 +35,7 @@ struct BiasGradient {
 
   // ds is [keys x lanes]; `turned` is scratch of [queries x keys].
   HWY_NOINLINE void take(const TileAt& at, const R* ds, R* turned) const {
-    transpose<R>({ds, at.lanes}, {turned, at.kc}, at.kc, at.qc);
+    turn_tile<R>({ds, at.lanes}, {turned, at.kc}, at.kc, at.qc);
     for (std::int64_t i = 0; i < at.qc; ++i) {
       const R* HWY_RESTRICT from = turned + i * at.kc;
       R* to = data + (at.q0 + i) * query + at.k0 * key;

@@ -232,9 +232,9 @@ class QueryPacker {
     }
   }
 
-  void turn(Matrix<const R*> from, R* to, std::int64_t width) const {
+  void turn(Rectangle<const R> from, R* to, std::int64_t width) const {
     if (at_.qc < at_.lanes) std::fill_n(to, width * at_.lanes, R{0});
-    transpose<R>(from, {to, at_.lanes}, at_.qc, width);
+    turn_tile<R>(from, {to, at_.lanes}, at_.qc, width);
   }
 
   const BackwardCall& call_;

@@ -131,7 +131,7 @@ class QueryTile {
     const R scale = static_cast<R>(problem_.scale) * W::template kUnit<R>;
     load_rows<R>(query_rows(problem_, io_.q, piece_, at_, head_, problem_.d_k), scale, t_.rows, problem_.d_k);
     if (at_.qc < at_.lanes) std::fill_n(t_.q, problem_.d_k * at_.lanes, R{0});
-    transpose<R>({t_.rows, problem_.d_k}, {t_.q, at_.lanes}, at_.qc, problem_.d_k);
+    turn_tile<R>({t_.rows, problem_.d_k}, {t_.q, at_.lanes}, at_.qc, problem_.d_k);
     std::fill_n(t_.top, at_.lanes, W::template kFloor<R>);
     std::fill_n(t_.sum, at_.lanes, R{0});
     std::fill_n(t_.o, problem_.d_v * at_.lanes, R{0});
@@ -187,7 +187,7 @@ class QueryTile {
       const R* HWY_RESTRICT factor = t_.factor;
       for (std::int64_t l = 0; l < at_.lanes; ++l) o[l] *= factor[l];
     }
-    transpose<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
+    turn_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
     store_rows<R>(t_.rows, problem_.d_v, R{1}, query_rows(problem_, io_.o, piece_, at_, head_, problem_.d_v), keep_);
     if (W::kHasTop && io_.lse.data != nullptr)
       for (std::int64_t l = 0; l < at_.qc; ++l) {

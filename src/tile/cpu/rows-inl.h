@@ -1,5 +1,4 @@
-// Moving rows between the caller's arrays (any dtype, any row stride) and packed scratch of the accumulation type, and
-// transposing small tiles.
+// Moving rows between the caller's arrays (any dtype, any row stride) and packed scratch of the accumulation type.
 
 #if defined(FOVEA_TILE_CPU_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_TILE_CPU_ROWS_INL_H_
@@ -106,56 +105,6 @@ HWY_NOINLINE void store_rows(const R* HWY_RESTRICT from, std::int64_t ld, R scal
       for (; c < to.width; ++c) target[c] = static_cast<T>(scale * source[c]);
     }
   });
-}
-
-// A matrix in scratch or in the caller's memory of the same type.
-template <class Pointer>
-struct Matrix {
-  Pointer data;
-  std::int64_t ld;
-};
-
-// One 16-byte square: 4 x 4 floats or 2 x 2 doubles.
-template <class T>
-HWY_INLINE void transpose_square(const T* HWY_RESTRICT from, std::int64_t ld_from, T* HWY_RESTRICT to,
-                                 std::int64_t ld_to) {
-#if HWY_TARGET == HWY_SCALAR
-  constexpr std::int64_t kSide = 16 / sizeof(T);
-  for (std::int64_t i = 0; i < kSide; ++i)
-    for (std::int64_t j = 0; j < kSide; ++j) to[j * ld_to + i] = from[i * ld_from + j];
-#else
-  const hn::FixedTag<T, 16 / sizeof(T)> d;
-  if constexpr (sizeof(T) == 8) {
-    const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + ld_from);
-    hn::StoreU(hn::InterleaveLower(d, a, b), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, a, b), d, to + ld_to);
-  } else {
-    const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + ld_from);
-    const auto c = hn::LoadU(d, from + 2 * ld_from), e = hn::LoadU(d, from + 3 * ld_from);
-    const auto ac = hn::InterleaveLower(d, a, c), be = hn::InterleaveLower(d, b, e);
-    hn::StoreU(hn::InterleaveLower(d, ac, be), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, ac, be), d, to + ld_to);
-    const auto ac_high = hn::InterleaveUpper(d, a, c), be_high = hn::InterleaveUpper(d, b, e);
-    hn::StoreU(hn::InterleaveLower(d, ac_high, be_high), d, to + 2 * ld_to);
-    hn::StoreU(hn::InterleaveUpper(d, ac_high, be_high), d, to + 3 * ld_to);
-  }
-#endif
-}
-
-// to[j][i] = from[i][j] for i < rows, j < columns.
-template <class T>
-HWY_NOINLINE void transpose(Matrix<const T*> from, Matrix<T*> to, std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kSide = 16 / sizeof(T);
-  std::int64_t i = 0;
-  for (; i + kSide <= rows; i += kSide) {
-    std::int64_t j = 0;
-    for (; j + kSide <= columns; j += kSide)
-      transpose_square(from.data + i * from.ld + j, from.ld, to.data + j * to.ld + i, to.ld);
-    for (; j < columns; ++j)
-      for (std::int64_t r = i; r < i + kSide; ++r) to.data[j * to.ld + r] = from.data[r * from.ld + j];
-  }
-  for (; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) to.data[j * to.ld + i] = from.data[i * from.ld + j];
 }
 
 }  // namespace HWY_NAMESPACE

@@ -17,6 +17,7 @@
 #include "policy/alibi.h"
 #include "policy/dropout.h"
 #include "simd/product.h"
+#include "simd/transpose-inl.h"
 #include "tile/contract.h"
 #include "tile/cpu/kernel.h"
 #include "tile/cpu/rows-inl.h"
@@ -37,6 +38,18 @@ struct TileAt {
   std::int64_t lanes;  // qc padded, and the row length of every tile
   std::int32_t mask;   // Plan::kWhole or a mask of the plan
 };
+
+// to[j][i] = from[i][j] for i < rows, j < columns; nothing else is touched.
+template <class R>
+struct Rectangle {
+  R* data;
+  std::int64_t ld;
+};
+template <class R>
+void turn_tile(Rectangle<const R> from, Rectangle<R> to, std::int64_t rows, std::int64_t columns) {
+  transpose_within<R>({from.data, static_cast<std::size_t>(from.ld)}, {to.data, static_cast<std::size_t>(to.ld)},
+                      static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
 
 // The caller's rows under a tile's queries, or of one key block.
 template <class Pointer>
@@ -93,7 +106,7 @@ class ScoreModifier {
   HWY_NOINLINE void add_bias(const TileAt& at, R* HWY_RESTRICT scores, R* HWY_RESTRICT spare) const {
     const R* source = bias_ + at.q0 * bias_query_ + at.k0 * bias_key_;
     if (bias_key_ == 1 && bias_query_ != 0) {
-      transpose<R>({source, bias_query_}, {spare, at.lanes}, at.qc, at.kc);
+      turn_tile<R>({source, bias_query_}, {spare, at.lanes}, at.qc, at.kc);
     } else {
       for (std::int64_t j = 0; j < at.kc; ++j)
         for (std::int64_t i = 0; i < at.qc; ++i) spare[j * at.lanes + i] = source[i * bias_query_ + j * bias_key_];
