@@ -40,7 +40,7 @@ Curve read_curve(const RunSettings& settings, std::string_view split) {
 Figure accuracy_figure(const CompareReport& report) {
   Plot plot;
   plot.title = "Validation accuracy";
-  plot.x = {"training time", "s"};
+  plot.x = {"training time", "s", Scale::linear, {0.0}};
   plot.y = {"accuracy", "%"};
   plot.levels = {{100.0 * report.majority, "most frequent answer"}};
   for (std::size_t i = 0; i < report.results.size(); ++i) {
@@ -55,7 +55,7 @@ Figure accuracy_figure(const CompareReport& report) {
 Figure loss_figure(const CompareReport& report, bool by_step) {
   Plot plot;
   plot.title = by_step ? "Training loss by step" : "Training loss by time";
-  plot.x = by_step ? Axis{"step"} : Axis{"training time", "s"};
+  plot.x = by_step ? Axis{"step", "", Scale::linear, {0.0}} : Axis{"training time", "s", Scale::linear, {0.0}};
   plot.y = {"cross-entropy", "nats"};
   for (std::size_t i = 0; i < report.results.size(); ++i) {
     Curve curve = read_curve(report.settings[i], "train");

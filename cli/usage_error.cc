@@ -75,9 +75,9 @@ Error usage_error(const CLI::App& root, const CLI::ParseError& error) {
   const std::string path = chosen_path(root);
   std::vector<std::string> left = app.remaining();
   if (left.empty()) left = root.remaining(true);
-  const bool incomplete = error.get_name() == "RequiredError";
-  if (!left.empty() && (incomplete || error.get_name() == "ExtrasError"))
-    return unknown_argument(app, left.front(), path);
+  const bool incomplete = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (!left.empty() && (incomplete || extras)) return unknown_argument(app, left.front(), path);
   if (incomplete && !verb_names(app).empty())
     return Error(ErrorCode::usage, fmt::format("\"{}\" needs a word more", path), {},
                  fmt::format("{} {}", path, fmt::join(verb_names(app), " | ")));

@@ -1,0 +1,191 @@
+"""What a program may be given by mistake: each gets a short text that names the field or file, an exit code that is
+not 0, and loses nothing."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import unittest
+
+from support import SMALL, CliTest
+
+
+class Settings(CliTest):
+    def config(self, settings):
+        text = settings if isinstance(settings, str) else json.dumps(settings)
+        (self.folder / "c.json").write_text(text)
+        return ["train", "--config", "c.json", "--data", "data", "--out", "run"]
+
+    def test_misspelt_key(self):
+        self.bad(3, ["c.json", "train.stps", '"steps"?'], *self.config({"train": {"stps": 3}}))
+        self.bad(2, ["--set", "train.stps", '"steps"?'], *self.train(), "--set", "train.stps=3")
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_wrong_value(self):
+        self.bad(3, ["c.json", "train.batch", "0"], *self.config({"train": {"batch": 0}}))
+        self.bad(3, ["c.json", "model.layers", "list"], *self.config({"model": {"layers": 3}}))
+        self.bad(2, ["train.lr"], *self.train(), "--set", "train.lr=fast")
+        self.bad(2, ["NAME=VALUE"], *self.train(), "--set", "train.lr")
+
+    def test_not_json(self):
+        for text in ["", "{", '{"train": {"steps": 5}', "[" * 200, '{"train": {"steps": 1, "steps": 2}}', "\xff\x00"]:
+            self.bad(3, ["c.json"], *self.config(text))
+        self.bad(1, ["nowhere.json"], "train", "--config", "nowhere.json")
+
+    def test_combination(self):
+        self.bad(2, ["heads", "16"], *self.train(), "--set", "model.heads=3")
+        self.bad(2, ["layers[1]", '"norm"?'], *self.train(), "--set", "model.layers=softmax,nrm")
+        self.bad(2, ["attention.block", "65536"], *self.train(attention="diag:block=0"))
+        self.bad(2, ["accumulation"], *self.train(), "--set", "train.accumulation=3")
+        self.bad(2, ["model.layers"], *self.config({"model": {"layers": ["norm"]}}), "--attention", "softmax")
+        self.bad(2, ["window", "fovea list --with window"], "bench", "attention", "--attention", "norm", "--window", "8",
+                 "--n", "64", "--rounds", "1")
+
+    def test_settings_the_model_cannot_have(self):
+        self.bad(2, ["dtype"], *self.train(), "--dtype", "f16")
+        self.bad(3, ["max_length"], *self.train(), "--set", "model.max_length=4")
+
+
+class Examples(CliTest):
+    def with_line(self, line, split="train"):
+        path = self.folder / f"data/basic_{split}.tsv"
+        lines = path.read_text().splitlines()
+        lines[4] = line
+        path.write_text("\n".join(lines) + "\n")
+        return f"basic_{split}.tsv:5"
+
+    def test_malformed_lines_are_named(self):
+        for line, word in [("( [MAX 1 ) ] )", ""), ("( ( [MAX 1 ) ] )\t1\textra", ""), ("( ( ( [MAX 1 ) 12 ) ] )\t1", "12"),
+                           ("( ( ( [MAX 1 ) 2 ) ] )\tx", "x"), ("( ( ( [MAX 1 ) 2 )\t2", ""), ("\t3", ""),
+                           ("( ( ( [AVG 1 ) 2 ) ] )\t1", "[AVG"), ("( ( ( [MAX 1 ) 2 ) ] )\t7", "7")]:
+            shutil.rmtree(self.folder / "data")
+            self.setUp_data()
+            place = self.with_line(line)
+            self.bad(3, [place, word], *self.train())
+        self.assertFalse((self.folder / "run").exists())
+
+    def setUp_data(self):
+        from support import write_data
+        write_data(self.folder / "data")
+
+    def test_header_empty_and_missing_files(self):
+        path = self.folder / "data/basic_val.tsv"
+        text = path.read_text()
+        path.write_text(text.replace("Source", "Sauce"))
+        self.bad(3, ["basic_val.tsv"], *self.train())
+        path.write_text("")
+        self.bad(3, ["basic_val.tsv"], *self.train())
+        path.unlink()
+        self.bad(1, ["basic_val.tsv"], *self.train())
+        self.bad(3, ["nowhere"], "train", "--data", "nowhere")
+
+    def test_truncated_anywhere(self):
+        path = self.folder / "data/basic_test.tsv"
+        whole = path.read_bytes()
+        for cut in range(1, len(whole), 97):
+            path.write_bytes(whole[:cut])
+            result = self.fovea("train", "--attention", "norm", "--data", "data", "--steps", "1", "--out", f"run{cut}",
+                                *SMALL)
+            self.assertIn(result.returncode, (0, 3), (cut, result.stderr))
+            if result.returncode == 3:
+                self.assertIn("basic_test.tsv", result.stderr)
+
+
+class Checkpoints(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.good(*self.train())
+        self.model = self.folder / "run/best/model.safetensors"
+
+    def spoil(self, data):
+        self.model.write_bytes(data)
+        return self.bad(3, ["model.safetensors"], "eval", "run")
+
+    def test_safetensors(self):
+        whole = self.model.read_bytes()
+        size = struct.unpack("<Q", whole[:8])[0]
+        header = json.loads(whole[8:8 + size])
+        body = whole[8 + size:]
+
+        def rebuilt(changed, data=body):
+            text = json.dumps(changed).encode()
+            return struct.pack("<Q", len(text)) + text + data
+
+        names = [n for n in header if n != "__metadata__"]
+        for cut in [0, 4, 8, 8 + size // 2, 8 + size, len(whole) - 1]:
+            self.spoil(whole[:cut])
+        self.spoil(struct.pack("<Q", 1 << 60) + whole[8:])
+        self.spoil(rebuilt({**header, names[0]: {**header[names[0]], "dtype": "F99"}}))
+        self.spoil(rebuilt({**header, names[0]: header[names[1]]}))
+        self.spoil(rebuilt({**header, names[0]: {**header[names[0]], "data_offsets": [0, len(body) + 8]}}))
+        missing = {n: v for n, v in header.items() if n != names[0]}
+        self.spoil(rebuilt(missing))
+        self.model.write_bytes(whole)
+        self.good("eval", "run")
+
+    def test_config_of_a_checkpoint(self):
+        path = self.folder / "run/best/config.json"
+        whole = path.read_text()
+        path.write_text(whole[:len(whole) // 2])
+        self.bad(3, ["config.json"], "eval", "run")
+        path.write_text(whole.replace('"width": 16', '"width": 32'))
+        self.bad(3, ["model.safetensors"], "eval", "run")
+        path.unlink()
+        self.bad(1, ["config.json"], "eval", "run")
+
+    def test_checkpoint_of_another_architecture(self):
+        self.good(*self.train("other", attention="softmax"))
+        shutil.rmtree(self.folder / "run/last")
+        shutil.copytree(self.folder / "other/last", self.folder / "run/last")
+        before = self.snapshot("run")
+        self.bad(3, ["layers", "run/last"], "train", "--resume", "run", "--steps", "9", "--threads", "1")
+        after = self.snapshot("run")
+        self.assertEqual({k: v for k, v in before.items() if k.startswith(("best", "last"))},
+                         {k: v for k, v in after.items() if k.startswith(("best", "last"))})
+
+    def test_folders_that_hold_no_run(self):
+        self.bad(3, ["data", "run.json"], "train", "--resume", "data")
+        self.bad(3, ["nowhere"], "eval", "nowhere")
+        self.bad(3, ["comparison.json"], "lra", "listops", "--resume", "run")
+
+    def test_a_finished_run_is_not_overwritten(self):
+        before = self.snapshot("run")
+        self.bad(2, ["not empty", "--resume run"], *self.train())
+        self.assertEqual(self.snapshot("run"), before)
+
+
+class System(CliTest):
+    def test_out_of_memory(self):
+        self.bad(1, ["memory", "limit"], *self.train(), "--memory-limit", "20KB")
+        self.bad(1, ["limit"], "bench", "attention", "--n", "4096", "--memory-limit", "1MB")
+
+    def test_output_folder_is_a_file(self):
+        (self.folder / "file").write_text("mine")
+        self.bad(2, ["file", "--out"], *self.train("file"))
+        self.bad(1, ["file"], *self.train("file/inside"))
+        self.assertEqual((self.folder / "file").read_text(), "mine")
+
+    @unittest.skipIf(os.geteuid() == 0 and not os.path.isdir("/proc/1"), "needs a folder that refuses writes")
+    def test_read_only_folder(self):
+        # /proc refuses new files even to root.
+        self.bad(1, ["/proc/fovea"], *self.train("/proc/fovea"))
+
+    def test_full_disk(self):
+        """A limit on file sizes makes writes fail as a full disk does; the old checkpoint must survive."""
+        self.good(*self.train())
+        before = self.snapshot("run/last")
+        limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$@"', "limited"]
+        self.bad(1, ["run/last", "space"], "train", "--resume", "run", "--steps", "9", "--threads", "1", prefix=limited)
+        self.assertEqual(self.snapshot("run/last"), before)
+        self.good("train", "--resume", "run", "--steps", "9", "--threads", "1")
+
+    def test_full_disk_for_data(self):
+        limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 1; exec "$@"', "limited"]
+        self.bad(1, ["basic_train.tsv"], "data", "listops", "--out", "lo", "--train", "20", "--validation", "1", "--test",
+                 "1", prefix=limited)
+        self.assertEqual([p.name for p in (self.folder / "lo").rglob("*")], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

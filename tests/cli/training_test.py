@@ -1,0 +1,144 @@
+"""Training, evaluation, comparison, interruption and resuming."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from support import PROGRAM, SMALL, CliTest
+
+
+class Train(CliTest):
+    def test_train_then_eval(self):
+        result = self.document(*self.train(steps=20))
+        self.assertEqual(result["steps"], 20)
+        self.assertTrue(0 <= result["accuracy"] <= 1)
+        self.assertGreater(result["parameters"], 0)
+        files = self.snapshot("run")
+        for name in ["run.json", "result.json", "metrics.csv", "best/model.safetensors", "last/state.json"]:
+            self.assertIn(name, files)
+        again = self.document("eval", "run")
+        self.assertEqual(again["accuracy"], result["accuracy"])
+        self.assertAlmostEqual(again["loss"], result["loss"], places=5)
+        self.assertIn("accuracy", self.good("eval", "run/last", "--split", "validation").stdout)
+        self.assertIn("accuracy", self.good("eval", "run", "--data", "data").stdout)
+
+    def test_config_then_set_then_option(self):
+        config = {"attention": "linear", "train": {"lr": 0.5, "batch": 3, "steps": 2, "schedule": "constant"},
+                  "data": {"source": "data"}}
+        (self.folder / "run.json").write_text(json.dumps(config))
+        self.good("train", "--config", "run.json", "--set", "train.lr=0.25", "--set", "train.batch=5", "--batch", "7",
+                  "--out", "run", "--threads", "1")
+        written = json.loads((self.folder / "run/run.json").read_text())
+        self.assertEqual(written["train"]["lr"], 0.25)
+        self.assertEqual(written["train"]["batch"], 7)
+        self.assertEqual(written["model"]["layers"], ["linear", "linear"])
+        self.assertEqual(written["data"]["source"], "data")
+
+    def test_written_settings_repeat_the_run(self):
+        self.good(*self.train("first", steps=6))
+        self.good("train", "--config", "first/run.json", "--out", "second", "--threads", "1")
+        same = lambda run: (self.folder / run / "last/model.safetensors").read_bytes()
+        self.assertEqual(same("first"), same("second"))
+
+    def test_quiet_and_json(self):
+        result = self.good(*self.train(), "--quiet", "--json")
+        self.assertEqual(result.stderr, "")
+        json.loads(result.stdout)
+
+
+class Resume(CliTest):
+    def interrupt(self, arguments, until, times=1):
+        """Starts, waits for a file, presses Ctrl-C; gives the exit code and what was said."""
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, env=self.environment(), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.time() + 120
+        while not (self.folder / until).exists() and process.poll() is None and time.time() < deadline:
+            time.sleep(0.02)
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.01)
+        _, text = process.communicate(timeout=120)
+        return process.returncode, text
+
+    def test_interrupted_run_goes_on_as_if_it_had_not_stopped(self):
+        long = ["--set", "train.checkpoint_every=5", "--set", "train.schedule=constant"]
+        code, text = self.interrupt(self.train("run", *long, steps=100000), "run/last/state.json")
+        self.assertEqual(code, 130, text)
+        self.assertIn("fovea train --resume run", text)
+        step = json.loads((self.folder / "run/last/state.json").read_text())["step"]
+        self.assertGreater(step, 0)
+        self.good("train", "--resume", "run", "--steps", step + 5, "--threads", "1")
+        self.good(*self.train("straight", *long, steps=step + 5))
+        for name in ["last/model.safetensors", "last/optimizer.safetensors"]:
+            self.assertEqual((self.folder / "run" / name).read_bytes(), (self.folder / "straight" / name).read_bytes())
+
+    def test_second_interrupt_stops_at_once(self):
+        code, text = self.interrupt(self.train("run", steps=100000), "run/metrics.csv", times=5)
+        self.assertEqual(code, 130, text)
+
+    def test_comparison_can_go_on(self):
+        arguments = ["lra", "listops", "--attention", "norm,linear", "--data", "data", "--steps", 3000, "--out", "cmp",
+                     *SMALL, "--set", "train.checkpoint_every=50"]
+        code, text = self.interrupt(arguments, "cmp/linear/last/state.json")
+        if code == 0:
+            self.skipTest("finished before the signal")
+        self.assertEqual(code, 130, text)
+        self.assertIn("fovea lra listops --resume cmp", text)
+        finished = (self.folder / "cmp/norm/result.json").read_bytes()
+        results = self.document("lra", "listops", "--resume", "cmp", "--threads", "1")["results"]
+        self.assertEqual([r["name"] for r in results], ["norm", "linear"])
+        self.assertEqual([r["steps"] for r in results], [3000, 3000])
+        self.assertEqual((self.folder / "cmp/norm/result.json").read_bytes(), finished)
+
+
+class Compare(CliTest):
+    def compare(self, *more):
+        return ["lra", "listops", "--attention", "softmax,diag:block=4,weights=rela,transnormer-t1", "--data", "data",
+                "--steps", 20, "--out", "cmp", *SMALL, *more]
+
+    def test_table_report_and_pictures(self):
+        result = self.good(*self.compare())
+        self.assertIn("majority", result.stderr)
+        for name in ["softmax", "diag:block=4,weights=rela", "transnormer-t1", "accuracy", "steps/s", "parameters"]:
+            self.assertIn(name, result.stdout)
+        files = self.snapshot("cmp")
+        for name in ["report.html", "results.csv", "accuracy.png", "loss-by-time.png", "diag-block-4-weights-rela/run.json"]:
+            self.assertIn(name, files)
+        self.assertTrue(files["accuracy.png"].startswith(b"\x89PNG"))
+        page = files["report.html"].decode()
+        self.assertIn("prefers-color-scheme", page)
+        self.assertNotRegex(page, r'(src|href)="https?:')
+
+    def test_document(self):
+        document = self.document(*self.compare())
+        self.assertEqual(len(document["results"]), 3)
+        self.assertTrue(0 < document["majority_share"] < 1)
+
+    def test_names(self):
+        self.bad(2, ["twice"], "lra", "listops", "--attention", "norm,norm", "--data", "data")
+        self.bad(2, ['"nrm"', '"norm"?'], "lra", "listops", "--attention", "softmax,nrm", "--data", "data")
+        self.assertEqual(os.listdir(self.folder), ["data"])
+
+
+class Data(CliTest):
+    def test_written_files_can_be_trained_on(self):
+        counts = ["--train", "4", "--validation", "2", "--test", "2", "--seed", "3"]
+        self.good("data", "listops", "--out", "lo", *counts)
+        lines = (self.folder / "lo/basic_train.tsv").read_text().splitlines()
+        self.assertEqual(lines[0], "Source\tTarget")
+        self.assertEqual(len(lines), 5)
+        self.good("data", "listops", "--out", "again", *counts, "--threads", "1")
+        self.assertEqual(self.snapshot("lo"), self.snapshot("again"))
+        self.good("train", "--attention", "norm", "--data", "lo", "--steps", "1", "--out", "run", *SMALL)
+
+    def test_does_not_overwrite(self):
+        before = self.snapshot("data")
+        self.bad(2, ["not empty", "--out"], "data", "listops", "--out", "data", "--train", "4")
+        self.assertEqual(self.snapshot("data"), before)
+
+
+if __name__ == "__main__":
+    unittest.main()

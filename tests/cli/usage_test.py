@@ -1,0 +1,124 @@
+"""Grammar, help pages, lists and completion."""
+
+import subprocess
+import unittest
+
+from support import PROGRAM, CliTest
+
+VERBS = [["list"], ["doctor"], ["bench"], ["bench", "attention"], ["train"], ["eval"], ["lra"], ["lra", "listops"],
+         ["data"], ["data", "listops"], ["completion"]]
+
+
+class Help(CliTest):
+    def test_every_page_starts_with_two_examples_and_fits_a_screen(self):
+        for verb in [[], *VERBS]:
+            page = self.good(*verb, "--help").stdout.splitlines()
+            self.assertEqual(page[0], "examples", verb)
+            self.assertEqual([line[:2] for line in page[1:3]], ["  ", "  "], verb)
+            self.assertEqual(page[3], "", verb)
+            self.assertLessEqual(len(page), 30, verb)
+            self.assertLessEqual(max(map(len, page)), 80, verb)
+
+    def test_main_page_names_verbs_and_exit_codes(self):
+        page = self.good("--help").stdout
+        for word in ["train", "eval", "lra", "bench", "list", "doctor", "data", "completion", "130 interrupted"]:
+            self.assertIn(word, page)
+
+    def test_version(self):
+        self.assertRegex(self.good("--version").stdout, r"^fovea \d+\.\d+\.\d+\n$")
+
+
+class WrongUsage(CliTest):
+    def test_no_verb(self):
+        result = self.fovea()
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("listops", result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def test_unknown_names_get_the_nearest_one(self):
+        self.bad(2, ['"trian"', '"train"?'], "trian")
+        self.bad(2, ['"atention"', '"attention"?'], "bench", "atention")
+        self.bad(2, ['"--caual"', '"--causal"?'], "bench", "attention", "--caual")
+        self.bad(2, ['"sofmax"', '"softmax"?'], "list", "sofmax")
+        self.bad(2, ['"causl"', '"causal"?'], "list", "--with", "causl")
+        self.bad(2, ['"transnormer-t3"', '"transnormer-t'], "train", "--attention", "transnormer-t3")
+
+    def test_values(self):
+        self.bad(2, ["--n needs a value"], "bench", "attention", "--n")
+        self.bad(2, ["--heads", "number"], "bench", "attention", "--heads", "many")
+        self.bad(2, ["--heads", "between 1"], "bench", "attention", "--heads", "0")
+        self.bad(2, ["--n", "1024,"], "bench", "attention", "--n", "1024,,4096")
+        self.bad(2, ["--memory-limit", "512MB"], "train", "--memory-limit", "much")
+        self.bad(2, ["--threads"], "doctor", "--threads", "-1")
+        self.bad(2, ['"f23"', '"f32"?'], "bench", "attention", "--dtype", "f23")
+        self.bad(2, ["CUDA", "--device cpu"], "doctor", "--device", "cuda")
+
+    def test_instruction_set(self):
+        self.bad(2, ["FOVEA_ISA", "portable"], "doctor", env=self.environment(FOVEA_ISA="avx99"))
+
+    def test_result_that_cannot_be_written(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([PROGRAM, "list"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("standard output", result.stderr)
+
+
+class List(CliTest):
+    def test_table(self):
+        page = self.good("list").stdout
+        self.assertLessEqual(max(map(len, page.splitlines())), 80)
+        for name in ["softmax", "rela", "diag", "linear", "norm", "transnormer-t2"]:
+            self.assertIn(name, page)
+
+    def test_with_filters(self):
+        names = [m["name"] for m in self.document("list", "--with", "state,step")["mechanisms"]]
+        self.assertIn("norm", names)
+        self.assertNotIn("softmax", names)
+
+    def test_one(self):
+        diag = self.document("list", "diag")
+        block = next(p for p in diag["parameters"] if p["name"] == "block")
+        self.assertEqual(block["default"], 64)
+        self.assertEqual(block["range"][0], 1)
+        self.assertTrue(diag["features"]["causal"])
+        self.assertIn("block", self.good("list", "diag").stdout)
+
+
+class Doctor(CliTest):
+    def test_document(self):
+        found = self.document("doctor", "--threads", "1")
+        self.assertIn(found["isa"]["chosen"], found["isa"]["available"])
+        self.assertEqual(found["threads"], 1)
+        self.assertGreater(found["sgemm_gflops"], 0.1)
+        self.assertFalse(found["built"]["cuda"])
+
+    def test_forced_instruction_set(self):
+        page = self.good("doctor", env=self.environment(FOVEA_ISA="portable")).stdout
+        self.assertRegex(page, r"kernels +portable")
+
+
+class Completion(CliTest):
+    def complete(self, *words):
+        script = self.good("completion", "bash").stdout
+        quoted = " ".join(f"'{w}'" for w in words)
+        driver = f"{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _fovea; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        result = subprocess.run(["bash", "-c", driver], capture_output=True, text=True)
+        self.assertEqual(result.stderr, "")
+        return result.stdout.split()
+
+    def test_bash(self):
+        self.assertIn("doctor", self.complete("fovea", "d"))
+        self.assertEqual(self.complete("fovea", "lra", "l"), ["listops"])
+        self.assertEqual(self.complete("fovea", "bench", "attention", "--cau"), ["--causal"])
+        self.assertIn("transnormer-t2", self.complete("fovea", "train", "--attention", "trans"))
+        self.assertIn("softmax,norm", self.complete("fovea", "train", "--attention", "softmax,no"))
+        self.assertEqual(self.complete("fovea", "list", "dia"), ["diag"])
+
+    def test_other_shells(self):
+        self.assertIn("#compdef fovea", self.good("completion", "zsh").stdout)
+        self.assertIn("complete -c fovea", self.good("completion", "fish").stdout)
+        self.bad(2, ["tcsh"], "completion", "tcsh")
+
+
+if __name__ == "__main__":
+    unittest.main()
