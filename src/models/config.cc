@@ -109,6 +109,9 @@ ModelConfig ModelConfig::preset(std::string_view name) {
 }
 
 void ModelConfig::check() {
+  for (const auto& [name, size] : {std::pair("width", width), std::pair("heads", heads), std::pair("inner", inner),
+                                   std::pair("max_length", max_length)})
+    if (size < 1) fail(ErrorCode::usage, fmt::format("must be at least 1, got {}", size), name);
   if (layers.empty()) fail(ErrorCode::usage, "a model needs at least one layer", "layers");
   layers = parse_layers(fmt::format("{}", fmt::join(layers, ",")));
   check_mechanisms(layers);

@@ -24,16 +24,17 @@ ModelConfig checked(ModelConfig config) {
 
 // Row p: sin(p w_m) and cos(p w_m) in turn, w_m = 10000^(-2m / width); an odd last column has the sine only.
 Tensor sinusoids(const Context& context, std::int64_t rows, std::int64_t width, DType dtype) {
-  std::vector<double> values(static_cast<std::size_t>(rows * width));
+  const Tensor exact = Tensor::empty(context, {rows, width}, DType::f64);
+  double* values = exact.data<double>();
   for (std::int64_t c = 0; c < width; ++c) {
     const double w = std::pow(10000.0, -static_cast<double>(c - c % 2) / static_cast<double>(width));
     for (std::int64_t p = 0; p < rows; ++p) {
       const double angle = static_cast<double>(p) * w;
-      values[static_cast<std::size_t>(p * width + c)] = c % 2 == 0 ? std::sin(angle) : std::cos(angle);
+      values[p * width + c] = c % 2 == 0 ? std::sin(angle) : std::cos(angle);
     }
   }
   const Tensor table = Tensor::empty(context, {rows, width}, dtype, Lifetime::persistent);
-  table.copy_from(Tensor::from<double>(context, {rows, width}, values));
+  table.copy_from(exact);
   return table;
 }
 

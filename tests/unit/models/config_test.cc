@@ -50,6 +50,15 @@ TEST(Config, HeadsMustDivideTheWidth) {
   EXPECT_ERROR(config.check(), ErrorCode::usage, "3 heads do not divide the width 64", "heads", "divisor");
 }
 
+TEST(Config, SizesMustBePositive) {
+  ModelConfig config;
+  config.heads = 0;
+  EXPECT_ERROR(config.check(), ErrorCode::usage, "at least 1", "heads", "");
+  config = {};
+  config.inner = -3;
+  EXPECT_ERROR(config.check(), ErrorCode::usage, "got -3", "inner", "");
+}
+
 TEST(Config, ReadsAndWritesItself) {
   for (const std::string_view name : ModelConfig::preset_names()) {
     const ModelConfig config = ModelConfig::preset(name);
