@@ -122,12 +122,12 @@ std::string zsh_script(const std::vector<Place>& places, const std::vector<Value
   return out + "  esac\n  _describe 'fovea' items\n}\n_fovea \"$@\"\n";
 }
 
-// The condition under which fish offers what belongs to a place.
+// The condition under which fish offers what belongs to a place: every word of its path has been seen.
 std::string fish_condition(const Place& place) {
   if (place.path.empty()) return "__fish_use_subcommand";
-  std::string out = "__fish_seen_subcommand_from " + place.path;
-  for (std::size_t at = out.find(' ', out.find(' ') + 1); at != std::string::npos; at = out.find(' ', at + 1))
-    out.replace(at, 1, "; and __fish_seen_subcommand_from ");
+  std::string out;
+  std::istringstream words(place.path);
+  for (std::string word; words >> word;) out += (out.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + word);
   return out;
 }
 
