@@ -107,10 +107,12 @@ class BackwardDriver {
     const std::vector<Task> queries = query_tasks(wave);
     for_each(key_tasks(wave), [&](const Task& task, std::byte*) { kernel_.pack_keys(call_, *task.unit, task.block); });
     for_each(queries, [&](const Task& task, std::byte* scratch) {
-      kernel_.pack_queries(call_, *task.unit, task.head, task.block, scratch);
+      kernel_.pack_queries(call_, *task.unit, {task.head, task.block}, scratch);
     });
     for_each(split_tasks(wave), [&](const Task& task, std::byte* scratch) { run_split(task, scratch); });
-    for_each(queries, [&](const Task& task, std::byte*) { kernel_.finish(call_, *task.unit, task.head, task.block); });
+    for_each(queries, [&](const Task& task, std::byte*) {
+      kernel_.finish(call_, *task.unit, {task.head, task.block});
+    });
   }
 
   void run_split(const Task& task, std::byte* scratch) const {
@@ -188,9 +190,8 @@ class BackwardDriver {
     do {
       const bool has_keys = key_block < unit.island.key_end;  // an island without keys still has rows of dq
       if (has_keys) kernel_.pack_keys(call_, unit, key_block);
-      for_each_query(unit, band.opens_at(key_block), [&](std::int64_t head, std::int32_t block) {
-        kernel_.pack_queries(call_, unit, head, block, scratch);
-      });
+      for_each_query(unit, band.opens_at(key_block),
+                     [&](HeadBlock queries) { kernel_.pack_queries(call_, unit, queries, scratch); });
       Prefetch next;
       if (key_block + 1 < unit.island.key_end)
         fetch(unit, key_block + 1, ahead.opens_at(key_block + 1), next);
@@ -198,8 +199,7 @@ class BackwardDriver {
         fetch_first(*following, next);
       if (has_keys) pull_while_fetching(unit, key_block, scratch, next);
       const Band::Range complete = band.closes_at(key_block);
-      for_each_query(unit, complete,
-                     [&](std::int64_t head, std::int32_t block) { kernel_.finish(call_, unit, head, block); });
+      for_each_query(unit, complete, [&](HeadBlock queries) { kernel_.finish(call_, unit, queries); });
     } while (++key_block < unit.island.key_end);
   }
 
@@ -207,7 +207,7 @@ class BackwardDriver {
   void for_each_query(const Unit& unit, Band::Range blocks, Body&& body) const {
     const HeadRange heads = heads_of(call_.problem, unit.kv_head);
     for (std::int64_t head = heads.begin; head < heads.end; ++head)
-      for (std::int32_t block = blocks.begin; block < blocks.end; ++block) body(head, block);
+      for (std::int32_t block = blocks.begin; block < blocks.end; ++block) body(HeadBlock{head, block});
   }
 
   void pull_while_fetching(const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch& next) const {
@@ -222,12 +222,12 @@ class BackwardDriver {
   }
 
   void fetch(const Unit& unit, std::int32_t key_block, Band::Range queries, Prefetch& next) const {
-    const Problem& problem = call_.problem;
+    const UnitFetch fetch{call_.problem, unit, next};
     const BlockRange blocks{queries.begin, queries.end};
-    fetch_keys(problem, unit, {key_block, key_block + 1}, call_.io.k, call_.io.v, next);
-    fetch_queries(problem, unit, blocks, call_.io.q, problem.d_k, next);
-    fetch_queries(problem, unit, blocks, call_.io.d_o, problem.d_v, next);
-    fetch_queries(problem, unit, blocks, call_.io.o, problem.d_v, next);
+    fetch.keys({key_block, key_block + 1}, call_.io.k, call_.io.v);
+    fetch.queries(blocks, call_.io.q, call_.problem.d_k);
+    fetch.queries(blocks, call_.io.d_o, call_.problem.d_v);
+    fetch.queries(blocks, call_.io.o, call_.problem.d_v);
   }
 
   // Zeroes what will be added to, or, when every element has one pair, what the plan leaves out.

@@ -3,8 +3,6 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which compiles this file once per target.
 #include "hwy/highway.h"
-#include "policy/rela.h"
-#include "policy/softmax.h"
 #include "simd/product-inl.h"
 #include "tile/cpu/backward_pack-inl.h"
 #include "tile/cpu/kernel.h"
@@ -131,7 +129,7 @@ class KeyTile {
     at_.qc = queries.qc;
     at_.lanes = queries.lanes;
     at_.mask = mask;
-    const QuerySlot<R> slot = packed_.queries(head.index, query_block);
+    const QuerySlot<R> slot = packed_.queries({head.index, query_block});
     score(slot);
     if (head.modifier.touches(at_.mask)) head.modifier.apply(at_, t_.s, t_.spare);
     weigh(head, slot);
@@ -203,14 +201,12 @@ std::size_t backward_scratch_bytes(const Problem& problem, TileSize largest) {
 }
 
 template <class R, class W>
-constexpr BackwardKernel kBackward{
-    backward_unit_bytes<R>, backward_scratch_bytes<R>, pack_keys<R>, pack_queries<R, W>, pull<R, W>, finish<R>};
+struct BackwardTable {
+  static constexpr BackwardKernel kKernel{
+      backward_unit_bytes<R>, backward_scratch_bytes<R>, pack_keys<R>, pack_queries<R, W>, pull<R, W>, finish<R>};
+};
 
-const BackwardKernel* find_backward(bool is_double, Weight weight) {
-  const bool rela = weight == Weight::rela;
-  if (is_double) return rela ? &kBackward<double, Rela> : &kBackward<double, Softmax>;
-  return rela ? &kBackward<float, Rela> : &kBackward<float, Softmax>;
-}
+const BackwardKernel* find_backward(bool is_double, Weight weight) { return choose<BackwardTable>(is_double, weight); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tile

@@ -89,8 +89,8 @@ class PackedUnit {
     return {k_ + i * tile_k_ * ld_k, v_ + i * tile_k_ * d_v_, finite_ + i};
   }
 
-  QuerySlot<R> queries(std::int64_t head, std::int32_t query_block) const {
-    const std::int64_t i = (head - heads_.begin) * unit_->query_slots + unit_->query_slot(query_block);
+  QuerySlot<R> queries(HeadBlock q) const {
+    const std::int64_t i = (q.head - heads_.begin) * unit_->query_slots + unit_->query_slot(q.block);
     std::uint8_t* finite = finite_ + unit_->key_slots + 2 * i;
     return {q_ + i * tile_q_ * ld_k,
             q_across_ + i * d_k_ * lanes,
@@ -168,15 +168,14 @@ void pack_keys(const BackwardCall& call, const Unit& unit, std::int32_t key_bloc
 template <class R, class W>
 class QueryPacker {
  public:
-  QueryPacker(const BackwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block,
-              std::byte* scratch)
+  QueryPacker(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch)
       : call_(call),
         problem_(call.problem),
         piece_(*unit.piece),
-        head_(head),
+        head_(queries.head),
         unit_(call, unit),
-        to_(unit_.queries(head, query_block)),
-        at_(query_tile<R>(unit, query_block)),
+        to_(unit_.queries(queries)),
+        at_(query_tile<R>(unit, queries.block)),
         rows_(BackwardScratch<R>(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch).rows) {}
 
   void run() const {
@@ -199,7 +198,7 @@ class QueryPacker {
 
  private:
   Rows<const void*> rows(const In& array, std::int64_t width) const {
-    return query_rows(problem_, array, piece_, at_, head_, width);
+    return QueryRows{problem_, piece_, head_}(array, at_, width);
   }
   R statistic_at(const In& array, std::int64_t i) const {
     return *static_cast<const R*>(element(array, dtype_of<R>, piece_.batch, piece_.q0 + at_.q0 + i, head_));
@@ -248,23 +247,22 @@ class QueryPacker {
 };
 
 template <class R, class W>
-void pack_queries(const BackwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block,
-                  std::byte* scratch) {
-  QueryPacker<R, W>(call, unit, head, query_block, scratch).run();
+void pack_queries(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch) {
+  QueryPacker<R, W>(call, unit, queries, scratch).run();
 }
 
 // Adds the splits' sums in order and writes dq.
 template <class R>
-void finish(const BackwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block) {
+void finish(const BackwardCall& call, const Unit& unit, HeadBlock queries) {
   const PackedUnit<R> packed(call, unit);
-  const QuerySlot<R> slot = packed.queries(head, query_block);
-  const TileAt at = query_tile<R>(unit, query_block);
+  const QuerySlot<R> slot = packed.queries(queries);
+  const TileAt at = query_tile<R>(unit, queries.block);
   R* HWY_RESTRICT sum = slot.dq;
   for (std::int64_t split = 1; split < call.splits; ++split) {
     const R* HWY_RESTRICT more = slot.dq + split * slot.dq_of_split;
     for (std::int64_t i = 0; i < at.qc * packed.ld_k; ++i) sum[i] += more[i];
   }
-  const auto to = query_rows(call.problem, call.io.dq, *unit.piece, at, head, call.problem.d_k);
+  const auto to = QueryRows{call.problem, *unit.piece, queries.head}(call.io.dq, at, call.problem.d_k);
   store_rows<R>(sum, packed.ld_k, static_cast<R>(call.problem.scale), to, call.keep);
 }
 

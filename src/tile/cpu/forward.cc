@@ -84,7 +84,7 @@ class ForwardDriver {
     parallel(context_.threads(), [&](const Team& team) {
       for (std::int64_t i = team.take(); i < count; i = team.take()) {
         const Task& task = tasks[static_cast<std::size_t>(i)];
-        kernel_.attend(call_, *task.unit, task.head, task.block, scratch_of(team.rank()), nullptr);
+        kernel_.attend(call_, *task.unit, {task.head, task.block}, scratch_of(team.rank()), nullptr);
       }
     });
   }
@@ -124,13 +124,13 @@ class ForwardDriver {
       kernel_.pack(call_, unit, block);
     for (std::int64_t head = heads.begin; head < heads.end; ++head)
       for (std::int32_t block = unit.island.query_begin; block < unit.island.query_end; ++block)
-        kernel_.attend(call_, unit, head, block, scratch, &next);
+        kernel_.attend(call_, unit, {head, block}, scratch, &next);
   }
 
   void fetch(const Unit& unit, Prefetch& next) const {
-    fetch_keys(call_.problem, unit, {unit.island.key_begin, unit.island.key_end}, call_.io.k, call_.io.v, next);
-    fetch_queries(call_.problem, unit, {unit.island.query_begin, unit.island.query_end}, call_.io.q, call_.problem.d_k,
-                  next);
+    const UnitFetch fetch{call_.problem, unit, next};
+    fetch.keys({unit.island.key_begin, unit.island.key_end}, call_.io.k, call_.io.v);
+    fetch.queries({unit.island.query_begin, unit.island.query_end}, call_.io.q, call_.problem.d_k);
   }
 
   const Context& context_;

@@ -3,8 +3,6 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which compiles this file once per target.
 #include "hwy/highway.h"
-#include "policy/rela.h"
-#include "policy/softmax.h"
 #include "simd/product-inl.h"
 #include "tile/cpu/kernel.h"
 #include "tile/cpu/rows-inl.h"
@@ -106,6 +104,7 @@ class QueryTile {
         io_(call.io),
         piece_(*unit.piece),
         head_(head),
+        rows_{call.problem, *unit.piece, head},
         keys_(call.problem, unit),
         key_begin_(unit.key_begin()),
         first_key_block_(unit.island.key_begin),
@@ -129,7 +128,7 @@ class QueryTile {
  private:
   void open() {
     const R scale = static_cast<R>(problem_.scale) * W::template kUnit<R>;
-    load_rows<R>(query_rows(problem_, io_.q, piece_, at_, head_, problem_.d_k), scale, t_.rows, problem_.d_k);
+    load_rows<R>(rows_(io_.q, at_, problem_.d_k), scale, t_.rows, problem_.d_k);
     if (at_.qc < at_.lanes) std::fill_n(t_.q, problem_.d_k * at_.lanes, R{0});
     turn_tile<R>({t_.rows, problem_.d_k}, {t_.q, at_.lanes}, at_.qc, problem_.d_k);
     std::fill_n(t_.top, at_.lanes, W::template kFloor<R>);
@@ -188,7 +187,7 @@ class QueryTile {
       for (std::int64_t l = 0; l < at_.lanes; ++l) o[l] *= factor[l];
     }
     turn_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
-    store_rows<R>(t_.rows, problem_.d_v, R{1}, query_rows(problem_, io_.o, piece_, at_, head_, problem_.d_v), keep_);
+    store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_(io_.o, at_, problem_.d_v), keep_);
     if (W::kHasTop && io_.lse.data != nullptr)
       for (std::int64_t l = 0; l < at_.qc; ++l) {
         void* lse = element(io_.lse, dtype_of<R>, piece_.batch, piece_.q0 + at_.q0 + l, head_);
@@ -200,6 +199,7 @@ class QueryTile {
   const Forward& io_;
   const Piece& piece_;
   std::int64_t head_;
+  QueryRows rows_;
   PackedKeys<R> keys_;
   std::int64_t key_begin_;
   std::int32_t first_key_block_;
@@ -234,19 +234,16 @@ void pack(const ForwardCall& call, const Unit& unit, std::int32_t key_block) {
 }
 
 template <class R, class W>
-void attend(const ForwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block, std::byte* scratch,
-            Prefetch* next) {
-  QueryTile<R, W>(call, unit, head, scratch).run(query_block, next);
+void attend(const ForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next) {
+  QueryTile<R, W>(call, unit, queries.head, scratch).run(queries.block, next);
 }
 
 template <class R, class W>
-constexpr ForwardKernel kForward{unit_bytes<R>, scratch_bytes<R>, pack<R>, attend<R, W>};
+struct ForwardTable {
+  static constexpr ForwardKernel kKernel{unit_bytes<R>, scratch_bytes<R>, pack<R>, attend<R, W>};
+};
 
-const ForwardKernel* find_forward(bool is_double, Weight weight) {
-  const bool rela = weight == Weight::rela;
-  if (is_double) return rela ? &kForward<double, Rela> : &kForward<double, Softmax>;
-  return rela ? &kForward<float, Rela> : &kForward<float, Softmax>;
-}
+const ForwardKernel* find_forward(bool is_double, Weight weight) { return choose<ForwardTable>(is_double, weight); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tile

@@ -40,6 +40,12 @@ struct Unit {
   static std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 };
 
+// One query block of one query head.
+struct HeadBlock {
+  std::int64_t head;
+  std::int32_t block;
+};
+
 // Do results stay in cache, or leave it at once? Large ones would be read from memory only to be overwritten.
 enum class Keep : std::uint8_t { cached, streamed };
 
@@ -55,9 +61,8 @@ struct ForwardKernel {
   std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
   // Copies and converts one key block of the plan.
   void (*pack)(const ForwardCall& call, const Unit& unit, std::int32_t key_block);
-  // Computes one query block of one query head; `next` is fetched meanwhile.
-  void (*attend)(const ForwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block,
-                 std::byte* scratch, Prefetch* next);
+  // Computes one query block; `next` is fetched meanwhile.
+  void (*attend)(const ForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next);
 };
 const ForwardKernel& forward_kernel(const Problem& problem);
 
@@ -78,14 +83,13 @@ struct UnitBytes {
 struct BackwardKernel {
   UnitBytes (*unit_bytes)(const BackwardCall& call, const Unit& unit);
   std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
-  // Copy and convert one key block, or one query block of one head, of the plan.
+  // Copy and convert one key block, or one query block, of the plan.
   void (*pack_keys)(const BackwardCall& call, const Unit& unit, std::int32_t key_block);
-  void (*pack_queries)(const BackwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block,
-                       std::byte* scratch);
+  void (*pack_queries)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch);
   // One key block: writes its dk and dv (and d_bias), adds to its split's sum of dq.
   void (*pull)(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next);
-  // Adds the splits' sums in order and writes dq of one head's query block.
-  void (*finish)(const BackwardCall& call, const Unit& unit, std::int64_t head, std::int32_t query_block);
+  // Adds the splits' sums in order and writes dq of one query block.
+  void (*finish)(const BackwardCall& call, const Unit& unit, HeadBlock queries);
 };
 const BackwardKernel& backward_kernel(const Problem& problem);
 

@@ -16,6 +16,8 @@
 #include "hwy/highway.h"
 #include "policy/alibi.h"
 #include "policy/dropout.h"
+#include "policy/rela.h"
+#include "policy/softmax.h"
 #include "simd/product.h"
 #include "simd/transpose-inl.h"
 #include "tile/contract.h"
@@ -51,12 +53,18 @@ void turn_tile(Rectangle<const R> from, Rectangle<R> to, std::int64_t rows, std:
                       static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
 
-// The caller's rows under a tile's queries, or of one key block.
-template <class Pointer>
-Rows<Pointer> query_rows(const Problem& problem, const Array<Pointer>& array, const Piece& piece, const TileAt& at,
-                         std::int64_t head, std::int64_t width) {
-  return {element(array, problem.dtype, piece.batch, piece.q0 + at.q0, head), problem.dtype, array.row, at.qc, width};
-}
+// The caller's rows under a tile's queries, for one head of a piece.
+struct QueryRows {
+  const Problem& problem;
+  const Piece& piece;
+  std::int64_t head;
+
+  template <class Pointer>
+  Rows<Pointer> operator()(const Array<Pointer>& array, const TileAt& at, std::int64_t width) const {
+    return {element(array, problem.dtype, piece.batch, piece.q0 + at.q0, head), problem.dtype, array.row, at.qc, width};
+  }
+};
+// The caller's rows of one key block.
 template <class Pointer>
 Rows<Pointer> key_rows(const Problem& problem, const Array<Pointer>& array, const Unit& unit, std::int32_t key_block,
                        std::int64_t width) {
@@ -210,6 +218,14 @@ HWY_NOINLINE void product_hiding(const Product<R>& p, Order order, bool weights_
       R* HWY_RESTRICT c = p.c + i * p.ldc;
       for (std::size_t j = 0; j < p.n; ++j) c[j] = weights_are_b && b[j] == 0 ? c[j] : c[j] + a * b[j];
     }
+}
+
+// The kernel of a problem from a table with one entry per accumulation type and weight.
+template <template <class R, class W> class Table>
+const auto* choose(bool is_double, Weight weight) {
+  const bool rela = weight == Weight::rela;
+  if (is_double) return rela ? &Table<double, Rela>::kKernel : &Table<double, Softmax>::kKernel;
+  return rela ? &Table<float, Rela>::kKernel : &Table<float, Softmax>::kKernel;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -36,13 +36,6 @@ Islands cut_island(const Plan& plan, const Plan::Island& island, std::int64_t ma
   return out;
 }
 
-void fetch(const Problem& problem, const void* data, std::int64_t stride, std::int64_t width, std::int64_t rows,
-           Prefetch& next) {
-  const std::size_t size = size_of(problem.dtype);
-  next.add(data, static_cast<std::size_t>(width) * size, static_cast<std::size_t>(stride) * size,
-           static_cast<std::size_t>(rows));
-}
-
 }  // namespace
 
 std::vector<Unit> list_units(const Problem& problem, const std::function<Islands(const Plan&)>& cut) {
@@ -101,25 +94,28 @@ std::vector<Wave> cut_waves(const std::vector<Unit>& units, std::size_t budget,
   return waves;
 }
 
-void fetch_keys(const Problem& problem, const Unit& unit, BlockRange blocks, const In& k, const In& v, Prefetch& next) {
+void UnitFetch::keys(BlockRange blocks, const In& k, const In& v) const {
   const Piece& piece = *unit.piece;
   const std::int64_t first = std::int64_t{blocks.begin} * unit.plan().tile_k;
   const std::int64_t rows = std::min(std::int64_t{blocks.end} * unit.plan().tile_k, piece.nk) - first;
   if (rows <= 0) return;
-  fetch(problem, element(k, problem.dtype, piece.batch, piece.k0 + first, unit.kv_head), k.row, problem.d_k, rows,
-        next);
-  fetch(problem, element(v, problem.dtype, piece.batch, piece.k0 + first, unit.kv_head), v.row, problem.d_v, rows,
-        next);
+  add(element(k, problem.dtype, piece.batch, piece.k0 + first, unit.kv_head), k.row, problem.d_k, rows);
+  add(element(v, problem.dtype, piece.batch, piece.k0 + first, unit.kv_head), v.row, problem.d_v, rows);
 }
 
-void fetch_queries(const Problem& problem, const Unit& unit, BlockRange blocks, const In& array, std::int64_t width,
-                   Prefetch& next) {
+void UnitFetch::queries(BlockRange blocks, const In& array, std::int64_t width) const {
   const Piece& piece = *unit.piece;
   const std::int64_t first = std::int64_t{blocks.begin} * unit.plan().tile_q;
   const std::int64_t rows = std::min(std::int64_t{blocks.end} * unit.plan().tile_q, piece.nq) - first;
   if (rows <= 0 || array.data == nullptr) return;
   const std::int64_t head = heads_of(problem, unit.kv_head).begin;
-  fetch(problem, element(array, problem.dtype, piece.batch, piece.q0 + first, head), array.row, width, rows, next);
+  add(element(array, problem.dtype, piece.batch, piece.q0 + first, head), array.row, width, rows);
+}
+
+void UnitFetch::add(const void* data, std::int64_t stride, std::int64_t width, std::int64_t rows) const {
+  const std::size_t size = size_of(problem.dtype);
+  next.add(data, static_cast<std::size_t>(width) * size, static_cast<std::size_t>(stride) * size,
+           static_cast<std::size_t>(rows));
 }
 
 }  // namespace fovea::tile

@@ -56,13 +56,22 @@ void for_each_unit(const Context& context, const Problem& problem, const std::ve
   });
 }
 
-// Asks for the rows of some blocks of a unit ahead of time: those of its kv head, or of its first query head.
 struct BlockRange {
   std::int32_t begin, end;
 };
-void fetch_keys(const Problem& problem, const Unit& unit, BlockRange blocks, const In& k, const In& v, Prefetch& next);
-void fetch_queries(const Problem& problem, const Unit& unit, BlockRange blocks, const In& array, std::int64_t width,
-                   Prefetch& next);
+
+// Asks for the rows of some blocks of a unit ahead of time: those of its kv head, or of its first query head.
+struct UnitFetch {
+  const Problem& problem;
+  const Unit& unit;
+  Prefetch& next;
+
+  void keys(BlockRange blocks, const In& k, const In& v) const;
+  void queries(BlockRange blocks, const In& array, std::int64_t width) const;
+
+ private:
+  void add(const void* data, std::int64_t stride, std::int64_t width, std::int64_t rows) const;
+};
 
 // About how many register tiles a product takes on `visits` pairs of blocks.
 inline std::size_t register_tiles(const Plan& plan, std::int64_t visits) {

@@ -31,8 +31,8 @@ struct Options {
   bool alibi = false;
   float dropout = 0.0f;
   bool d_lse = false;
-  double size = 1.0;          // of the entries of q and k
-  bool heads_first = false;   // memory order (batch, heads, n, dim)
+  double size = 1.0;               // of the entries of q and k
+  bool heads_first = false;        // memory order (batch, heads, n, dim)
   std::vector<Piece> pieces = {};  // without plans; empty: one per batch item
   std::uint64_t seed = 1;
   double tolerance = 1.0;  // factor: huge scores have large rounding errors
@@ -251,57 +251,76 @@ class AttentionCase {
     store_bias();
   }
 
-  void reference_row(const Piece& piece, std::int64_t h, std::int64_t i, Arrays& r) const {
+  // One query row of the reference, key by key.
+  struct Row {
+    std::vector<double> score, weight, drop;  // drop: 0, or the factor of what dropout keeps
+    std::vector<char> kept;
+  };
+
+  Row score_row(const Piece& piece, std::int64_t h, std::int64_t i) const {
     const Options& o = options_;
     const std::int64_t b = piece.batch, qi = piece.q0 + i, kv = h * o.kv_heads / o.heads;
     const std::int64_t position = i + piece.nk - piece.nq;
     const DropoutRule rule = DropoutRule::of(o.dropout, 7, 3).at(b, h);
-    const double kept_scale = o.dropout > 0 ? DropoutRule::scale(o.dropout) : 1.0;
     const auto n = static_cast<std::size_t>(piece.nk);
-    std::vector<double> s(n), w(n, 0.0), drop(n, kept_scale);
-    std::vector<char> kept(n);
-    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    Row row{std::vector<double>(n), std::vector<double>(n),
+            std::vector<double>(n, o.dropout > 0 ? DropoutRule::scale(o.dropout) : 1.0), std::vector<char>(n)};
     for (std::size_t j = 0; j < n; ++j) {
       const std::int64_t key = static_cast<std::int64_t>(j), kj = piece.k0 + key;
-      kept[j] = o.pattern.keep(position, key);
-      if (!kept[j]) continue;
-      for (std::int64_t c = 0; c < o.d_k; ++c) s[j] += a_.q.at(b, qi, h, c) * a_.k.at(b, kj, kv, c);
-      s[j] *= scale();
-      if (!slopes_.empty())
-        s[j] -= slopes_[static_cast<std::size_t>(h)] * std::abs(static_cast<double>(position - key));
-      if (!a_.bias.empty()) s[j] += a_.bias[bias_index(b, h, qi, kj)];
-      if (o.dropout > 0 && !rule.keep(qi, kj)) drop[j] = 0;
-      top = std::max(top, s[j]);
+      row.kept[j] = o.pattern.keep(position, key);
+      if (!row.kept[j]) continue;
+      double& s = row.score[j];
+      for (std::int64_t c = 0; c < o.d_k; ++c) s += a_.q.at(b, qi, h, c) * a_.k.at(b, kj, kv, c);
+      s *= scale();
+      if (!slopes_.empty()) s -= slopes_[static_cast<std::size_t>(h)] * std::abs(static_cast<double>(position - key));
+      if (!a_.bias.empty()) s += a_.bias[bias_index(b, h, qi, kj)];
+      if (o.dropout > 0 && !rule.keep(qi, kj)) row.drop[j] = 0;
     }
+    return row;
+  }
+
+  // Fills the weights; returns the log-sum-exp (0 for ReLA).
+  double weigh_row(Row& row) const {
+    const bool softmax = options_.weight == Weight::softmax;
+    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::size_t j = 0; j < row.score.size(); ++j)
+      if (row.kept[j]) top = std::max(top, row.score[j]);
+    for (std::size_t j = 0; j < row.score.size(); ++j) {
+      if (!row.kept[j]) continue;
+      row.weight[j] = !softmax ? std::max(row.score[j], 0.0) : std::isinf(top) ? 0.0 : std::exp(row.score[j] - top);
+      sum += row.weight[j];
+    }
+    if (!softmax) return 0.0;
+    for (double& x : row.weight) x = sum == 0 ? 0.0 : x / sum;
+    return sum == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum);
+  }
+
+  void reference_row(const Piece& piece, std::int64_t h, std::int64_t i, Arrays& r) const {
+    const Options& o = options_;
     const bool softmax = o.weight == Weight::softmax;
-    for (std::size_t j = 0; j < n; ++j) {
-      if (!kept[j]) continue;
-      w[j] = !softmax ? std::max(s[j], 0.0) : std::isinf(top) ? 0.0 : std::exp(s[j] - top);
-      sum += w[j];
-    }
-    if (softmax) {
-      r.lse.at(b, qi, h) = sum == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum);
-      for (double& x : w) x = sum == 0 ? 0.0 : x / sum;
-    }
+    const std::int64_t b = piece.batch, qi = piece.q0 + i, kv = h * o.kv_heads / o.heads;
+    Row row = score_row(piece, h, i);
+    r.lse.at(b, qi, h) = weigh_row(row);
     double delta = softmax && o.d_lse ? -a_.d_lse.at(b, qi, h) : 0.0;
-    std::vector<double> dw(n, 0.0);
-    for (std::size_t j = 0; j < n; ++j) {
-      if (w[j] == 0 && !(kept[j] && !softmax)) continue;
+    std::vector<double> dw(row.score.size(), 0.0);
+    for (std::size_t j = 0; j < dw.size(); ++j) {
+      if (!row.kept[j] || (softmax && row.weight[j] == 0)) continue;
       const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j);
       for (std::int64_t c = 0; c < o.d_v; ++c) {
-        const double g = a_.d_o.at(b, qi, h, c), weight = w[j] * drop[j];
+        const double g = a_.d_o.at(b, qi, h, c), weight = row.weight[j] * row.drop[j];
         if (weight != 0) r.o.at(b, qi, h, c) += weight * a_.v.at(b, kj, kv, c);
         r.dv.at(b, kj, kv, c) += weight * g;
-        dw[j] += drop[j] * g * a_.v.at(b, kj, kv, c);
+        dw[j] += row.drop[j] * g * a_.v.at(b, kj, kv, c);
       }
-      delta += w[j] * dw[j];
+      delta += row.weight[j] * dw[j];
     }
-    for (std::size_t j = 0; j < n; ++j) {
-      const double ds = softmax ? (w[j] == 0 ? 0.0 : w[j] * (dw[j] - delta)) : kept[j] && s[j] > 0 ? dw[j] : 0.0;
+    for (std::size_t j = 0; j < dw.size(); ++j) {
+      const double ds = !softmax             ? (row.kept[j] && row.score[j] > 0 ? dw[j] : 0.0)
+                        : row.weight[j] == 0 ? 0.0
+                                             : row.weight[j] * (dw[j] - delta);
       const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j);
       if (!a_.bias.empty()) r.d_bias[bias_index(b, h, qi, kj)] += ds;
-      if (ds == 0) continue;
-      for (std::int64_t c = 0; c < o.d_k; ++c) {
+      for (std::int64_t c = 0; ds != 0 && c < o.d_k; ++c) {
         r.dq.at(b, qi, h, c) += scale() * ds * a_.k.at(b, kj, kv, c);
         r.dk.at(b, kj, kv, c) += scale() * ds * a_.q.at(b, qi, h, c);
       }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -36,89 +38,105 @@ void check_against_reference(AttentionCase& c) {
   EXPECT_LT(difference(c.arrays().d_bias, want.d_bias), limit) << "d_bias";
 }
 
-std::vector<Options> all_options() {
-  std::vector<Options> cases;
-  const auto add = [&](std::string name, auto change) {
-    for (DType dtype : {DType::f64, DType::f32}) {
+// Problems to check, in every dtype of a group.
+class CaseList {
+ public:
+  using Change = std::function<void(Options&)>;
+  void add(const std::string& name, const Change& change) { add(name, change, {DType::f64, DType::f32}); }
+  void half(const std::string& name, const Change& change) { add(name, change, {DType::bf16, DType::f16}); }
+  const std::vector<Options>& cases() const { return cases_; }
+
+ private:
+  void add(const std::string& name, const Change& change, std::initializer_list<DType> dtypes) {
+    for (DType dtype : dtypes) {
       Options o;
       o.dtype = dtype;
       change(o);
       o.name = name + "_" + std::string(name_of(o.dtype));
-      cases.push_back(o);
+      cases_.push_back(o);
     }
-  };
-  add("plain", [](Options&) {});
-  add("causal", [](Options& o) { o.pattern = Pattern::causal(); });
-  add("window", [](Options& o) { o.pattern = Pattern::window(5, 3), o.n_q = o.n_k = 71; });
-  add("diagonal", [](Options& o) { o.pattern = Pattern::block_diagonal(10), o.n_q = o.n_k = 75; });
-  add("aligned_diagonal",
-      [](Options& o) { o.pattern = Pattern::block_diagonal(16), o.n_q = o.n_k = 165, o.heads = o.kv_heads = 4; });
-  add("predicate", [](Options& o) {
+  }
+  std::vector<Options> cases_;
+};
+
+void add_patterns_and_shapes(CaseList& list) {
+  list.add("plain", [](Options&) {});
+  list.add("causal", [](Options& o) { o.pattern = Pattern::causal(); });
+  list.add("window", [](Options& o) { o.pattern = Pattern::window(5, 3), o.n_q = o.n_k = 71; });
+  list.add("diagonal", [](Options& o) { o.pattern = Pattern::block_diagonal(10), o.n_q = o.n_k = 75; });
+  list.add("aligned_diagonal",
+           [](Options& o) { o.pattern = Pattern::block_diagonal(16), o.n_q = o.n_k = 165, o.heads = o.kv_heads = 4; });
+  list.add("predicate", [](Options& o) {
     o.pattern = Pattern::predicate("odd", [](std::int64_t q, std::int64_t k) { return (q * 7 + k * 3) % 5 < 2; });
   });
-  add("composed",
-      [](Options& o) { o.pattern = Pattern::causal() & (Pattern::window(4, 0) | Pattern::block_diagonal(12)); });
-  add("more_keys", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = 19, o.n_k = 50; });
-  add("more_queries", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = 50, o.n_k = 19; });
-  add("one_query", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = 1, o.n_k = 37; });
-  add("one_pair", [](Options& o) { o.n_q = o.n_k = 1, o.d_k = o.d_v = 1; });
-  add("widths", [](Options& o) { o.d_k = 13, o.d_v = 21; });
-  add("wide", [](Options& o) { o.d_k = 70, o.d_v = 35, o.n_q = 40, o.n_k = 45, o.tile = {64, 64}; });
-  add("usual", [](Options& o) {
+  list.add("composed",
+           [](Options& o) { o.pattern = Pattern::causal() & (Pattern::window(4, 0) | Pattern::block_diagonal(12)); });
+  list.add("more_keys", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = 19, o.n_k = 50; });
+  list.add("more_queries", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = 50, o.n_k = 19; });
+  list.add("one_query", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = 1, o.n_k = 37; });
+  list.add("one_pair", [](Options& o) { o.n_q = o.n_k = 1, o.d_k = o.d_v = 1; });
+  list.add("widths", [](Options& o) { o.d_k = 13, o.d_v = 21; });
+  list.add("wide", [](Options& o) { o.d_k = 70, o.d_v = 35, o.n_q = 40, o.n_k = 45, o.tile = {64, 64}; });
+  list.add("usual", [](Options& o) {
     o.d_k = o.d_v = 64, o.n_q = o.n_k = 150, o.tile = {64, 64}, o.pattern = Pattern::causal();
   });
-  add("grouped", [](Options& o) { o.heads = 6, o.kv_heads = 2, o.pattern = Pattern::causal(); });
-  add("one_kv_head", [](Options& o) { o.heads = 5, o.kv_heads = 1, o.batch = 2; });
-  add("heads_first", [](Options& o) { o.heads_first = true, o.batch = 2, o.heads = 4; });
-  add("alibi", [](Options& o) { o.alibi = true, o.n_q = 20; });
-  add("alibi_causal", [](Options& o) { o.alibi = true, o.pattern = Pattern::causal(), o.n_q = o.n_k = 45; });
-  add("dropout", [](Options& o) { o.dropout = 0.3f, o.batch = 2, o.n_q = 35; });
-  add("dropout_causal_bias", [](Options& o) { o.dropout = 0.2f, o.pattern = Pattern::causal(), o.bias = Bias::dense; });
-  add("d_lse", [](Options& o) { o.d_lse = true, o.pattern = Pattern::causal(); });
-  add("everything", [](Options& o) {
+  list.add("grouped", [](Options& o) { o.heads = 6, o.kv_heads = 2, o.pattern = Pattern::causal(); });
+  list.add("one_kv_head", [](Options& o) { o.heads = 5, o.kv_heads = 1, o.batch = 2; });
+  list.add("heads_first", [](Options& o) { o.heads_first = true, o.batch = 2, o.heads = 4; });
+}
+
+void add_modifiers(CaseList& list) {
+  list.add("alibi", [](Options& o) { o.alibi = true, o.n_q = 20; });
+  list.add("alibi_causal", [](Options& o) { o.alibi = true, o.pattern = Pattern::causal(), o.n_q = o.n_k = 45; });
+  list.add("dropout", [](Options& o) { o.dropout = 0.3f, o.batch = 2, o.n_q = 35; });
+  list.add("dropout_causal_bias",
+           [](Options& o) { o.dropout = 0.2f, o.pattern = Pattern::causal(), o.bias = Bias::dense; });
+  list.add("d_lse", [](Options& o) { o.d_lse = true, o.pattern = Pattern::causal(); });
+  list.add("everything", [](Options& o) {
     o.batch = 2, o.heads = 4, o.n_q = 37, o.n_k = 52, o.d_k = 9, o.d_v = 17, o.pattern = Pattern::causal();
     o.alibi = true, o.dropout = 0.1f, o.d_lse = true, o.bias = Bias::per_head_broadcast;
   });
-  add("rela", [](Options& o) { o.weight = Weight::rela; });
-  add("rela_everything", [](Options& o) {
+  list.add("rela", [](Options& o) { o.weight = Weight::rela; });
+  list.add("rela_everything", [](Options& o) {
     o.weight = Weight::rela, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::dense, o.bias_hides = true;
     o.pattern = Pattern::causal(), o.heads = 4;
   });
   for (Bias bias :
        {Bias::dense, Bias::per_head_broadcast, Bias::per_batch_broadcast, Bias::keys_only, Bias::queries_only}) {
     const auto name = "bias" + std::to_string(static_cast<int>(bias));
-    add(name, [&](Options& o) { o.bias = bias, o.batch = 2, o.d_lse = true, o.n_q = 29; });
-    add(name + "_hides", [&](Options& o) {
+    list.add(name, [&](Options& o) { o.bias = bias, o.batch = 2, o.d_lse = true, o.n_q = 29; });
+    list.add(name + "_hides", [&](Options& o) {
       o.bias = bias, o.bias_hides = true, o.heads = 4, o.pattern = Pattern::causal(), o.d_lse = true;
     });
   }
-  add("narrow_bias_gradient",
-      [](Options& o) { o.bias = Bias::dense, o.pattern = Pattern::window(3, 2), o.n_q = o.n_k = 90; });
-  add("many_units", [](Options& o) { o.batch = 5, o.heads = o.kv_heads = 4, o.n_q = 23, o.n_k = 31; });
-  add("packed", [](Options& o) {
+}
+
+void add_pieces_and_edges(CaseList& list) {
+  list.add("narrow_bias_gradient",
+           [](Options& o) { o.bias = Bias::dense, o.pattern = Pattern::window(3, 2), o.n_q = o.n_k = 90; });
+  list.add("many_units", [](Options& o) { o.batch = 5, o.heads = o.kv_heads = 4, o.n_q = 23, o.n_k = 31; });
+  list.add("packed", [](Options& o) {
     o.batch = 1, o.n_q = o.n_k = 60, o.pattern = Pattern::causal(), o.alibi = true, o.dropout = 0.2f;
     o.pieces = {
         {0, 0, 7, 0, 7, nullptr}, {0, 7, 0, 7, 0, nullptr}, {0, 7, 40, 7, 40, nullptr}, {0, 47, 13, 47, 13, nullptr}};
   });
-  add("lengths", [](Options& o) {
+  list.add("lengths", [](Options& o) {
     o.batch = 3, o.n_q = 40, o.n_k = 44, o.bias = Bias::per_batch_broadcast;
     o.pieces = {{0, 0, 40, 0, 17, nullptr}, {1, 0, 13, 0, 44, nullptr}, {2, 0, 22, 0, 0, nullptr}};
   });
-  add("no_queries", [](Options& o) { o.n_q = 0; });
-  add("no_keys", [](Options& o) { o.n_k = 0; });
-  add("huge", [](Options& o) { o.size = 100.0, o.d_k = 4, o.tolerance = 3000.0; });
-  const auto half = [&](std::string name, auto change) {
-    for (DType dtype : {DType::bf16, DType::f16}) {
-      Options o;
-      o.dtype = dtype;
-      change(o);
-      o.name = name + "_" + std::string(name_of(dtype));
-      cases.push_back(o);
-    }
-  };
-  half("plain", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = o.n_k = 70, o.d_k = o.d_v = 32; });
-  half("odd", [](Options& o) { o.d_k = 7, o.d_v = 9, o.heads = 4, o.bias = Bias::dense, o.batch = 2; });
-  return cases;
+  list.add("no_queries", [](Options& o) { o.n_q = 0; });
+  list.add("no_keys", [](Options& o) { o.n_k = 0; });
+  list.add("huge", [](Options& o) { o.size = 100.0, o.d_k = 4, o.tolerance = 3000.0; });
+  list.half("plain", [](Options& o) { o.pattern = Pattern::causal(), o.n_q = o.n_k = 70, o.d_k = o.d_v = 32; });
+  list.half("odd", [](Options& o) { o.d_k = 7, o.d_v = 9, o.heads = 4, o.bias = Bias::dense, o.batch = 2; });
+}
+
+std::vector<Options> all_options() {
+  CaseList list;
+  add_patterns_and_shapes(list);
+  add_modifiers(list);
+  add_pieces_and_edges(list);
+  return list.cases();
 }
 
 class Attention : public ::testing::TestWithParam<std::tuple<Isa, Options>> {
