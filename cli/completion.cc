@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <sstream>
 
 #include "cli/verb.h"
 #include "core/nearest.h"
