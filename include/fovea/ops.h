@@ -53,7 +53,7 @@ struct AddNorm {
 };
 FOVEA_EXPORT AddNorm add_norm(Tape& tape, const Var& x, const Var& branch, double dropout_p, const Norm& norm);
 
-// Tables and losses.
+// Tables and losses. An embedding has the dtype of its table.
 FOVEA_EXPORT Var embedding(Tape& tape, const Var& table, const Tensor& ids);  // (v, d), i32 (...) -> (..., d)
 struct CrossEntropy {
   double label_smoothing = 0.0;    // eps / classes on every class, the target included
@@ -61,7 +61,7 @@ struct CrossEntropy {
 };
 FOVEA_EXPORT Var cross_entropy(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options = {});
 
-// Reductions and views.
+// Reductions and views. Sums, means and losses are scalars in the wide type (f32, f64 for f64).
 FOVEA_EXPORT Var sum(Tape& tape, const Var& x);
 FOVEA_EXPORT Var mean(Tape& tape, const Var& x);
 FOVEA_EXPORT Var mean_pool(Tape& tape, const Var& x, const Sequences& rows);  // (b, n, d) -> (sequences, d); empty -> 0

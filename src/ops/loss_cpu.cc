@@ -26,10 +26,16 @@ double loss_row(const T* x, std::int64_t classes, std::int32_t target, double ep
   return static_cast<double>(*lse) - (1.0 - eps) * at_target - eps * mean;
 }
 
+template <class R>
+struct RowPull {
+  R lse, smooth, scale;  // smooth: eps / classes
+};
+
 template <class T>
-HWY_FLATTEN void pull_row(const T* HWY_RESTRICT x, std::int64_t classes, Wide<T> lse, Wide<T> smooth, Wide<T> scale,
+HWY_FLATTEN void pull_row(const T* HWY_RESTRICT x, std::int64_t classes, const RowPull<Wide<T>>& pull,
                           T* HWY_RESTRICT dx) {
   using R = Wide<T>;
+  const R lse = pull.lse, smooth = pull.smooth, scale = pull.scale;
   for (std::int64_t i = 0; i < classes; ++i) dx[i] = T((math::exp(static_cast<R>(x[i]) - lse) - smooth) * scale);
 }
 
@@ -48,7 +54,7 @@ void pull_rows(const cpu::LossBackward& io, std::int64_t begin, std::int64_t end
       continue;
     }
     const R lse = io.lse.data<R>()[row];
-    pull_row(x, classes, lse, smooth, scale, dx);
+    pull_row(x, classes, {lse, smooth, scale}, dx);
     const R share = math::exp(static_cast<R>(x[target]) - lse) - smooth - static_cast<R>(1.0 - eps);
     dx[target] = T(share * scale);
   }

@@ -33,10 +33,17 @@ RowStats<Wide<T>> measure(NormKind kind, const T* x, std::int64_t width, Wide<T>
   return {1 / (root + eps), shift, root > 0 ? (root + eps) / root : R(0)};
 }
 
+template <class R>
+struct Affine {
+  const R *gain, *bias;
+};
+
 template <class T, class R>
-void write_normed(const T* HWY_RESTRICT x, const RowStats<R>& stats, const R* HWY_RESTRICT gain,
-                  const R* HWY_RESTRICT bias, T* HWY_RESTRICT y, std::int64_t width) {
+void write_normed(const T* HWY_RESTRICT x, const RowStats<R>& stats, const Affine<R>& affine, T* HWY_RESTRICT y,
+                  std::int64_t width) {
   const R shift = stats.shift, factor = stats.factor;
+  const R *gain = affine.gain, *bias = affine.bias;
+#pragma omp simd
   for (std::int64_t i = 0; i < width; ++i) y[i] = T((static_cast<R>(x[i]) - shift) * factor * gain[i] + bias[i]);
 }
 
@@ -50,7 +57,7 @@ template <class T>
 void forward_typed(const cpu::NormForward& io, std::int64_t begin, std::int64_t end) {
   using R = Wide<T>;
   const std::int64_t width = io.x.dim(1);
-  const R *gain = io.gain.data<R>(), *bias = io.bias.data<R>();
+  const Affine<R> affine{io.gain.data<R>(), io.bias.data<R>()};
   const T *x = io.x.data<T>(), *branch = io.branch.defined() ? io.branch.data<T>() : nullptr;
   T *sum = io.sum.data<T>(), *y = io.y.data<T>();
   R* kept = io.stats.data<R>();
@@ -61,7 +68,7 @@ void forward_typed(const cpu::NormForward& io, std::int64_t begin, std::int64_t 
     const RowStats<R> stats = measure(io.kind, sum + at, width, static_cast<R>(io.eps));
     kept[2 * row] = stats.factor;
     kept[2 * row + 1] = io.kind == NormKind::layer ? stats.shift : stats.pull;
-    write_normed(sum + at, stats, gain, bias, y + at, width);
+    write_normed(sum + at, stats, affine, y + at, width);
   }
 }
 

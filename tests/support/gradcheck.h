@@ -46,19 +46,29 @@ inline std::vector<Tensor> tape_gradients(Context& context, const Function& f, c
   return gradients;
 }
 
-inline double central_difference(Context& context, const Function& f, const std::vector<Tensor>& inputs,
-                                 std::span<const Tensor> seeds, double& value, const Gradcheck& check) {
-  const double original = value, step = check.step * std::max(1.0, std::abs(original));
-  const auto at = [&](double x) {
-    value = x;
-    TapeOptions options = check.tape;
+// A function at its inputs, weighted to one number.
+struct Probe {
+  Context& context;
+  const Function& f;
+  const std::vector<Tensor>& inputs;
+  const std::vector<Tensor>& seeds;
+
+  double value(TapeOptions options) const {
     options.record = false;
     Tape tape(context, options);
     const std::vector<Var> constants(inputs.begin(), inputs.end());
     return weighted_sum(f(tape, constants), seeds);
-  };
-  const double up = at(original + step), down = at(original - step);
-  value = original;
+  }
+};
+
+// The derivative by one element of one input.
+inline double central_difference(const Probe& probe, double& element, const Gradcheck& check) {
+  const double original = element, step = check.step * std::max(1.0, std::abs(original));
+  element = original + step;
+  const double up = probe.value(check.tape);
+  element = original - step;
+  const double down = probe.value(check.tape);
+  element = original;
   return (up - down) / (2.0 * step);
 }
 
@@ -74,7 +84,7 @@ inline void expect_gradients(Context& context, const Function& f, const std::vec
     double largest = 1.0;
     for (double g : got) largest = std::max(largest, std::abs(g));
     for (std::size_t i = 0; i < got.size(); ++i) {
-      const double want = central_difference(context, f, inputs, seeds, inputs[k].data<double>()[i], check);
+      const double want = central_difference({context, f, inputs, seeds}, inputs[k].data<double>()[i], check);
       ASSERT_NEAR(got[i], want, check.tolerance * largest)
           << "element " << i << " of shape " << inputs[k].shape().text();
     }

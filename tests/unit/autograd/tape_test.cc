@@ -60,7 +60,8 @@ TEST(Tape, TheCheckerSeesAWrongGradient) {
     return std::vector<Var>{tape.record(kWrong, {v[0]}, square(inner, v[0].value()).value(), {})};
   };
   const Tensor got = tape_gradients(context, wrong, {x}, seeds)[0];
-  const double want = central_difference(context, wrong, {x}, seeds, x.data<double>()[0], {});
+  const std::vector<Tensor> inputs{x};
+  const double want = central_difference({context, wrong, inputs, seeds}, x.data<double>()[0], {});
   EXPECT_GT(std::abs(got.data<double>()[0] - want), 1e-3);
 }
 
