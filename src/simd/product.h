@@ -20,7 +20,7 @@ enum class Order { rows, columns };
 
 // Operands of C[m x n] (+)= A[m x k] B[k x n]; see product-inl.h. n is a multiple of kPad (rows of B and C are padded,
 // and what stands in the padding of B must be finite where that of C is read again). C overlaps neither A nor B.
-// Element: what A and B hold; T itself, or several values that are multiplied and summed at once (tile/cpu/bf16_product.h).
+// Element: what A and B hold; T itself, or several values that are multiplied and summed at once, as pairs of bf16.
 template <class T, class Element = T>
 struct Product {
   const Element* a;

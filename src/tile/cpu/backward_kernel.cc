@@ -3,9 +3,9 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which compiles this file once per target.
 #include "hwy/highway.h"
-#include "simd/product-inl.h"
 #include "tile/cpu/backward_pack-inl.h"
 #include "tile/cpu/kernel.h"
+#include "tile/cpu/operands-inl.h"
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
 
@@ -80,9 +80,12 @@ HWY_NOINLINE void weigh_back(R* HWY_RESTRICT s, R* HWY_RESTRICT ds, const R* HWY
 //   S^T = K Q^T, modified; dP^T = V dO^T; P = again(S); dS = pull(P, dP);
 //   dV += P^T dO; dK += dS^T Q; dQ += dS K.
 // Five products of one kind. dK and dV of the block stay in cache; only dQ is summed in memory.
-template <class R, class W>
+template <class M, class W>
 class KeyTile {
  public:
+  using R = typename M::Real;
+  using Element = typename M::Element;
+
   KeyTile(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next)
       : call_(call),
         problem_(call.problem),
@@ -110,7 +113,7 @@ class KeyTile {
     }
     const auto dk = key_rows(problem_, call_.io.dk, unit_, key_block_, problem_.d_k);
     const auto dv = key_rows(problem_, call_.io.dv, unit_, key_block_, problem_.d_v);
-    store_rows<R>(t_.dk, packed_.ld_k, R{1}, dk, call_.keep);
+    store_rows<R>(t_.dk, packed_.ld_k, M::product_scale(static_cast<R>(problem_.scale)), dk, call_.keep);
     store_rows<R>(t_.dv, packed_.ld_v, R{1}, dv, call_.keep);
   }
 
@@ -129,26 +132,28 @@ class KeyTile {
     at_.qc = queries.qc;
     at_.lanes = queries.lanes;
     at_.mask = mask;
-    const QuerySlot<R> slot = packed_.queries({head.index, query_block});
+    const QuerySlot<M> slot = packed_.queries({head.index, query_block});
     score(slot);
     if (head.modifier.touches(at_.mask)) head.modifier.apply(at_, t_.s, t_.spare);
     weigh(head, slot);
     if (head.bias.data != nullptr) head.bias.take(at_, t_.ds, t_.turned);
+    round();
     accumulate(slot, head.modifier.may_hide(at_.mask));
   }
 
   // S^T = K Q^T and dP^T = V dO^T
-  void score(const QuerySlot<R>& slot) const {
+  void score(const QuerySlot<M>& slot) const {
     const auto lanes = static_cast<std::size_t>(at_.lanes), keys = static_cast<std::size_t>(at_.kc);
-    const auto d_k = static_cast<std::size_t>(problem_.d_k), d_v = static_cast<std::size_t>(problem_.d_v);
-    const auto ld_k = static_cast<std::size_t>(packed_.ld_k);
-    const Product<R> s{keys_.k, ld_k, slot.q_across, lanes, t_.s, lanes, keys, lanes, d_k, next_};
-    const Product<R> dp{keys_.v, d_v, slot.do_across, lanes, t_.ds, lanes, keys, lanes, d_v, next_};
-    product<Order::rows>(s, StartZero());
-    product<Order::rows>(dp, StartZero());
+    const auto d_k = static_cast<std::size_t>(elements<M>(problem_.d_k));
+    const auto d_v = static_cast<std::size_t>(elements<M>(problem_.d_v));
+    const auto across_k = static_cast<std::size_t>(packed_.across_k);
+    const Product<R, Element> s{keys_.k, across_k, slot.q_across, lanes, t_.s, lanes, keys, lanes, d_k, next_};
+    const Product<R, Element> dp{keys_.v, d_v, slot.do_across, lanes, t_.ds, lanes, keys, lanes, d_v, next_};
+    M::score(s, M::product_scale(static_cast<R>(problem_.scale) * W::template kUnit<R>), nullptr);
+    M::score(dp, R{1}, nullptr);
   }
 
-  void weigh(const Head& head, const QuerySlot<R>& slot) const {
+  void weigh(const Head& head, const QuerySlot<M>& slot) const {
     const RowTerms<R> rows{slot.statistic, slot.delta};
     if (!head.dropout.active()) return weigh_back<W>(t_.s, t_.ds, rows, at_.kc, at_.lanes);
     const R dropped = static_cast<R>(DropoutRule::scale(problem_.dropout.p));
@@ -156,57 +161,70 @@ class KeyTile {
     weigh_back<W>(t_.s, t_.ds, t_.spare, rows, at_);
   }
 
+  // Weights and score gradients as operands; queries beyond the sequence must not reach one.
+  void round() const {
+    const std::int64_t along = elements<M>(at_.lanes);
+    round_along<M, R, Element>({t_.s, at_.lanes}, {t_.p_along, along}, at_.kc, at_.qc);
+    round_along<M, R, Element>({t_.ds, at_.lanes}, {t_.ds_along, along}, at_.kc, at_.qc);
+    round_woven<M, R, Element>({t_.ds, at_.lanes}, {t_.ds_woven, at_.lanes}, at_.kc, at_.lanes);
+  }
+
   // dV += P^T dO; dK += dS^T Q; dQ += dS K
-  void accumulate(const QuerySlot<R>& slot, bool hides) const {
-    const auto lanes = static_cast<std::size_t>(at_.lanes), kc = static_cast<std::size_t>(at_.kc);
-    const auto qc = static_cast<std::size_t>(at_.qc);
-    const auto ld_k = static_cast<std::size_t>(packed_.ld_k), ld_v = static_cast<std::size_t>(packed_.ld_v);
+  void accumulate(const QuerySlot<M>& slot, bool hides) const {
+    const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+    const std::size_t kc = size(at_.kc), qc = size(at_.qc), lanes = size(at_.lanes),
+                      along = size(elements<M>(at_.lanes));
+    const std::size_t keys = size(elements<M>(at_.kc)), queries = size(elements<M>(at_.qc));
+    const std::size_t ld_k = size(packed_.ld_k), ld_v = size(packed_.ld_v);
     R* dq = slot.dq + split_ * slot.dq_of_split;
-    add<Order::rows>({t_.s, lanes, slot.d_o, ld_v, t_.dv, ld_v, kc, ld_v, qc, next_}, hides && *slot.finite_do == 0);
-    add<Order::rows>({t_.ds, lanes, slot.q, ld_k, t_.dk, ld_k, kc, ld_k, qc, next_}, hides && *slot.finite_q == 0);
-    add<Order::columns>({t_.ds, lanes, keys_.k, ld_k, dq, ld_k, qc, ld_k, kc, next_}, hides && *keys_.finite == 0);
+    add<Order::rows>({t_.p_along, along, slot.d_o, ld_v, t_.dv, ld_v, kc, ld_v, queries, next_},
+                     hides && *slot.finite_do == 0);
+    add<Order::rows>({t_.ds_along, along, slot.q, ld_k, t_.dk, ld_k, kc, ld_k, queries, next_},
+                     hides && *slot.finite_q == 0);
+    add<Order::columns>({t_.ds_woven, lanes, keys_.k_woven, ld_k, dq, ld_k, qc, ld_k, keys, next_},
+                        hides && *keys_.finite == 0);
   }
 
   template <Order kOrder>
-  static void add(const Product<R>& p, bool hiding) {
-    if (hiding) return product_hiding(p, kOrder, false);
-    product<kOrder>(p, StartAdd());
+  static void add(const Product<R, Element>& p, bool hiding) {
+    if (hiding) return product_hiding<M>(p, kOrder, false);
+    M::template add<kOrder>(p);
   }
 
   const BackwardCall& call_;
   const Problem& problem_;
   const Unit& unit_;
-  PackedUnit<R> packed_;
-  KeySlot<R> keys_;
+  PackedUnit<M> packed_;
+  KeySlot<M> keys_;
   std::int32_t key_block_;
   std::int64_t split_;
-  BackwardScratch<R> t_;
+  BackwardScratch<M> t_;
   Prefetch* next_;
   TileAt at_{};
 };
 
-template <class R, class W>
+template <class M, class W>
 void pull(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next) {
-  KeyTile<R, W>(call, unit, key_block, scratch, next).run();
+  KeyTile<M, W>(call, unit, key_block, scratch, next).run();
 }
 
-template <class R>
+template <class M>
 UnitBytes backward_unit_bytes(const BackwardCall& call, const Unit& unit) {
-  return PackedUnit<R>(call, unit).bytes();
+  return PackedUnit<M>(call, unit).bytes();
 }
 
-template <class R>
+template <class M>
 std::size_t backward_scratch_bytes(const Problem& problem, TileSize largest) {
-  return BackwardScratch<R>(problem, largest, nullptr).bytes;
+  return BackwardScratch<M>(problem, largest, nullptr).bytes;
 }
 
-template <class R, class W>
+template <class M, class W>
 struct BackwardTable {
   static constexpr BackwardKernel kKernel{
-      backward_unit_bytes<R>, backward_scratch_bytes<R>, pack_keys<R>, pack_queries<R, W>, pull<R, W>, finish<R>};
+      backward_unit_bytes<M>, backward_scratch_bytes<M>, pack_keys<M>, pack_queries<M, W>, pull<M, W>, finish<M>};
 };
 
-const BackwardKernel* find_backward(bool is_double, Weight weight) { return choose<BackwardTable>(is_double, weight); }
+const BackwardKernel* find_backward(Numbers numbers, Weight weight) { return choose<BackwardTable>(numbers, weight); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tile
@@ -214,14 +232,12 @@ const BackwardKernel* find_backward(bool is_double, Weight weight) { return choo
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "core/isa.h"
-
 namespace fovea::tile {
 HWY_EXPORT(find_backward);
 
 const BackwardKernel& backward_kernel(const Problem& problem) {
-  chosen_isa();  // FOVEA_ISA is read at the first question
-  return *HWY_DYNAMIC_DISPATCH(find_backward)(problem.dtype == DType::f64, problem.weight);
+  const Numbers numbers = numbers_of(problem);
+  return *HWY_DYNAMIC_DISPATCH(find_backward)(numbers, problem.weight);
 }
 
 }  // namespace fovea::tile

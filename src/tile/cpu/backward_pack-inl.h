@@ -15,6 +15,7 @@
 #include "hwy/highway.h"
 #include "simd/product.h"
 #include "tile/cpu/kernel.h"
+#include "tile/cpu/operands-inl.h"
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
 #include "tile/cpu/scratch.h"
@@ -31,22 +32,26 @@ std::int64_t padded_width(std::int64_t width) {
 }
 
 // One key block. ld_k, ld_v: padded widths.
-template <class R>
+template <class M>
 struct KeySlot {
-  R* k;                  // [tile_k, ld_k]: broadcast in the scores, rows in dq
-  R* v;                  // [tile_k, d_v]: broadcast only
+  using Element = typename M::Element;
+  Element* k;            // [tile_k, across_k]: broadcast in the scores
+  Element* k_woven;      // [elements(tile_k), ld_k]: rows in dq; without pairs the same as k
+  Element* v;            // [tile_k, elements(d_v)]: broadcast only
   std::uint8_t* finite;  // of k
 };
 
 // One query block of one head.
-template <class R>
+template <class M>
 struct QuerySlot {
-  R* q;          // [tile_q, ld_k], times scale
-  R* q_across;   // [d_k, lanes], times scale and unit: the score operand
-  R* d_o;        // [tile_q, ld_v]
-  R* do_across;  // [d_v, lanes]
-  R* statistic;  // [lanes], as the weight policy's `again` wants it
-  R* delta;      // [lanes]: rowsum(dO * O) - dLSE
+  using R = typename M::Real;
+  using Element = typename M::Element;
+  Element* q;          // [elements(tile_q), ld_k], times scale unless products are scaled
+  Element* q_across;   // [elements(d_k), lanes], the same times unit: the score operand
+  Element* d_o;        // [elements(tile_q), ld_v]
+  Element* do_across;  // [elements(d_v), lanes]
+  R* statistic;        // [lanes], as the weight policy's `again` wants it
+  R* delta;            // [lanes]: rowsum(dO * O) - dLSE
   std::uint8_t* finite_q;
   std::uint8_t* finite_do;
   R* dq;                     // [tile_q, ld_k] of split 0
@@ -54,90 +59,119 @@ struct QuerySlot {
 };
 
 // The slots of a unit: keys and values once, and the queries of every head of its group.
-template <class R>
+template <class M>
 class PackedUnit {
  public:
+  using R = typename M::Real;
+  using Element = typename M::Element;
   std::int64_t ld_k, ld_v, lanes;
+  std::int64_t across_k;  // row length of the keys that are broadcast
 
   PackedUnit(const BackwardCall& call, const Unit& unit)
       : ld_k(padded_width<R>(call.problem.d_k)),
         ld_v(padded_width<R>(call.problem.d_v)),
         lanes(padded_width<R>(unit.plan().tile_q)),
+        across_k(M::kPaired ? elements<M>(call.problem.d_k) : ld_k),
         unit_(&unit),
-        tile_q_(unit.plan().tile_q),
-        tile_k_(unit.plan().tile_k),
-        d_k_(call.problem.d_k),
-        d_v_(call.problem.d_v),
+        k_size_(unit.plan().tile_k * across_k),
+        woven_size_(M::kPaired ? elements<M>(unit.plan().tile_k) * ld_k : 0),
+        v_size_(unit.plan().tile_k * elements<M>(call.problem.d_v)),
+        q_size_(elements<M>(unit.plan().tile_q) * ld_k),
+        q_across_size_(elements<M>(call.problem.d_k) * lanes),
+        do_size_(elements<M>(unit.plan().tile_q) * ld_v),
+        do_across_size_(elements<M>(call.problem.d_v) * lanes),
+        dq_size_(unit.plan().tile_q * ld_k),
         heads_(heads_of(call.problem, unit.kv_head)) {
     const std::int64_t queries = heads_.size() * unit.query_slots, keys = unit.key_slots;
     Carver packed(unit.packed), sums(unit.sums), notes(unit.notes);
-    k_ = packed.take<R>(keys * tile_k_ * ld_k);
-    v_ = packed.take<R>(keys * tile_k_ * d_v_);
-    q_ = packed.take<R>(queries * tile_q_ * ld_k);
-    q_across_ = packed.take<R>(queries * d_k_ * lanes);
-    d_o_ = packed.take<R>(queries * tile_q_ * ld_v);
-    do_across_ = packed.take<R>(queries * d_v_ * lanes);
-    dq_ = sums.take<R>(call.splits * queries * tile_q_ * ld_k);
+    k_ = packed.take<Element>(keys * k_size_);
+    woven_ = packed.take<Element>(keys * woven_size_);
+    v_ = packed.take<Element>(keys * v_size_);
+    q_ = packed.take<Element>(queries * q_size_);
+    q_across_ = packed.take<Element>(queries * q_across_size_);
+    d_o_ = packed.take<Element>(queries * do_size_);
+    do_across_ = packed.take<Element>(queries * do_across_size_);
+    dq_ = sums.take<R>(call.splits * queries * dq_size_);
     statistic_ = notes.take<R>(queries * lanes);
     delta_ = notes.take<R>(queries * lanes);
     finite_ = notes.take<std::uint8_t>(keys + 2 * queries);
     bytes_ = {packed.used(), sums.used(), notes.used()};
   }
 
-  KeySlot<R> keys(std::int32_t key_block) const {
+  KeySlot<M> keys(std::int32_t key_block) const {
     const std::int64_t i = unit_->key_slot(key_block);
-    return {k_ + i * tile_k_ * ld_k, v_ + i * tile_k_ * d_v_, finite_ + i};
+    Element* k = k_ + i * k_size_;
+    return {k, M::kPaired ? woven_ + i * woven_size_ : k, v_ + i * v_size_, finite_ + i};
   }
 
-  QuerySlot<R> queries(HeadBlock q) const {
+  QuerySlot<M> queries(HeadBlock q) const {
     const std::int64_t i = (q.head - heads_.begin) * unit_->query_slots + unit_->query_slot(q.block);
     std::uint8_t* finite = finite_ + unit_->key_slots + 2 * i;
-    return {q_ + i * tile_q_ * ld_k,
-            q_across_ + i * d_k_ * lanes,
-            d_o_ + i * tile_q_ * ld_v,
-            do_across_ + i * d_v_ * lanes,
+    return {q_ + i * q_size_,
+            q_across_ + i * q_across_size_,
+            d_o_ + i * do_size_,
+            do_across_ + i * do_across_size_,
             statistic_ + i * lanes,
             delta_ + i * lanes,
             finite,
             finite + 1,
-            dq_ + i * tile_q_ * ld_k,
-            heads_.size() * unit_->query_slots * tile_q_ * ld_k};
+            dq_ + i * dq_size_,
+            heads_.size() * unit_->query_slots * dq_size_};
   }
 
   UnitBytes bytes() const { return bytes_; }
 
  private:
   const Unit* unit_;
-  std::int64_t tile_q_, tile_k_, d_k_, d_v_;
+  std::int64_t k_size_, woven_size_, v_size_, q_size_, q_across_size_, do_size_, do_across_size_, dq_size_;
   HeadRange heads_;
-  R *k_, *v_, *q_, *q_across_, *d_o_, *do_across_, *dq_, *statistic_, *delta_;
+  Element *k_, *woven_, *v_, *q_, *q_across_, *d_o_, *do_across_;
+  R *dq_, *statistic_, *delta_;
   std::uint8_t* finite_;
   UnitBytes bytes_;
 };
 
-// One thread's tiles.
-template <class R>
+// One thread's tiles. Without pairs the tiles are operands themselves.
+template <class M>
 struct BackwardScratch {
-  R* s;       // [tile_k, lanes]: scores, then weights
-  R* ds;      // [tile_k, lanes]: gradients of the weights, then of the scores
-  R* spare;   // [tile_k, lanes]: a bias tile or a dropout mask
-  R* turned;  // [tile_q, tile_k]: score gradients on their way to d_bias
-  R* dk;      // [tile_k, ld_k]
-  R* dv;      // [tile_k, ld_v]
-  R* rows;    // [tile_q, max(d_k, d_v)]
+  using R = typename M::Real;
+  using Element = typename M::Element;
+  R* s;               // [tile_k, lanes]: scores, then weights
+  R* ds;              // [tile_k, lanes]: gradients of the weights, then of the scores
+  Element* p_along;   // [tile_k, elements(lanes)]: the weights as an operand
+  Element* ds_along;  // [tile_k, elements(lanes)]: the score gradients as an operand ...
+  Element* ds_woven;  // [elements(tile_k), lanes]: ... and the other way round
+  R* spare;           // [tile_k, lanes]: a bias tile or a dropout mask
+  R* turned;          // [tile_q, tile_k]: score gradients on their way to d_bias
+  R* dk;              // [tile_k, ld_k]
+  R* dv;              // [tile_k, ld_v]
+  R* rows;            // [tile_q, max(ld_k, ld_v)]: queries, or gradients of outputs, on their way in
+  R* outputs;         // [tile_q, d_v]
+  Element* halves;    // [tile_q, elements(max(ld_k, ld_v))]: rows, rounded
   std::size_t bytes;
 
   BackwardScratch(const Problem& problem, TileSize tile, void* base) {
     const std::int64_t lanes = padded_width<R>(tile.query);
+    const std::int64_t ld_k = padded_width<R>(problem.d_k), ld_v = padded_width<R>(problem.d_v);
     const bool extra = problem.bias.data != nullptr || problem.dropout.p > 0;
     Carver carver(base);
     s = carver.take<R>(tile.key * lanes);
     ds = carver.take<R>(tile.key * lanes);
+    if constexpr (M::kPaired) {
+      p_along = carver.take<Element>(tile.key * elements<M>(lanes));
+      ds_along = carver.take<Element>(tile.key * elements<M>(lanes));
+      ds_woven = carver.take<Element>(elements<M>(tile.key) * lanes);
+    } else {
+      p_along = s;
+      ds_along = ds_woven = ds;
+    }
     spare = carver.take<R>(extra ? tile.key * lanes : 0);
     turned = carver.take<R>(problem.bias.data != nullptr ? std::int64_t{tile.query} * tile.key : 0);
-    dk = carver.take<R>(tile.key * padded_width<R>(problem.d_k));
-    dv = carver.take<R>(tile.key * padded_width<R>(problem.d_v));
-    rows = carver.take<R>(tile.query * std::max(problem.d_k, problem.d_v));
+    dk = carver.take<R>(tile.key * ld_k);
+    dv = carver.take<R>(tile.key * ld_v);
+    rows = carver.take<R>(tile.query * std::max(ld_k, ld_v));
+    outputs = carver.take<R>(tile.query * problem.d_v);
+    halves = carver.take<Element>(M::kPaired ? tile.query * elements<M>(std::max(ld_k, ld_v)) : 0);
     bytes = carver.used();
   }
 };
@@ -153,21 +187,25 @@ TileAt query_tile(const Unit& unit, std::int32_t query_block) {
   return at;
 }
 
-template <class R>
+template <class M>
 void pack_keys(const BackwardCall& call, const Unit& unit, std::int32_t key_block) {
   const Problem& problem = call.problem;
-  const PackedUnit<R> packed(call, unit);
-  const KeySlot<R> to = packed.keys(key_block);
+  const PackedUnit<M> packed(call, unit);
+  const KeySlot<M> to = packed.keys(key_block);
   const auto k = key_rows(problem, call.io.k, unit, key_block, problem.d_k);
   const auto v = key_rows(problem, call.io.v, unit, key_block, problem.d_v);
-  *to.finite = load_rows<R>(k, R{1}, to.k, packed.ld_k);
-  load_rows<R>(v, R{1}, to.v, problem.d_v);
+  *to.finite = M::load(k, 1, to.k, packed.across_k);
+  if constexpr (M::kPaired) M::load_woven(k, to.k_woven, packed.ld_k);
+  M::load(v, 1, to.v, elements<M>(problem.d_v));
 }
 
 // Packs one query block of one head.
-template <class R, class W>
+template <class M, class W>
 class QueryPacker {
  public:
+  using R = typename M::Real;
+  using Element = typename M::Element;
+
   QueryPacker(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch)
       : call_(call),
         problem_(call.problem),
@@ -176,27 +214,49 @@ class QueryPacker {
         unit_(call, unit),
         to_(unit_.queries(queries)),
         at_(query_tile<R>(unit, queries.block)),
-        rows_(BackwardScratch<R>(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch).rows) {}
+        t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch) {}
 
   void run() const {
-    const R scale = static_cast<R>(problem_.scale);
-    const auto q = rows(call_.io.q, problem_.d_k), d_o = rows(call_.io.d_o, problem_.d_v);
     read_statistics();
-    *to_.finite_q = load_rows<R>(q, scale, to_.q, unit_.ld_k);
-    *to_.finite_do = load_rows<R>(d_o, R{1}, to_.d_o, unit_.ld_v);
-    clear_empty(to_.q, unit_.ld_k);
-    clear_empty(to_.d_o, unit_.ld_v);
-    if constexpr (W::kHasTop) subtract_outputs();
-    // The score operand is rounded as in forward, so that the rebuilt scores have the same bits.
-    load_rows<R>(q, scale * W::template kUnit<R>, rows_, problem_.d_k);
-    clear_empty(rows_, problem_.d_k);
-    turn({rows_, problem_.d_k}, to_.q_across, problem_.d_k);
-    turn({to_.d_o, unit_.ld_v}, to_.do_across, problem_.d_v);
+    pack_queries();
+    pack_gradients();
     for (std::int64_t split = 0; split < call_.splits; ++split)
       std::fill_n(to_.dq + split * to_.dq_of_split, at_.qc * unit_.ld_k, R{0});
   }
 
  private:
+  void pack_queries() const {
+    const R scale = static_cast<R>(problem_.scale);
+    const auto q = rows(call_.io.q, problem_.d_k);
+    R* staged = stage(to_.q);
+    *to_.finite_q = load_rows<R>(q, M::operand_scale(scale), staged, unit_.ld_k);
+    clear_empty(staged, unit_.ld_k);
+    round_woven<M, R, Element>({staged, unit_.ld_k}, {to_.q, unit_.ld_k}, at_.qc, unit_.ld_k);
+    if constexpr (!M::kPaired) {
+      // The score operand is rounded as in forward, so that the rebuilt scores have the same bits.
+      load_rows<R>(q, scale * W::template kUnit<R>, t_.rows, unit_.ld_k);
+      clear_empty(t_.rows, unit_.ld_k);
+    }
+    turn({t_.rows, unit_.ld_k}, to_.q_across, problem_.d_k);
+  }
+
+  void pack_gradients() const {
+    R* staged = stage(to_.d_o);
+    *to_.finite_do = load_rows<R>(rows(call_.io.d_o, problem_.d_v), R{1}, staged, unit_.ld_v);
+    clear_empty(staged, unit_.ld_v);
+    if constexpr (W::kHasTop) subtract_outputs(staged);
+    round_woven<M, R, Element>({staged, unit_.ld_v}, {to_.d_o, unit_.ld_v}, at_.qc, unit_.ld_v);
+    turn({staged, unit_.ld_v}, to_.do_across, problem_.d_v);
+  }
+
+  // Where rows are loaded and corrected: in place, or before they are rounded.
+  R* stage(Element* to) const {
+    if constexpr (M::kPaired)
+      return t_.rows;
+    else
+      return to;
+  }
+
   Rows<const void*> rows(const In& array, std::int64_t width) const {
     return QueryRows{problem_, piece_, head_}(array, at_, width);
   }
@@ -218,12 +278,12 @@ class QueryPacker {
       if (is_empty(i)) std::fill_n(rows + i * ld, ld, R{0});
   }
 
-  void subtract_outputs() const {
-    load_rows<R>(rows(call_.io.o, problem_.d_v), R{1}, rows_, problem_.d_v);
+  void subtract_outputs(const R* d_o) const {
+    load_rows<R>(rows(call_.io.o, problem_.d_v), R{1}, t_.outputs, problem_.d_v);
     for (std::int64_t i = 0; i < at_.qc; ++i) {
       if (is_empty(i)) continue;
-      const R* HWY_RESTRICT o = rows_ + i * problem_.d_v;
-      const R* HWY_RESTRICT g = to_.d_o + i * unit_.ld_v;
+      const R* HWY_RESTRICT o = t_.outputs + i * problem_.d_v;
+      const R* HWY_RESTRICT g = d_o + i * unit_.ld_v;
       R sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (std::int64_t c = 0; c < problem_.d_v; ++c) sum += o[c] * g[c];
@@ -231,31 +291,39 @@ class QueryPacker {
     }
   }
 
-  void turn(Rectangle<const R> from, R* to, std::int64_t width) const {
-    if (at_.qc < at_.lanes) std::fill_n(to, width * at_.lanes, R{0});
-    turn_tile<R>(from, {to, at_.lanes}, at_.qc, width);
+  // to[elements(width), lanes] = the rows, transposed
+  void turn(Rectangle<const R> from, Element* to, std::int64_t width) const {
+    const std::int64_t height = elements<M>(width);
+    if (at_.qc < at_.lanes) std::fill_n(to, height * at_.lanes, Element{0});
+    if constexpr (M::kPaired) {
+      round_along<M, R, Element>(from, {t_.halves, height}, at_.qc, width);
+      turn_tile<Element>({t_.halves, height}, {to, at_.lanes}, at_.qc, height);
+    } else {
+      turn_tile<R>(from, {to, at_.lanes}, at_.qc, width);
+    }
   }
 
   const BackwardCall& call_;
   const Problem& problem_;
   const Piece& piece_;
   std::int64_t head_;
-  PackedUnit<R> unit_;
-  QuerySlot<R> to_;
+  PackedUnit<M> unit_;
+  QuerySlot<M> to_;
   TileAt at_;
-  R* rows_;
+  BackwardScratch<M> t_;
 };
 
-template <class R, class W>
+template <class M, class W>
 void pack_queries(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch) {
-  QueryPacker<R, W>(call, unit, queries, scratch).run();
+  QueryPacker<M, W>(call, unit, queries, scratch).run();
 }
 
 // Adds the splits' sums in order and writes dq.
-template <class R>
+template <class M>
 void finish(const BackwardCall& call, const Unit& unit, HeadBlock queries) {
-  const PackedUnit<R> packed(call, unit);
-  const QuerySlot<R> slot = packed.queries(queries);
+  using R = typename M::Real;
+  const PackedUnit<M> packed(call, unit);
+  const QuerySlot<M> slot = packed.queries(queries);
   const TileAt at = query_tile<R>(unit, queries.block);
   R* HWY_RESTRICT sum = slot.dq;
   for (std::int64_t split = 1; split < call.splits; ++split) {

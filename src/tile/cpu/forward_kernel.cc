@@ -3,8 +3,8 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which compiles this file once per target.
 #include "hwy/highway.h"
-#include "simd/product-inl.h"
 #include "tile/cpu/kernel.h"
+#include "tile/cpu/operands-inl.h"
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
 #include "tile/cpu/scratch.h"
@@ -14,44 +14,70 @@ namespace fovea {
 namespace tile {
 namespace HWY_NAMESPACE {
 
-// Packed keys and values of a unit, row by row as they are: both are broadcast operands. No padding is needed, and rows
-// beyond the sequence do not exist.
-template <class R>
+// Packed keys and values of a unit: both are broadcast operands, so no padding is needed, and rows beyond the sequence
+// do not exist.
+template <class M>
 struct PackedKeys {
-  R* k;                  // [keys, d_k]
-  R* v;                  // [keys, d_v]
-  std::uint8_t* finite;  // per key block: no infinity or NaN in v
+  using Element = typename M::Element;
+  struct Block {
+    Element* k;            // [tile_k, elements(d_k)]
+    Element* v;            // [elements(tile_k), d_v]
+    std::uint8_t* finite;  // no infinity or NaN in v
+  };
   std::size_t bytes;
 
-  PackedKeys(const Problem& problem, const Unit& unit) {
+  PackedKeys(const Problem& problem, const Unit& unit)
+      : k_size_(unit.plan().tile_k * elements<M>(problem.d_k)),
+        v_size_(elements<M>(unit.plan().tile_k) * problem.d_v),
+        first_(unit.island.key_begin) {
     Carver carver(unit.packed);
-    k = carver.take<R>(unit.keys() * problem.d_k);
-    v = carver.take<R>(unit.keys() * problem.d_v);
-    finite = carver.take<std::uint8_t>(unit.key_blocks());
+    k_ = carver.take<Element>(unit.key_blocks() * k_size_);
+    v_ = carver.take<Element>(unit.key_blocks() * v_size_);
+    finite_ = carver.take<std::uint8_t>(unit.key_blocks());
     bytes = carver.used();
   }
+
+  Block block(std::int32_t key_block) const {
+    const std::int64_t i = key_block - first_;
+    return {k_ + i * k_size_, v_ + i * v_size_, finite_ + i};
+  }
+
+ private:
+  std::int64_t k_size_, v_size_;
+  std::int32_t first_;
+  Element *k_, *v_;
+  std::uint8_t* finite_;
 };
 
 // One thread's tiles.
-template <class R>
+template <class M>
 struct ForwardScratch {
-  R* q;       // [d_k, lanes], transposed and scaled
-  R* s;       // [tile_k, lanes], scores, then weights
-  R* o;       // [d_v, lanes], the output so far
-  R* rows;    // [tile_q, max(d_k, d_v)], on the way in and out
-  R* spare;   // [tile_k, lanes], a bias tile or a dropout mask
-  R* top;     // [lanes]
-  R* sum;     // [lanes]
-  R* factor;  // [lanes]
+  using R = typename M::Real;
+  using Element = typename M::Element;
+  Element* q;       // [elements(d_k), lanes], transposed
+  Element* q_rows;  // [tile_q, elements(d_k)], on the way in
+  R* s;             // [tile_k, lanes], scores, then weights
+  Element* p;       // [elements(tile_k), lanes], the weights as an operand
+  R* o;             // [d_v, lanes], the output so far
+  R* rows;          // [tile_q, d_v], on the way out
+  R* spare;         // [tile_k, lanes], a bias tile or a dropout mask
+  R* top;           // [lanes]
+  R* sum;           // [lanes]
+  R* factor;        // [lanes]
   std::size_t bytes;
 
   ForwardScratch(const Problem& problem, TileSize tile, void* base) {
     const auto lanes = static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(tile.query)));
     Carver carver(base);
-    q = carver.take<R>(problem.d_k * lanes);
+    q = carver.take<Element>(elements<M>(problem.d_k) * lanes);
     s = carver.take<R>(tile.key * lanes);
+    if constexpr (M::kPaired)
+      p = carver.take<Element>(elements<M>(tile.key) * lanes);
+    else
+      p = s;
     o = carver.take<R>(problem.d_v * lanes);
-    rows = carver.take<R>(tile.query * std::max(problem.d_k, problem.d_v));
+    q_rows = carver.take<Element>(tile.query * elements<M>(problem.d_k));
+    rows = carver.take<R>(tile.query * problem.d_v);
     const bool extra = problem.bias.data != nullptr || problem.dropout.p > 0;
     spare = carver.take<R>(extra ? tile.key * lanes : 0);
     top = carver.take<R>(lanes);
@@ -96,9 +122,12 @@ HWY_NOINLINE void weigh(R* HWY_RESTRICT s, const R* HWY_RESTRICT top, R* HWY_RES
 // One query block of one head: for every key block of its row in the plan,
 //   S^T = K Q^T, modified; fold the row maxima; P = weigh(S); O^T = O^T factor + V^T P^T.
 // Lanes are queries throughout, so maxima and sums are vertical, and the rescaling of O is part of loading it.
-template <class R, class W>
+template <class M, class W>
 class QueryTile {
  public:
+  using R = typename M::Real;
+  using Element = typename M::Element;
+
   QueryTile(const ForwardCall& call, const Unit& unit, std::int64_t head, std::byte* scratch)
       : problem_(call.problem),
         io_(call.io),
@@ -106,8 +135,6 @@ class QueryTile {
         head_(head),
         rows_{call.problem, *unit.piece, head},
         keys_(call.problem, unit),
-        key_begin_(unit.key_begin()),
-        first_key_block_(unit.island.key_begin),
         t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch),
         modifier_(call.problem, *unit.piece, head, W::template kUnit<R>),
         dropout_(call.problem, *unit.piece, head),
@@ -126,11 +153,13 @@ class QueryTile {
   }
 
  private:
+  R unit_scale() const { return static_cast<R>(problem_.scale) * W::template kUnit<R>; }
+
   void open() {
-    const R scale = static_cast<R>(problem_.scale) * W::template kUnit<R>;
-    load_rows<R>(rows_(io_.q, at_, problem_.d_k), scale, t_.rows, problem_.d_k);
-    if (at_.qc < at_.lanes) std::fill_n(t_.q, problem_.d_k * at_.lanes, R{0});
-    turn_tile<R>({t_.rows, problem_.d_k}, {t_.q, at_.lanes}, at_.qc, problem_.d_k);
+    const std::int64_t width = elements<M>(problem_.d_k);
+    M::load(rows_(io_.q, at_, problem_.d_k), M::operand_scale(unit_scale()), t_.q_rows, width);
+    if (at_.qc < at_.lanes) std::fill_n(t_.q, width * at_.lanes, Element{0});
+    turn_tile<Element>({t_.q_rows, width}, {t_.q, at_.lanes}, at_.qc, width);
     std::fill_n(t_.top, at_.lanes, W::template kFloor<R>);
     std::fill_n(t_.sum, at_.lanes, R{0});
     std::fill_n(t_.o, problem_.d_v * at_.lanes, R{0});
@@ -140,42 +169,42 @@ class QueryTile {
     at_.k0 = std::int64_t{key_block} * piece_.plan->tile_k;
     at_.kc = std::min<std::int64_t>(piece_.plan->tile_k, piece_.nk - at_.k0);
     at_.mask = mask;
+    const auto keys = keys_.block(key_block);
     if constexpr (W::kHasTop) std::copy_n(t_.top, at_.lanes, t_.factor);
-    score();
+    score(keys.k);
     if constexpr (W::kHasTop) fold<W>(t_.factor, t_.top, t_.sum, at_.lanes);
     weigh<W>(t_.s, t_.top, t_.sum, at_.kc, at_.lanes);
     if (dropout_.active()) dropout_.apply(at_, t_.s, t_.spare);
-    gather(keys_.finite[key_block - first_key_block_] != 0 || !modifier_.may_hide(mask));
+    round_woven<M, R, Element>({t_.s, at_.lanes}, {t_.p, at_.lanes}, at_.kc, at_.lanes);
+    gather(keys.v, *keys.finite != 0 || !modifier_.may_hide(mask));
   }
 
   // S^T = K Q^T; t_.top becomes the maximum so far.
-  void score() {
-    const auto d = static_cast<std::size_t>(problem_.d_k), lanes = static_cast<std::size_t>(at_.lanes);
-    const R* k = keys_.k + (at_.k0 - key_begin_) * problem_.d_k;
-    const Product<R> p{k, d, t_.q, lanes, t_.s, lanes, static_cast<std::size_t>(at_.kc), lanes, d, next_};
+  void score(const Element* k) {
+    const auto d = static_cast<std::size_t>(elements<M>(problem_.d_k)), lanes = static_cast<std::size_t>(at_.lanes);
+    const Product<R, Element> p{k, d, t_.q, lanes, t_.s, lanes, static_cast<std::size_t>(at_.kc), lanes, d, next_};
     const bool modified = modifier_.touches(at_.mask);
-    if (W::kHasTop && !modified) return product<Order::rows>(p, StartZero(), FinishTop<R>{t_.top});
-    product<Order::rows>(p, StartZero());
+    M::score(p, M::product_scale(unit_scale()), W::kHasTop && !modified ? t_.top : nullptr);
     if (!modified) return;
     modifier_.apply(at_, t_.s, t_.spare);
     if constexpr (W::kHasTop) raise_top(t_.s, t_.top, at_.kc, at_.lanes);
   }
 
   // O^T = O^T factor + V^T P^T
-  void gather(bool safe) {
+  void gather(const Element* v, bool safe) {
     const auto d = static_cast<std::size_t>(problem_.d_v), lanes = static_cast<std::size_t>(at_.lanes);
-    const R* v = keys_.v + (at_.k0 - key_begin_) * problem_.d_v;
-    Product<R> p{v, d, t_.s, lanes, t_.o, lanes, d, lanes, static_cast<std::size_t>(at_.kc), next_};
+    const auto keys = static_cast<std::size_t>(elements<M>(at_.kc));
+    const Product<R, Element> p{v, d, t_.p, lanes, t_.o, lanes, d, lanes, keys, next_};
     if (safe) {
       if constexpr (W::kHasTop)
-        product<Order::columns>(p, StartScaled<R>{t_.factor});
+        M::add_onto(p, t_.factor);
       else
-        product<Order::columns>(p, StartAdd());
+        M::template add<Order::columns>(p);
       return;
     }
     if constexpr (W::kHasTop)
       for (std::int64_t i = 0; i < problem_.d_v * at_.lanes; ++i) t_.o[i] *= t_.factor[i % at_.lanes];
-    product_hiding(p, Order::columns, true);
+    product_hiding<M>(p, Order::columns, true);
   }
 
   void close() {
@@ -200,10 +229,8 @@ class QueryTile {
   const Piece& piece_;
   std::int64_t head_;
   QueryRows rows_;
-  PackedKeys<R> keys_;
-  std::int64_t key_begin_;
-  std::int32_t first_key_block_;
-  ForwardScratch<R> t_;
+  PackedKeys<M> keys_;
+  ForwardScratch<M> t_;
   ScoreModifier<R> modifier_;
   WeightDropout dropout_;
   TileAt at_{};
@@ -211,39 +238,37 @@ class QueryTile {
   Keep keep_;
 };
 
-template <class R>
+template <class M>
 std::size_t unit_bytes(const Problem& problem, const Unit& unit) {
-  return PackedKeys<R>(problem, unit).bytes;
+  return PackedKeys<M>(problem, unit).bytes;
 }
 
-template <class R>
+template <class M>
 std::size_t scratch_bytes(const Problem& problem, TileSize largest) {
-  return ForwardScratch<R>(problem, largest, nullptr).bytes;
+  return ForwardScratch<M>(problem, largest, nullptr).bytes;
 }
 
-template <class R>
+template <class M>
 void pack(const ForwardCall& call, const Unit& unit, std::int32_t key_block) {
   const Problem& problem = call.problem;
-  const PackedKeys<R> keys(problem, unit);
-  const std::int64_t local = std::int64_t{key_block} * unit.plan().tile_k - unit.key_begin();
-  const auto load = [&](const In& array, R* to, std::int64_t width) {
-    return load_rows<R>(key_rows(problem, array, unit, key_block, width), R{1}, to + local * width, width);
-  };
-  load(call.io.k, keys.k, problem.d_k);
-  keys.finite[key_block - unit.island.key_begin] = load(call.io.v, keys.v, problem.d_v);
+  const auto to = PackedKeys<M>(problem, unit).block(key_block);
+  const auto k = key_rows(problem, call.io.k, unit, key_block, problem.d_k);
+  const auto v = key_rows(problem, call.io.v, unit, key_block, problem.d_v);
+  M::load(k, 1, to.k, elements<M>(problem.d_k));
+  *to.finite = M::load_woven(v, to.v, problem.d_v);
 }
 
-template <class R, class W>
+template <class M, class W>
 void attend(const ForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next) {
-  QueryTile<R, W>(call, unit, queries.head, scratch).run(queries.block, next);
+  QueryTile<M, W>(call, unit, queries.head, scratch).run(queries.block, next);
 }
 
-template <class R, class W>
+template <class M, class W>
 struct ForwardTable {
-  static constexpr ForwardKernel kKernel{unit_bytes<R>, scratch_bytes<R>, pack<R>, attend<R, W>};
+  static constexpr ForwardKernel kKernel{unit_bytes<M>, scratch_bytes<M>, pack<M>, attend<M, W>};
 };
 
-const ForwardKernel* find_forward(bool is_double, Weight weight) { return choose<ForwardTable>(is_double, weight); }
+const ForwardKernel* find_forward(Numbers numbers, Weight weight) { return choose<ForwardTable>(numbers, weight); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tile
@@ -251,14 +276,12 @@ const ForwardKernel* find_forward(bool is_double, Weight weight) { return choose
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "core/isa.h"
-
 namespace fovea::tile {
 HWY_EXPORT(find_forward);
 
 const ForwardKernel& forward_kernel(const Problem& problem) {
-  chosen_isa();  // FOVEA_ISA is read at the first question
-  return *HWY_DYNAMIC_DISPATCH(find_forward)(problem.dtype == DType::f64, problem.weight);
+  const Numbers numbers = numbers_of(problem);
+  return *HWY_DYNAMIC_DISPATCH(find_forward)(numbers, problem.weight);
 }
 
 }  // namespace fovea::tile

@@ -46,6 +46,10 @@ struct HeadBlock {
   std::int32_t block;
 };
 
+// What a problem's products multiply: f32 (half types are converted), f64, or bf16 as it is where the machine can.
+enum class Numbers : std::uint8_t { f32, f64, bf16_pairs };
+Numbers numbers_of(const Problem& problem);
+
 // Do results stay in cache, or leave it at once? Large ones would be read from memory only to be overwritten.
 enum class Keep : std::uint8_t { cached, streamed };
 

@@ -17,6 +17,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "policy/rela.h"
+#include "policy/softmax.h"
 #include "simd/product-inl.h"
 #include "tile/cpu/bf16_product.h"
 #include "tile/cpu/kernel.h"
@@ -36,8 +38,8 @@ struct Plain {
   static constexpr bool kPaired = false;
 
   // The scale of the scores is multiplied into the queries.
-  static R operand_scale(double scale) { return static_cast<R>(scale); }
-  static R product_scale(double) { return R{1}; }
+  static R operand_scale(R scale) { return scale; }
+  static R product_scale(R) { return R{1}; }
 
   // to[i][0 .. ld) = scale from[i], zero beyond the width. Returns whether every element is finite.
   static bool load(const Rows<const void*>& from, R scale, R* to, std::int64_t ld) {
@@ -66,7 +68,6 @@ constexpr std::int64_t elements(std::int64_t values) {
 }
 
 #if FOVEA_BF16_PAIRS && HWY_TARGET <= HWY_AVX3
-#define FOVEA_TILE_PAIRS 1
 
 struct Bf16Pairs {
   using Real = float;
@@ -75,8 +76,8 @@ struct Bf16Pairs {
   static constexpr bool kPaired = true;
 
   // Queries stay as they are, since scaled ones would have to be rounded again: products are scaled instead.
-  static float operand_scale(double) { return 1.0f; }
-  static float product_scale(double scale) { return static_cast<float>(scale); }
+  static float operand_scale(float) { return 1.0f; }
+  static float product_scale(float scale) { return scale; }
 
   // to[i][0 .. ld) = from[i], zero beyond the width. Returns whether every element is finite.
   HWY_NOINLINE static bool load(const Rows<const void*>& from, float, Bf16Pair* to, std::int64_t ld) {
@@ -121,8 +122,7 @@ struct Bf16Pairs {
   static std::uint16_t largest_magnitude(const std::uint16_t* HWY_RESTRICT bits, std::int64_t width) {
     std::uint16_t largest = 0;
 #pragma omp simd reduction(max : largest)
-    for (std::int64_t c = 0; c < width; ++c)
-      largest = std::max(largest, static_cast<std::uint16_t>(bits[c] & 0x7fffu));
+    for (std::int64_t c = 0; c < width; ++c) largest = std::max(largest, static_cast<std::uint16_t>(bits[c] & 0x7fffu));
     return largest;
   }
   static void weave(const std::uint16_t* HWY_RESTRICT low, const std::uint16_t* HWY_RESTRICT high, std::uint32_t keep,
@@ -174,6 +174,20 @@ void round_woven(Rectangle<const R> from, Rectangle<Element> to, std::int64_t ro
   if constexpr (Operands::kPaired)
     pair_rows({from.data, static_cast<std::size_t>(from.ld)}, {to.data, static_cast<std::size_t>(to.ld)},
               static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
+
+// The kernel of a problem from a table with one entry per kind of numbers and weight.
+template <template <class M, class W> class Table, class M>
+const auto* choose_weight(Weight weight) {
+  return weight == Weight::rela ? &Table<M, Rela>::kKernel : &Table<M, Softmax>::kKernel;
+}
+template <template <class M, class W> class Table>
+const auto* choose(Numbers numbers, Weight weight) {
+#if FOVEA_BF16_PAIRS && HWY_TARGET <= HWY_AVX3
+  if (numbers == Numbers::bf16_pairs) return choose_weight<Table, Bf16Pairs>(weight);
+#endif
+  return numbers == Numbers::f64 ? choose_weight<Table, Plain<double>>(weight)
+                                 : choose_weight<Table, Plain<float>>(weight);
 }
 
 }  // namespace HWY_NAMESPACE

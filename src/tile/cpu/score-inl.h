@@ -16,8 +16,6 @@
 #include "hwy/highway.h"
 #include "policy/alibi.h"
 #include "policy/dropout.h"
-#include "policy/rela.h"
-#include "policy/softmax.h"
 #include "simd/product.h"
 #include "simd/transpose-inl.h"
 #include "tile/contract.h"
@@ -205,28 +203,6 @@ class WeightDropout {
   const Piece* piece_;
   DropoutRule rule_{};
 };
-
-// C += A B where a zero of A hides what it meets, infinities and NaN included: the slow form of the product, for blocks
-// in which hidden pairs meet such values.
-template <class R>
-HWY_NOINLINE void product_hiding(const Product<R>& p, Order order, bool weights_are_b) {
-  for (std::size_t i = 0; i < p.m; ++i)
-    for (std::size_t x = 0; x < p.k; ++x) {
-      const R a = order == Order::rows ? p.a[i * p.lda + x] : p.a[x * p.lda + i];
-      if (!weights_are_b && a == 0) continue;
-      const R* HWY_RESTRICT b = p.b + x * p.ldb;
-      R* HWY_RESTRICT c = p.c + i * p.ldc;
-      for (std::size_t j = 0; j < p.n; ++j) c[j] = weights_are_b && b[j] == 0 ? c[j] : c[j] + a * b[j];
-    }
-}
-
-// The kernel of a problem from a table with one entry per accumulation type and weight.
-template <template <class R, class W> class Table>
-const auto* choose(bool is_double, Weight weight) {
-  const bool rela = weight == Weight::rela;
-  if (is_double) return rela ? &Table<double, Rela>::kKernel : &Table<double, Softmax>::kKernel;
-  return rela ? &Table<float, Rela>::kKernel : &Table<float, Softmax>::kKernel;
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tile
