@@ -47,11 +47,11 @@ struct PhiloxLanes {
         c2(hn::Set(d64, stream)),
         c3(hn::Set(d64, stream >> 32)) {}
 
-  HWY_INLINE void round(std::uint32_t k0, std::uint32_t k1) {
+  HWY_INLINE void round(PhiloxKey key) {
     const Vector p0 = hn::MulEven(hn::BitCast(d32, c0), hn::Set(d32, kPhiloxFactor0));
     const Vector p1 = hn::MulEven(hn::BitCast(d32, c2), hn::Set(d32, kPhiloxFactor1));
-    c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, hn::Set(d64, k0)));
-    c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, hn::Set(d64, k1)));
+    c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, hn::Set(d64, key.k0)));
+    c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, hn::Set(d64, key.k1)));
     c1 = p1;
     c3 = p0;
   }
@@ -69,10 +69,10 @@ inline void draw_words(const Keep& keep, std::uint64_t counter, std::uint32_t* H
   const std::uint64_t lanes = hn::Lanes(PhiloxLanes::d64);
   for (std::uint64_t i = 0; i < kCounters; i += 2 * lanes) {
     PhiloxLanes a(counter + i, keep.stream), b(counter + i + lanes, keep.stream);
-    auto k0 = static_cast<std::uint32_t>(keep.seed), k1 = static_cast<std::uint32_t>(keep.seed >> 32);
-    for (int round = 0; round < kPhiloxRounds; ++round, k0 += kPhiloxStep0, k1 += kPhiloxStep1) {
-      a.round(k0, k1);
-      b.round(k0, k1);
+    PhiloxKey key{static_cast<std::uint32_t>(keep.seed), static_cast<std::uint32_t>(keep.seed >> 32)};
+    for (int round = 0; round < kPhiloxRounds; ++round, key = key.next()) {
+      a.round(key);
+      b.round(key);
     }
     a.store(words + 4 * i);
     b.store(words + 4 * (i + lanes));
