@@ -1,5 +1,6 @@
 #include "cli/console.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +11,28 @@ namespace {
 void put(std::FILE* file, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), file);
   if (!text.ends_with('\n')) std::fputc('\n', file);
+}
+
+// Bytes of a UTF-8 character that starts here; 0 when none does.
+std::size_t character_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
+  if (length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
+  return length;
+}
+
+// Errors quote files from outside: what is no text, or would steer a terminal, is shown as "?".
+std::string printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    const bool control = static_cast<unsigned char>(text[0]) < 0x20 && text[0] != '\n';
+    out += length == 0 || control || text[0] == 0x7f ? "?" : text.substr(0, length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out;
 }
 
 }  // namespace
@@ -37,7 +60,7 @@ void Console::finish() {
 
 void print_error(const Error& error) {
   std::fflush(stdout);
-  put(stderr, std::string("fovea: ") + error.what());
+  put(stderr, std::string("fovea: ") + printable(error.what()));
 }
 
 }  // namespace fovea::cli

@@ -2,13 +2,11 @@
 not 0, and loses nothing."""
 
 import json
-import os
 import shutil
 import struct
-import subprocess
 import unittest
 
-from support import SMALL, CliTest
+from support import SMALL, CliTest, write_data
 
 
 class Settings(CliTest):
@@ -29,14 +27,14 @@ class Settings(CliTest):
         self.bad(2, ["NAME=VALUE"], *self.train(), "--set", "train.lr")
 
     def test_not_json(self):
-        for text in ["", "{", '{"train": {"steps": 5}', "[" * 200, '{"train": {"steps": 1, "steps": 2}}', "\xff\x00"]:
+        for text in ["", "{", "\x1b[31m", '{"train": {"steps": 5}', "[" * 200, '{"train": {"steps": 1, "steps": 2}}', "\xff\x00"]:
             self.bad(3, ["c.json"], *self.config(text))
-        self.bad(1, ["nowhere.json"], "train", "--config", "nowhere.json")
+        self.bad(3, ["nowhere.json"], "train", "--config", "nowhere.json")
 
     def test_combination(self):
         self.bad(2, ["heads", "16"], *self.train(), "--set", "model.heads=3")
         self.bad(2, ["layers[1]", '"norm"?'], *self.train(), "--set", "model.layers=softmax,nrm")
-        self.bad(2, ["attention.block", "65536"], *self.train(attention="diag:block=0"))
+        self.bad(2, ["block", "65536"], *self.train(attention="diag:block=0"))
         self.bad(2, ["accumulation"], *self.train(), "--set", "train.accumulation=3")
         self.bad(2, ["model.layers"], *self.config({"model": {"layers": ["norm"]}}), "--attention", "softmax")
         self.bad(2, ["window", "fovea list --with window"], "bench", "attention", "--attention", "norm", "--window", "8",
@@ -60,14 +58,10 @@ class Examples(CliTest):
                            ("( ( ( [MAX 1 ) 2 ) ] )\tx", "x"), ("( ( ( [MAX 1 ) 2 )\t2", ""), ("\t3", ""),
                            ("( ( ( [AVG 1 ) 2 ) ] )\t1", "[AVG"), ("( ( ( [MAX 1 ) 2 ) ] )\t7", "7")]:
             shutil.rmtree(self.folder / "data")
-            self.setUp_data()
+            write_data(self.folder / "data")
             place = self.with_line(line)
             self.bad(3, [place, word], *self.train())
         self.assertFalse((self.folder / "run").exists())
-
-    def setUp_data(self):
-        from support import write_data
-        write_data(self.folder / "data")
 
     def test_header_empty_and_missing_files(self):
         path = self.folder / "data/basic_val.tsv"
@@ -77,7 +71,7 @@ class Examples(CliTest):
         path.write_text("")
         self.bad(3, ["basic_val.tsv"], *self.train())
         path.unlink()
-        self.bad(1, ["basic_val.tsv"], *self.train())
+        self.bad(3, ["basic_val.tsv"], *self.train())
         self.bad(3, ["nowhere"], "train", "--data", "nowhere")
 
     def test_truncated_anywhere(self):
@@ -132,7 +126,7 @@ class Checkpoints(CliTest):
         path.write_text(whole.replace('"width": 16', '"width": 32'))
         self.bad(3, ["model.safetensors"], "eval", "run")
         path.unlink()
-        self.bad(1, ["config.json"], "eval", "run")
+        self.bad(3, ["config.json"], "eval", "run")
 
     def test_checkpoint_of_another_architecture(self):
         self.good(*self.train("other", attention="softmax"))
@@ -157,7 +151,7 @@ class Checkpoints(CliTest):
 
 class System(CliTest):
     def test_out_of_memory(self):
-        self.bad(1, ["memory", "limit"], *self.train(), "--memory-limit", "20KB")
+        self.bad(1, ["limit is 1 MB"], *self.train("run", "--set", "model.inner=65536"), "--memory-limit", "2MB")
         self.bad(1, ["limit"], "bench", "attention", "--n", "4096", "--memory-limit", "1MB")
 
     def test_output_folder_is_a_file(self):
@@ -166,9 +160,8 @@ class System(CliTest):
         self.bad(1, ["file"], *self.train("file/inside"))
         self.assertEqual((self.folder / "file").read_text(), "mine")
 
-    @unittest.skipIf(os.geteuid() == 0 and not os.path.isdir("/proc/1"), "needs a folder that refuses writes")
     def test_read_only_folder(self):
-        # /proc refuses new files even to root.
+        # /proc refuses new folders even to root.
         self.bad(1, ["/proc/fovea"], *self.train("/proc/fovea"))
 
     def test_full_disk(self):
@@ -176,7 +169,7 @@ class System(CliTest):
         self.good(*self.train())
         before = self.snapshot("run/last")
         limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$@"', "limited"]
-        self.bad(1, ["run/last", "space"], "train", "--resume", "run", "--steps", "9", "--threads", "1", prefix=limited)
+        self.bad(1, ["cannot write", "last"], "train", "--resume", "run", "--steps", "9", "--threads", "1", prefix=limited)
         self.assertEqual(self.snapshot("run/last"), before)
         self.good("train", "--resume", "run", "--steps", "9", "--threads", "1")
 

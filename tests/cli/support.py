@@ -55,7 +55,7 @@ class CliTest(unittest.TestCase):
 
     def environment(self, **changes):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOVEA_", "OMP_")) and k != "NO_COLOR"}
-        return {**clean, **changes}
+        return {**clean, "OMP_NUM_THREADS": "1", **changes}  # tests run side by side
 
     def fovea(self, *arguments, env=None, prefix=()):
         return subprocess.run([*prefix, PROGRAM, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True,
