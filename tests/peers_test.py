@@ -53,7 +53,7 @@ def scripted(*values):
 
 
 class RoundsTest(unittest.TestCase):
-    options = rounds.Options(rounds=3, block_seconds=1.0, extra_rounds=4)
+    options = rounds.Options(rounds=3, block_seconds=1.0, long_seconds=100.0, extra_rounds=4)
 
     def race(self, entries, rates, **changes):
         options = rounds.Options(**{**vars(self.options), **changes})
@@ -97,6 +97,8 @@ class RoundsTest(unittest.TestCase):
         self.assertEqual(count[0], 1 + 10)
         rounds.run_block(rounds.Entry("x", run, estimate=0.0), self.options, pause=lambda seconds: None)
         self.assertEqual(count[0], 11 + 1 + self.options.most_runs)
+        rounds.run_block(rounds.Entry("x", run, estimate=200.0), self.options, pause=lambda seconds: None)
+        self.assertEqual(count[0], 12 + self.options.most_runs + 1)
 
 
 class ReportTest(unittest.TestCase):

@@ -75,6 +75,7 @@ class Race:
 
     def outcome(self, row):
         result = report.Outcome(row.name, row.timed, row.bar)
+        self.theirs.forget_compiled()
         try:
             prepare = self.train_sides if isinstance(row.work, cases.TrainStep) else self.attention_sides
             own, peers, result.difference = prepare(row)

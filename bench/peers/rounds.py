@@ -14,9 +14,10 @@ class Options:
     rounds: int = 7
     block_seconds: float = 0.15  # an entry runs about this long in each round, in one block
     most_runs: int = 20  # in a block
+    long_seconds: float = 0.5  # runs of this length need no warm-up
     pause_seconds: float = 0.01  # between blocks: threads that wait by spinning go to sleep
     slow: float = 0.9  # a round with an anchor below this share of the best is run again
-    extra_rounds: int = 20  # at most so many times
+    extra_rounds: int = 10  # at most so many times
     screen_factor: float = 1.25  # entries this much slower than the fastest drop out before the rounds
 
 
@@ -57,9 +58,10 @@ class Anchor:
 
 
 def run_block(entry, options, pause=time.sleep):
-    """The median of a few runs after one that does not count."""
+    """The median of a few runs, short ones after one that does not count."""
     pause(options.pause_seconds)
-    entry.run()
+    if entry.estimate < options.long_seconds:
+        entry.run()
     runs = max(1, min(options.most_runs, round(options.block_seconds / max(entry.estimate, 1e-6))))
     return statistics.median(entry.run() for _ in range(runs))
 
@@ -67,8 +69,8 @@ def run_block(entry, options, pause=time.sleep):
 def screen(entries, options):
     """Warms everybody up, estimates times, and drops those that cannot be the fastest peer."""
     for entry in entries:
-        entry.run()
-        entry.estimate = min(entry.run() for _ in range(2))
+        first = entry.run()
+        entry.estimate = entry.run() if first > options.long_seconds else min(entry.run() for _ in range(2))
     rivals = [e.estimate for e in entries if not e.keep]
     limit = options.screen_factor * min(rivals) if rivals else 0.0
     return [e for e in entries if e.keep or e.estimate <= limit]

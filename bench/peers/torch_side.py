@@ -11,11 +11,12 @@ import torch_model
 
 
 def compiled(form, function):
-    """Compiled afresh for the sizes at hand: nothing is shared with the row before."""
-    if not form.compiled:
-        return function
+    return torch.compile(function, dynamic=False, fullgraph=True) if form.compiled else function
+
+
+def forget_compiled():
+    """Between rows: PyTorch stops compiling a function that it has met in too many sizes."""
     torch._dynamo.reset()
-    return torch.compile(function, dynamic=False, fullgraph=True)
 
 
 class AttentionSide:
