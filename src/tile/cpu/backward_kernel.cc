@@ -164,9 +164,9 @@ class KeyTile {
   // Weights and score gradients as operands; queries beyond the sequence must not reach one.
   void round() const {
     const std::int64_t along = elements<M>(at_.lanes);
-    round_along<M, R, Element>({t_.s, at_.lanes}, {t_.p_along, along}, at_.kc, at_.qc);
-    round_along<M, R, Element>({t_.ds, at_.lanes}, {t_.ds_along, along}, at_.kc, at_.qc);
-    round_woven<M, R, Element>({t_.ds, at_.lanes}, {t_.ds_woven, at_.lanes}, at_.kc, at_.lanes);
+    round_along<M>({t_.s, at_.lanes}, {t_.p_along, along}, at_.kc, at_.qc);
+    round_along<M>({t_.ds, at_.lanes}, {t_.ds_along, along}, at_.kc, at_.qc);
+    round_woven<M>({t_.ds, at_.lanes}, {t_.ds_woven, at_.lanes}, at_.kc, at_.lanes);
   }
 
   // dV += P^T dO; dK += dS^T Q; dQ += dS K

@@ -231,7 +231,7 @@ class QueryPacker {
     R* staged = stage(to_.q);
     *to_.finite_q = load_rows<R>(q, M::operand_scale(scale), staged, unit_.ld_k);
     clear_empty(staged, unit_.ld_k);
-    round_woven<M, R, Element>({staged, unit_.ld_k}, {to_.q, unit_.ld_k}, at_.qc, unit_.ld_k);
+    round_woven<M>({staged, unit_.ld_k}, {to_.q, unit_.ld_k}, at_.qc, unit_.ld_k);
     if constexpr (!M::kPaired) {
       // The score operand is rounded as in forward, so that the rebuilt scores have the same bits.
       load_rows<R>(q, scale * W::template kUnit<R>, t_.rows, unit_.ld_k);
@@ -245,7 +245,7 @@ class QueryPacker {
     *to_.finite_do = load_rows<R>(rows(call_.io.d_o, problem_.d_v), R{1}, staged, unit_.ld_v);
     clear_empty(staged, unit_.ld_v);
     if constexpr (W::kHasTop) subtract_outputs(staged);
-    round_woven<M, R, Element>({staged, unit_.ld_v}, {to_.d_o, unit_.ld_v}, at_.qc, unit_.ld_v);
+    round_woven<M>({staged, unit_.ld_v}, {to_.d_o, unit_.ld_v}, at_.qc, unit_.ld_v);
     turn({staged, unit_.ld_v}, to_.do_across, problem_.d_v);
   }
 
@@ -296,7 +296,7 @@ class QueryPacker {
     const std::int64_t height = elements<M>(width);
     if (at_.qc < at_.lanes) std::fill_n(to, height * at_.lanes, Element{0});
     if constexpr (M::kPaired) {
-      round_along<M, R, Element>(from, {t_.halves, height}, at_.qc, width);
+      round_along<M>(from, {t_.halves, height}, at_.qc, width);
       turn_tile<Element>({t_.halves, height}, {to, at_.lanes}, at_.qc, height);
     } else {
       turn_tile<R>(from, {to, at_.lanes}, at_.qc, width);

@@ -175,7 +175,7 @@ class QueryTile {
     if constexpr (W::kHasTop) fold<W>(t_.factor, t_.top, t_.sum, at_.lanes);
     weigh<W>(t_.s, t_.top, t_.sum, at_.kc, at_.lanes);
     if (dropout_.active()) dropout_.apply(at_, t_.s, t_.spare);
-    round_woven<M, R, Element>({t_.s, at_.lanes}, {t_.p, at_.lanes}, at_.kc, at_.lanes);
+    round_woven<M>({t_.s, at_.lanes}, {t_.p, at_.lanes}, at_.kc, at_.lanes);
     gather(keys.v, *keys.finite != 0 || !modifier_.may_hide(mask));
   }
 

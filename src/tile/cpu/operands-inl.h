@@ -1,5 +1,5 @@
 // What the products of the kernels multiply: numbers as they are, or pairs of bf16. The kernels are written once, over
-// one of these; scores, weights, statistics and sums are of type Real in both.
+// one of these (M); scores, weights, statistics and sums are of type Real in both.
 //
 // An element holds `kValues` neighbours along the axis a product sums over. Where that axis runs along the rows of a
 // matrix, pairs are its rows as they are; where it runs down the columns, two rows are woven into one.
@@ -62,9 +62,9 @@ struct Plain {
   }
 };
 
-template <class Operands>
+template <class M>
 constexpr std::int64_t elements(std::int64_t values) {
-  return (values + Operands::kValues - 1) / Operands::kValues;
+  return (values + M::kValues - 1) / M::kValues;
 }
 
 #if FOVEA_BF16_PAIRS && HWY_TARGET <= HWY_AVX3
@@ -143,13 +143,15 @@ inline float value_of(Bf16Pair pair, std::int64_t i) {
 }
 
 // C += A B where a zero weight hides what it meets, infinities and NaN included: the slow form of the product, for
-// blocks in which hidden pairs meet such values. The weights are A or B.
-template <class Operands, class P>
-HWY_NOINLINE void product_hiding(const P& p, Order order, bool weights_are_b) {
-  using R = typename Operands::Real;
+// blocks in which hidden pairs meet such values. The weights are A or B. Adds the second value of a pair before the
+// first, as the instruction does: what is not hidden has the same bits as in the fast form.
+template <class M>
+HWY_NOINLINE void product_hiding(const Product<typename M::Real, typename M::Element>& p, Order order,
+                                 bool weights_are_b) {
+  using R = typename M::Real;
   for (std::size_t i = 0; i < p.m; ++i)
     for (std::size_t x = 0; x < p.k; ++x)
-      for (std::int64_t part = 0; part < Operands::kValues; ++part) {
+      for (std::int64_t part = M::kValues - 1; part >= 0; --part) {
         const R a = value_of(order == Order::rows ? p.a[i * p.lda + x] : p.a[x * p.lda + i], part);
         if (!weights_are_b && a == 0) continue;
         const auto* HWY_RESTRICT b = p.b + x * p.ldb;
@@ -163,15 +165,17 @@ HWY_NOINLINE void product_hiding(const P& p, Order order, bool weights_are_b) {
 
 // Rounds a tile [rows x columns] of weights to elements: along its rows, or two of them woven. Without pairs the tile
 // is its own operand.
-template <class Operands, class R, class Element>
-void round_along(Rectangle<const R> from, Rectangle<Element> to, std::int64_t rows, std::int64_t columns) {
-  if constexpr (Operands::kPaired)
+template <class M>
+void round_along(Rectangle<const typename M::Real> from, Rectangle<typename M::Element> to, std::int64_t rows,
+                 std::int64_t columns) {
+  if constexpr (M::kPaired)
     pair_columns({from.data, static_cast<std::size_t>(from.ld)}, {to.data, static_cast<std::size_t>(to.ld)},
                  static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
-template <class Operands, class R, class Element>
-void round_woven(Rectangle<const R> from, Rectangle<Element> to, std::int64_t rows, std::int64_t columns) {
-  if constexpr (Operands::kPaired)
+template <class M>
+void round_woven(Rectangle<const typename M::Real> from, Rectangle<typename M::Element> to, std::int64_t rows,
+                 std::int64_t columns) {
+  if constexpr (M::kPaired)
     pair_rows({from.data, static_cast<std::size_t>(from.ld)}, {to.data, static_cast<std::size_t>(to.ld)},
               static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
