@@ -14,6 +14,7 @@
 
 #include "fovea/dtype.h"
 #include "hwy/highway.h"
+#include "ops/chunk-inl.h"
 #include "policy/math.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -86,19 +87,33 @@ Wide<T> row_dot(const T* HWY_RESTRICT x, const U* HWY_RESTRICT y, std::int64_t w
 template <class T>
 Wide<T> row_max(const T* HWY_RESTRICT x, std::int64_t width) {
   using R = Wide<T>;
-  R top = std::numeric_limits<R>::lowest();
-#pragma omp simd reduction(max : top)
-  for (std::int64_t i = 0; i < width; ++i) top = static_cast<R>(x[i]) > top ? static_cast<R>(x[i]) : top;
+  const hn::ScalableTag<R> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto tops = hn::Set(d, std::numeric_limits<R>::lowest());
+  std::int64_t i = 0;
+  for (; i + lanes <= width; i += lanes) tops = hn::Max(tops, load_wide(d, x + i));
+  R top = hn::GetLane(hn::MaxOfLanes(d, tops));
+  for (; i < width; ++i) top = static_cast<R>(x[i]) > top ? static_cast<R>(x[i]) : top;
   return top;
+}
+
+template <class R>
+HWY_FLATTEN R exp_sum(const R* HWY_RESTRICT x, R top, std::int64_t width) {
+  R sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < width; ++i) sum += math::exp(x[i] - top);
+  return sum;
 }
 
 // sum of e^(x - top).
 template <class T>
-HWY_FLATTEN Wide<T> row_exp_sum(const T* HWY_RESTRICT x, Wide<T> top, std::int64_t width) {
-  using R = Wide<T>;
-  R sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < width; ++i) sum += math::exp(static_cast<R>(x[i]) - top);
+Wide<T> row_exp_sum(const T* x, Wide<T> top, std::int64_t width) {
+  ChunkIn<T> in;
+  Wide<T> sum = 0;
+  for (std::int64_t i = 0; i < width; i += kChunk) {
+    const std::int64_t count = std::min(kChunk, width - i);
+    sum += exp_sum(in.read(x + i, count), top, count);
+  }
   return sum;
 }
 
