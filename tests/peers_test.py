@@ -102,7 +102,8 @@ class RoundsTest(unittest.TestCase):
 
 
 class ReportTest(unittest.TestCase):
-    won = report.Outcome("norm n 2048", "forward", 2.0, ours_ms=2.0, peer_ms=5.0, peer="compile", others={"eager": 9.5})
+    won = report.Outcome("norm n 2048", "forward", 2.0, ours_ms=2.0, peer_ms=5.0, peer="compile", others={"eager": 9.5},
+                         refused={"FlexAttention": "has no backward"})
     lost = report.Outcome("softmax n 512", "forward", 1.1, ours_ms=5.0, peer_ms=5.0, peer="SDPA")
     wrong = report.Outcome("diag n 64", "forward", 2.0, error="output differs")
     shown = report.Outcome("bias n 512", "forward", None, ours_ms=5.0, peer_ms=4.0, peer="eager")
@@ -140,6 +141,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| softmax n 512 | forward | 5.00 | 5.00 | SDPA | 1.00x | 1.10x | **missed** |", text)
         self.assertIn("- diag n 64, forward: output differs", text)
         self.assertIn("eager: 9.50", text)
+        self.assertIn("- norm n 2048, forward, FlexAttention: has no backward", text)
         self.assertIn("1 of 3 bars reached", text)
         self.assertIn("`make peers`", text)
 

@@ -2,7 +2,6 @@
 """Races fovea against PyTorch on this machine's CPU; see `race.py --help`. bench/peers/run sets it up and starts it."""
 
 import argparse
-import dataclasses
 import gc
 import os
 import platform
@@ -78,7 +77,8 @@ class Race:
         self.theirs.forget_compiled()
         try:
             prepare = self.train_sides if isinstance(row.work, cases.TrainStep) else self.attention_sides
-            own, peers, result.difference = prepare(row)
+            own, agreeing_peer = prepare(row)
+            peers = self.agreeing_peers(row, agreeing_peer, result)
             self.time(row, own, peers, result)
             for side in (own, *peers.values()):
                 side.close()
@@ -88,30 +88,49 @@ class Race:
         return result
 
     def attention_sides(self, row):
-        """Our side, those of PyTorch by name, and how far their results differ."""
+        """Our side, and what makes PyTorch's side of a form: the side and how far its results are from ours."""
         inputs = attention_inputs(row.work)
         own = self.ours.AttentionSide(self.library, row.work, inputs)
         results = own.results()
-        peers, worst = {}, 0.0
-        for form in row.peers:
-            side = peers[form.name] = self.theirs.AttentionSide(form, row.work, inputs)
-            worst = max(worst, compare.attention_agrees(results, side, form.name, row.timed))
-        return own, peers, worst
+
+        def agreeing_peer(form):
+            side = self.theirs.AttentionSide(form, row.work, inputs)
+            return side, compare.attention_agrees(results, side, form.name, row.timed)
+
+        return own, agreeing_peer
 
     def train_sides(self, row):
-        data, worst = train_data(row.work), 0.0
-        for form in row.peers:
-            own, peer = self.train_pair(form, compare.without_dropout(row.work), data)
-            worst = max(worst, compare.train_agrees(own, peer, form.name))
-            own.close()
-        own, peers = None, {}
-        for form in row.peers:
-            own, peers[form.name] = self.train_pair(form, row.work, data)
-        return own, peers, worst
+        """The same for a training step. It is compared without dropout, on models of its own."""
+        data = train_data(row.work)
 
-    def train_pair(self, form, work, data):
-        own = self.ours.TrainSide(self.library, work, data, TRAIN_SETTINGS)
-        return own, self.theirs.TrainSide(form, work, data, TRAIN_SETTINGS, own.parameters())
+        def pair(form, work):
+            own = self.ours.TrainSide(self.library, work, data, TRAIN_SETTINGS)
+            return own, self.theirs.TrainSide(form, work, data, TRAIN_SETTINGS, own.parameters())
+
+        def agreeing_peer(form):
+            ours, theirs = pair(form, compare.without_dropout(row.work))
+            difference = compare.train_agrees(ours, theirs, form.name)
+            ours.close()
+            ours, theirs = pair(form, row.work)
+            ours.close()
+            return theirs, difference
+
+        return self.ours.TrainSide(self.library, row.work, data, TRAIN_SETTINGS), agreeing_peer
+
+    def agreeing_peers(self, row, agreeing_peer, result):
+        """Sides of PyTorch by name. A form that PyTorch itself refuses is noted and left out."""
+        peers, result.difference = {}, 0.0
+        for form in row.peers:
+            try:
+                peers[form.name], difference = agreeing_peer(form)
+                result.difference = max(result.difference, difference)
+            except (compare.Disagreement, self.ours.FoveaError):
+                raise
+            except Exception as error:  # torch.compile alone raises a dozen kinds
+                result.refused[form.name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        if not peers:
+            raise compare.Disagreement(f"PyTorch ran none of its forms: {result.refused}")
+        return peers
 
     def time(self, row, own, peers, result):
         us = rounds.Entry("fovea", lambda: own.run(row.timed), keep=True)
@@ -190,6 +209,18 @@ def start(options):
     return library
 
 
+def run_rows(contest, rows):
+    outcomes = []
+    for i, row in enumerate(rows):
+        print(f"[{i + 1}/{len(rows)}] {row.name}, {row.timed}", end="  ", file=sys.stderr, flush=True)
+        outcomes.append(contest.outcome(row))
+        last = outcomes[-1]
+        print(last.error or f"{report.ratio_text(last.ratio)} {last.verdict}", file=sys.stderr, flush=True)
+        for form, why in last.refused.items():
+            print(f"    left out: {form}, {why}", file=sys.stderr)
+    return outcomes
+
+
 def main(arguments):
     options = parse(arguments)
     rows = cases.select(cases.all_rows(), options.only)
@@ -200,12 +231,7 @@ def main(arguments):
         return 0
     timing = rounds.Options(rounds=options.rounds or (3 if options.quick else 7))
     contest = Race(start(options), timing)
-    outcomes = []
-    for i, row in enumerate(rows):
-        print(f"[{i + 1}/{len(rows)}] {row.name}, {row.timed}", end="  ", file=sys.stderr, flush=True)
-        outcomes.append(contest.outcome(row))
-        last = outcomes[-1]
-        print(last.error or f"{report.ratio_text(last.ratio)} {last.verdict}", file=sys.stderr, flush=True)
+    outcomes = run_rows(contest, rows)
     print("\n".join(["", *report.table_lines(outcomes), "", report.summary(outcomes)]))
     full = not (options.only or options.quick)
     command = "make peers" if full else "make peers ARGS=..."
@@ -215,4 +241,8 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        print("\nrace: stopped; nothing was written", file=sys.stderr)
+        sys.exit(130)

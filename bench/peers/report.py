@@ -1,7 +1,7 @@
 """What people and programs read after the race: a table, a JSON document and docs/bench-cpu.md."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 
 @dataclass
@@ -19,6 +19,7 @@ class Outcome:
     difference: float | None = None  # largest relative difference between the two sides
     repeated: int = 0  # rounds thrown away
     others: dict | None = None  # the forms that lost: name -> ms, from screening or from the rounds
+    refused: dict = field(default_factory=dict)  # forms that PyTorch could not run: name -> why
     error: str = ""
 
     @property
@@ -126,6 +127,9 @@ def markdown(outcomes, setting):
         if o.others:
             forms = sorted(o.others.items(), key=lambda item: item[1])
             lines.append(f"| {o.name} | {o.timed} | {'; '.join(f'{n}: {three_digits(ms)}' for n, ms in forms)} |")
+    refused = [f"- {o.name}, {o.timed}, {form}: {why}" for o in outcomes for form, why in o.refused.items()]
+    if refused:
+        lines += ["", "Forms that PyTorch could not run:", "", *refused]
     lines += ["", "## Setting", "", "| | |", "| --- | --- |"]
     shown = ("date", "machine", "system", "fovea", "torch", "numpy", "compiler", "openmp", "sgemm_gflops")
     lines += [f"| {name} | {setting[name]} |" for name in shown if name in setting]
