@@ -1,10 +1,11 @@
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "scan/cpu/rows.h"
 #include "scan/driver.h"
 #include "scan/forms.h"
-#include "scan/progress.h"
 
 namespace fovea::scan {
 namespace {
@@ -114,62 +115,73 @@ void clear_statistic(const Problem& problem, const Piece& piece, const Out& arra
     std::fill_n(static_cast<R*>(array.data) + piece.batch * array.batch + (piece.q0 + i) * array.row, columns, R{0});
 }
 
-// Sums of squares that the lanes of a team show each other, and how far each has come.
+// What the tasks of a wave that share heads leave for each other; see NormExchange.
 template <class R>
 class Exchanges {
  public:
-  Exchanges(const Context& context, const Driver<R>& driver, const Problem& problem)
-      : size_(2 * cpu::kNormSlots * driver.layout.heads * padded<R>(static_cast<std::size_t>(driver.chunk()))),
-        squares_(context, problem.rms_norm ? size_ * threads(context) : 0),
-        progress_(threads(context)) {}
+  Exchanges(const Context& context, const Driver<R>& driver, const Problem& problem, const std::vector<Cut>& cuts,
+            int lanes)
+      : problem_(problem),
+        lanes_(problem.rms_norm ? lanes : 1),
+        chunk_(driver.chunk()),
+        squares_of_chunk_(driver.layout.heads * padded<R>(static_cast<std::size_t>(chunk_))),
+        offsets_(count(cuts)),
+        arrived_(offsets_.back().chunks),
+        squares_(context, offsets_.back().chunks * squares_of_chunk_),
+        rows_(context, problem.dtype == dtype_of<R> ? 0 : offsets_.back().rows * row_size()) {}
 
-  cpu::NormExchange<R> of(int rank, int lanes, std::size_t heads_of_lane) {
-    const auto first = static_cast<std::size_t>(rank / lanes * lanes);  // of the team
-    return {squares_.data() + first * size_, cpu::norm_slots(heads_of_lane, lanes), &progress_[first], rank % lanes,
-            lanes};
+  cpu::NormExchange<R> of(const std::vector<Cut>& cuts, std::size_t cut, const Out& o) {
+    if (lanes_ == 1) return {};
+    const Offset& at = offsets_[cut];
+    return {lanes_, &arrived_[at.chunks], squares_.data() + at.chunks * squares_of_chunk_, rows_of(cuts[cut], at, o)};
   }
 
  private:
-  static std::size_t threads(const Context& context) { return static_cast<std::size_t>(context.threads()); }
+  struct Offset {
+    std::size_t chunks = 0, rows = 0;
+  };
 
-  std::size_t size_;
-  Scratch<R> squares_;
-  std::vector<Progress> progress_;  // of every thread
+  // Chunks and positions before each cut, and of all.
+  std::vector<Offset> count(const std::vector<Cut>& cuts) const {
+    std::vector<Offset> out(1);
+    for (const Cut& cut : cuts) {
+      const Offset& last = out.back();
+      const Piece& piece = problem_.pieces[cut.piece];
+      const auto chunks = static_cast<std::size_t>(cpu::Chunks(piece, cut.begin, cut.end, chunk_).count());
+      out.push_back(lanes_ == 1
+                        ? Offset{}
+                        : Offset{last.chunks + chunks, last.rows + static_cast<std::size_t>(cut.end - cut.begin)});
+    }
+    return out;
+  }
+  std::size_t row_size() const { return static_cast<std::size_t>(problem_.heads * problem_.d_v); }
+
+  // Unfinished rows, addressed like the queries of the piece.
+  Out rows_of(const Cut& cut, const Offset& at, const Out& o) const {
+    const Piece& piece = problem_.pieces[cut.piece];
+    if (problem_.dtype == dtype_of<R>)
+      return {static_cast<R*>(o.data) + piece.batch * o.batch + piece.q0 * o.row, 0, o.row, o.head};
+    const std::int64_t first_query = cut.begin - (piece.nk - piece.nq), row = problem_.heads * problem_.d_v;
+    return {rows_.data() + static_cast<std::int64_t>(at.rows) * row - first_query * row, 0, row, problem_.d_v};
+  }
+
+  const Problem& problem_;
+  int lanes_;
+  std::int64_t chunk_;
+  std::size_t squares_of_chunk_;
+  std::vector<Offset> offsets_;
+  std::vector<std::atomic<int>> arrived_;
+  Scratch<R> squares_, rows_;
 };
 
-// Threads form teams; a team takes segments and its members share the heads. Where nobody shares, segments are handed
-// out as threads become free.
-template <class R>
-void forward_segments(const Context& context, const Driver<R>& driver, const Problem& problem, const Forward& io,
-                      const RunningStates<R>& states) {
-  const auto kernel = cpu::causal_forward_kernels<R>().forward;
-  const std::vector<Cut>& cuts = states.cuts();
-  Exchanges<R> exchanges(context, driver, problem);
-  parallel(driver.threads(cuts.size() * driver.layout.kv_heads), [&](const Team& team) {
-    const auto [lanes, teams] = choose_lanes(cuts.size(), problem.kv_heads, team.size());
-    const int own_team = team.rank() / lanes;
-    if (own_team >= teams) return;
-    const auto most_heads = static_cast<std::size_t>((problem.kv_heads + lanes - 1) / lanes) * driver.layout.group;
-    const cpu::NormExchange<R> exchange = exchanges.of(team.rank(), lanes, most_heads);
-    const HeadRange heads = heads_of_lane(problem.kv_heads, exchange.lane, lanes);
-    std::size_t i = lanes == 1 ? static_cast<std::size_t>(team.take()) : static_cast<std::size_t>(own_team);
-    while (i < cuts.size()) {
-      kernel(driver.task(cuts[i], heads, driver.scratch_of(team)), io, states.of(i), exchange);
-      i = lanes == 1 ? static_cast<std::size_t>(team.take()) : i + static_cast<std::size_t>(teams);
-    }
-  });
-}
-
-// Runs kernel(task, states) for every segment, its heads divided so that all threads have work.
-template <class R, class Kernel>
-void each_segment(const Context& context, const Driver<R>& driver, const Problem& problem,
-                  const RunningStates<R>& states, const Kernel& kernel) {
-  const std::vector<Cut>& cuts = states.cuts();
-  const int lanes = choose_lanes(cuts.size(), problem.kv_heads, context.threads()).lanes;
-  driver.each(cuts.size() * static_cast<std::size_t>(lanes), [&](std::size_t task, R* scratch) {
-    const std::size_t i = task / static_cast<std::size_t>(lanes);
-    const int lane = static_cast<int>(task % static_cast<std::size_t>(lanes));
-    kernel(driver.task(cuts[i], heads_of_lane(problem.kv_heads, lane, lanes), scratch), states.of(i));
+// Runs body(task, cut) for every segment, its heads divided among `lanes` tasks so that all threads have work.
+template <class R, class Body>
+void each_segment(const Driver<R>& driver, const Problem& problem, const std::vector<Cut>& cuts, int lanes,
+                  const Body& body) {
+  driver.each(cuts.size() * static_cast<std::size_t>(lanes), [&](std::size_t i, R* scratch) {
+    const std::size_t cut = i / static_cast<std::size_t>(lanes);
+    const int lane = static_cast<int>(i % static_cast<std::size_t>(lanes));
+    body(driver.task(cuts[cut], heads_of_lane(problem.kv_heads, lane, lanes), scratch), cut);
   });
 }
 
@@ -199,7 +211,7 @@ class RowDots {
 
 template <class R>
 void causal_forward(const Context& context, const Problem& problem, const Forward& io) {
-  const auto add_keys = cpu::causal_forward_kernels<R>().add_keys;
+  const auto kernels = cpu::causal_forward_kernels<R>();
   const Driver<R> driver(context, problem);
   using States = RunningStates<R>;
   for (const Piece& piece : problem.pieces) {
@@ -209,8 +221,12 @@ void causal_forward(const Context& context, const Problem& problem, const Forwar
   for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
     States states(context, driver, problem, wave);
     states.start(States::Start::left, io.initial_state,
-                 [&](const cpu::Task<R>& task, R* sum) { add_keys(task, io.k, io.v, sum); });
-    forward_segments(context, driver, problem, io, states);
+                 [&](const cpu::Task<R>& task, R* sum) { kernels.add_keys(task, io.k, io.v, sum); });
+    const int lanes = choose_lanes(states.cuts().size(), problem.kv_heads, context.threads());
+    Exchanges<R> exchanges(context, driver, problem, states.cuts(), lanes);
+    each_segment(driver, problem, states.cuts(), lanes, [&](const cpu::Task<R>& task, std::size_t cut) {
+      kernels.forward(task, io, states.of(cut), exchanges.of(states.cuts(), cut, io.o));
+    });
     states.save(States::Start::left, io.final_state);
   }
 }
@@ -222,6 +238,9 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
   const auto kernels = cpu::causal_backward_kernels<R>();
   const Driver<R> driver(context, problem);
   using States = RunningStates<R>;
+  const auto lanes = [&](const States& states) {
+    return choose_lanes(states.cuts().size(), problem.kv_heads, context.threads());
+  };
   for (const Piece& piece : problem.pieces) clear_rows(problem, piece, io.dq, problem.d_k);
   for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
     const RowDots<R> all_dots(context, problem, wave);
@@ -240,14 +259,16 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
       States states(context, driver, problem, wave);
       states.start(States::Start::left, io.initial_state,
                    [&](const cpu::Task<R>& task, R* sum) { kernels.add_keys(task, io.k, io.v, sum); });
-      each_segment(context, driver, problem, states,
-                   [&](const cpu::Task<R>& task, R* running) { kernels.pull_queries(task, io, running, dots(task)); });
+      each_segment(driver, problem, states.cuts(), lanes(states), [&](const cpu::Task<R>& task, std::size_t cut) {
+        kernels.pull_queries(task, io, states.of(cut), dots(task));
+      });
     }
     States d_states(context, driver, problem, wave);
     d_states.start(States::Start::right, io.d_final_state,
                    [&](const cpu::Task<R>& task, R* sum) { kernels.add_queries(task, io, sum, dots(task)); });
-    each_segment(context, driver, problem, d_states,
-                 [&](const cpu::Task<R>& task, R* running) { kernels.pull_keys(task, io, running, dots(task)); });
+    each_segment(driver, problem, d_states.cuts(), lanes(d_states), [&](const cpu::Task<R>& task, std::size_t cut) {
+      kernels.pull_keys(task, io, d_states.of(cut), dots(task));
+    });
     d_states.save(States::Start::right, io.d_initial_state);
   }
 }

@@ -84,15 +84,15 @@ std::vector<Wave> make_waves(const Problem& problem, std::size_t state_bytes) {
   return waves;
 }
 
-Lanes choose_lanes(std::size_t segments, std::int64_t kv_heads, int threads) {
-  Lanes best = {1, threads};
+int choose_lanes(std::size_t segments, std::int64_t kv_heads, int threads) {
+  int best = 1;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (int lanes = 1; lanes <= std::min<std::int64_t>(threads, kv_heads); ++lanes) {
-    const int teams = threads / lanes;
-    const std::int64_t time = divide_up(static_cast<std::int64_t>(segments), teams) * divide_up(kv_heads, lanes);
+    const std::int64_t tasks = static_cast<std::int64_t>(segments) * lanes;
+    const std::int64_t time = divide_up(tasks, threads) * divide_up(kv_heads, lanes);
     if (time < least) {
       least = time;
-      best = {lanes, teams};
+      best = lanes;
     }
   }
   return best;

@@ -6,7 +6,7 @@
 
 #include "scan/contract.h"
 
-// How the work is cut. Everything here follows from the shape, except for Lanes, which moves work between threads
+// How the work is cut. Everything here follows from the shape, except for lanes, which move work between threads
 // without changing any sum: results have the same bits at any number of threads.
 namespace fovea::scan {
 
@@ -38,11 +38,8 @@ struct Wave {
 };
 std::vector<Wave> make_waves(const Problem& problem, std::size_t state_bytes);
 
-// `lanes` threads share the heads of one segment; `teams` segments are under way at a time.
-struct Lanes {
-  int lanes, teams;
-};
-Lanes choose_lanes(std::size_t segments, std::int64_t kv_heads, int threads);
+// Into how many tasks, each with some of the heads, every segment is divided so that the threads are done soonest.
+int choose_lanes(std::size_t segments, std::int64_t kv_heads, int threads);
 
 // The kv heads of one lane: [first, last).
 struct HeadRange {

@@ -20,7 +20,7 @@ struct ReadStates : Pass<R> {
   void run() {
     const Blocks blocks = {task.begin, task.end, task.chunk};
     walk(
-        *this, blocks.count(),
+        *this, blocks.count(), this->group * tiles<R>(this->rows(), this->d_v),
         [&](std::int64_t i, std::int64_t g) {
           for (std::int64_t h = g * this->heads_per_kv(); h < (g + 1) * this->heads_per_kv(); ++h)
             this->fetch(io.q, this->query_place(blocks.row(i), h), this->d_k, blocks.rows(i));
@@ -88,7 +88,7 @@ struct PullQueries : Pass<R> {
   void run() {
     const Blocks blocks = {task.begin, task.end, task.chunk};
     walk(
-        *this, blocks.count(),
+        *this, blocks.count(), this->group * (tiles<R>(this->width, this->d_k) + tiles<R>(this->rows(), this->d_k)),
         [&](std::int64_t i, std::int64_t g) {
           for (std::int64_t h = g * this->heads_per_kv(); h < (g + 1) * this->heads_per_kv(); ++h)
             fetch_head(this->query_place(blocks.row(i), h), blocks.rows(i));
@@ -136,7 +136,7 @@ struct PullKeys : Pass<R> {
   void run() {
     const Blocks blocks = {task.begin, task.end, task.chunk};
     walk(
-        *this, blocks.count(),
+        *this, blocks.count(), tiles<R>(this->rows(), this->d_v) + tiles<R>(this->rows(), this->d_k),
         [&](std::int64_t i, std::int64_t g) { this->fetch_keys(io.k, io.v, blocks.row(i), g, blocks.rows(i)); },
         [&](std::int64_t i, std::int64_t g) { head(blocks.row(i), g, blocks.rows(i)); });
   }

@@ -75,6 +75,7 @@ struct Buffers {
     factor = carver.take(c);
     held_size = padded<R>(c) * padded<R>(w);
     held = carver.take(held_count * held_size);
+    squares = carver.take(held_count * padded<R>(c));
     decay_size = padded<R>(2 * c + 1);
     decay = carver.take(problem.log_decay == nullptr ? 0 : layout.kv_heads * decay_size);
   }
@@ -87,18 +88,15 @@ struct Buffers {
   Matrix<R> d_rows;              // [c][d_k] gradient of features
   Matrix<R> y;                   // [c][w]
   R* factor;                     // [c] what a row of y is multiplied with
-  R* held;                       // unfinished outputs of several heads or chunks, held_size each
+  R* held;                       // unfinished outputs of several heads, held_size each
+  R* squares;                    // their sums of squares, a row in each lane
   R* decay;                      // [kv_heads] tables of decay_size; see Decay
   std::size_t held_size, decay_size;
 };
 
-// Chunks the norm holds back while the heads of a piece are shared by `lanes` threads: half of a 1 MB cache.
-inline constexpr std::size_t kNormSlots = 8;
-inline std::size_t norm_slots(std::size_t heads_of_lane, int lanes) {
-  return lanes == 1 ? 1 : std::clamp<std::size_t>(64 / heads_of_lane, 1, kNormSlots);
-}
+// The norm over all heads holds back the heads of a chunk.
 inline std::size_t held_count(const Problem& problem) {
-  return problem.rms_norm ? std::max<std::size_t>(64, static_cast<std::size_t>(problem.heads)) : 1;
+  return problem.rms_norm ? static_cast<std::size_t>(problem.heads) : 0;
 }
 template <class R>
 std::size_t scratch_size(const Problem& problem, std::int64_t chunk) {

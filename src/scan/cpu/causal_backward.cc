@@ -56,8 +56,9 @@ struct CausalPullQueries : CausalBackward<R> {
       : CausalBackward<R>(t, backward, d), states(s) {}
 
   void run() {
+    const std::size_t c = this->rows(), d_k = this->d_k;
     walk(
-        *this, chunks.count(),
+        *this, chunks.count(), this->group * (tiles<R>(c, c) + 2 * tiles<R>(c, d_k)) + tiles<R>(this->width, d_k),
         [&](std::int64_t i, std::int64_t g) {
           this->fetch_keys(io.k, io.v, chunks[i].key, g, chunks[i].rows);
           this->fetch_queries(chunks[i], g);
@@ -99,8 +100,10 @@ struct CausalPullKeys : CausalBackward<R> {
       : CausalBackward<R>(t, backward, d), d_states(s) {}
 
   void run() {
+    const std::size_t c = this->rows(), d_k = this->d_k, d_v = this->d_v;
+    const std::size_t once = tiles<R>(c, d_k) + tiles<R>(d_v, c);
     walk(
-        *this, chunks.count(),
+        *this, chunks.count(), once + this->group * (once + 2 * tiles<R>(c, c) + tiles<R>(this->width, d_k)),
         [&](std::int64_t i, std::int64_t g) {
           const Chunk chunk = this->from_right(i);
           this->fetch_keys(io.k, io.v, chunk.key, g, chunk.rows);
@@ -157,7 +160,8 @@ template <class R>
 void add_queries(const Task<R>& task, const Backward& io, R* d_states, const R* dots) {
   CausalBackward<R> pass(task, io, dots);
   walk(
-      pass, pass.chunks.count(), [&](std::int64_t i, std::int64_t g) { pass.fetch_queries(pass.from_right(i), g); },
+      pass, pass.chunks.count(), pass.group * tiles<R>(pass.width, pass.d_k),
+      [&](std::int64_t i, std::int64_t g) { pass.fetch_queries(pass.from_right(i), g); },
       [&](std::int64_t i, std::int64_t g) {
         const Chunk chunk = pass.from_right(i);
         const Matrix<R> d_state = pass.state_of(d_states, g);

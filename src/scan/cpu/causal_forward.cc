@@ -13,30 +13,23 @@ namespace HWY_NAMESPACE {
 //   y^T = S^T f(q)^T + v^T scores^T,   scores^T = f(k) f(q)^T where key <= query,   then   S^T += v^T f(k)
 //
 // Statistics over a row are then plain vertical sums, and the denominator is one more row of v^T. With the norm a
-// chunk stays in cache until the squares of all heads are known, in other threads too.
+// chunk stays in cache until the squares of all heads are known.
 template <class R>
 struct CausalForward : Pass<R> {
   using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task, Pass<R>::next;
 
   CausalForward(const Task<R>& t, const Forward& forward, R* s, const NormExchange<R>& x)
-      : Pass<R>(t),
-        io(forward),
-        states(s),
-        exchange(x),
-        base(x.progress[x.lane].steps()),
-        chunks(*t.piece, t.begin, t.end, t.chunk) {}
+      : Pass<R>(t), io(forward), states(s), exchange(x), chunks(*t.piece, t.begin, t.end, t.chunk) {}
 
   void run() {
+    const std::size_t c = this->rows(), width = this->width;
     walk(
-        *this, chunks.count(), [&](std::int64_t i, std::int64_t g) { fetch_head(chunks[i], g); },
+        *this, chunks.count(), this->group * (tiles<R>(c, c) + 2 * tiles<R>(width, c)) + tiles<R>(width, this->d_k),
+        [&](std::int64_t i, std::int64_t g) { fetch_head(chunks[i], g); },
         [&](std::int64_t i, std::int64_t g) {
-          if (problem.rms_norm && g == task.first && i >= slots()) finish_norm(i - slots());
           kv_head(chunks[i], i, g);
-          if (problem.rms_norm && g + 1 == task.last) exchange.progress[exchange.lane].publish(base + i + 1);
+          if (problem.rms_norm && g + 1 == task.last && chunks[i].has_queries) end_chunk(chunks[i], i);
         });
-    for (std::int64_t i = std::max<std::int64_t>(0, chunks.count() - slots()); problem.rms_norm && i < chunks.count();
-         ++i)
-      finish_norm(i);
   }
 
   void fetch_head(const Chunk& chunk, std::int64_t g) {
@@ -49,10 +42,11 @@ struct CausalForward : Pass<R> {
     const Matrix<R> state = this->state_of(states, g);
     this->load_keys(io.k, io.v, chunk.key, g, chunk.rows);
     for (std::int64_t h = g * this->heads_per_kv(); chunk.has_queries && h < (g + 1) * this->heads_per_kv(); ++h) {
-      const Matrix<R> y = problem.rms_norm ? held(i, h) : buffers.y_across;
+      const Matrix<R> y = problem.rms_norm && !shared() ? held(h) : buffers.y_across;
       head(chunk, state, h, y);
       if (problem.rms_norm) {
         sum_squares(y, this->d_v, squares(i, h));
+        if (shared()) leave(y, chunk, h);
       } else {
         finish(chunk, h, y);
       }
@@ -91,39 +85,48 @@ struct CausalForward : Pass<R> {
 
   static void sum_squares(Matrix<const R> y, std::size_t d_v, R* HWY_RESTRICT sums);
 
-  // Scales and stores chunk i once the squares of all its heads are there.
-  void finish_norm(std::int64_t i) {
-    const Chunk chunk = chunks[i];
-    if (!chunk.has_queries) return;
-    for (int lane = 0; lane < exchange.lanes; ++lane) exchange.progress[lane].wait_for(base + i + 1);
+  bool shared() const { return exchange.lanes > 1; }
+
+  // Where a head's rows wait, and their sums of squares: here, or where the other tasks can see them.
+  Matrix<R> held(std::int64_t h) const {
+    return {buffers.held + static_cast<std::size_t>(h) * buffers.held_size, buffers.y_across.ld};
+  }
+  R* squares(std::int64_t i, std::int64_t h) const {
+    if (!shared()) return buffers.squares + static_cast<std::size_t>(h) * buffers.scores.ld;
+    return exchange.squares + static_cast<std::size_t>(i * problem.heads + h) * buffers.scores.ld;
+  }
+  Rows<void*> left(const Chunk& chunk, std::int64_t h) const {
+    return rows_at(dtype_of<R>, exchange.rows, {0, chunk.query, h}, this->d_v);
+  }
+  void leave(Matrix<const R> y, const Chunk& chunk, std::int64_t h) {
+    simd::transpose<R>(y, buffers.y, this->d_v, chunk.rows);
+    store_as<R, R>(buffers.y, nullptr, chunk.rows, left(chunk, h));
+  }
+
+  // All heads of this task are through with a chunk: scales and stores it if no other task has heads to come.
+  void end_chunk(const Chunk& chunk, std::int64_t i) {
+    if (shared() && exchange.arrived[i].fetch_add(1, std::memory_order_acq_rel) + 1 < exchange.lanes) return;
     for (std::size_t l = 0; l < chunk.rows; ++l) {
       R sum = 0;
       for (std::int64_t h = 0; h < problem.heads; ++h) sum += squares(i, h)[l];
       buffers.factor[l] = norm_factor(problem, sum);
     }
-    if (task.first == 0)
-      store_statistic(problem, io.statistic, this->query_place(chunk.query, 0), buffers.factor, chunk.rows);
-    for (std::int64_t h = task.first * this->heads_per_kv(); h < task.last * this->heads_per_kv(); ++h)
-      write(held(i, h), buffers.factor, this->query_place(chunk.query, h), chunk.rows);
-  }
-
-  std::int64_t slots() const { return static_cast<std::int64_t>(exchange.slots); }
-  std::size_t step(std::int64_t i) const { return static_cast<std::size_t>(base + i); }
-  Matrix<R> held(std::int64_t i, std::int64_t h) const {
-    const auto own = static_cast<std::size_t>(h - task.first * this->heads_per_kv());
-    const auto heads_of_lane = static_cast<std::size_t>(task.last - task.first) * this->group;
-    const std::size_t slot = step(i) % exchange.slots;
-    return {buffers.held + (slot * heads_of_lane + own) * buffers.held_size, buffers.y_across.ld};
-  }
-  R* squares(std::int64_t i, std::int64_t h) const {
-    const std::size_t slot = step(i) % (2 * exchange.slots);
-    return exchange.squares + (slot * this->heads + static_cast<std::size_t>(h)) * buffers.scores.ld;
+    store_statistic(problem, io.statistic, this->query_place(chunk.query, 0), buffers.factor, chunk.rows);
+    for (std::int64_t h = 0; h < problem.heads; ++h) {
+      const Place at = this->query_place(chunk.query, h);
+      if (!shared()) {
+        write(held(h), buffers.factor, at, chunk.rows);
+      } else {
+        const Rows<void*> rows = left(chunk, h);
+        const Matrix<const R> y = {static_cast<const R*>(rows.data), static_cast<std::size_t>(rows.stride)};
+        store<R>(y, buffers.factor, chunk.rows, this->out(io.o, at, this->d_v));
+      }
+    }
   }
 
   const Forward& io;
   R* states;
   const NormExchange<R>& exchange;
-  std::int64_t base;  // chunks this lane has computed in earlier tasks
   Chunks chunks;
 };
 

@@ -34,7 +34,14 @@ void times(Matrix<const R> a, Matrix<const R> b, Matrix<R> c, const Extent& size
   simd::product<kOrder>(p, Start{});
 }
 
-// Row and column i, from there on.
+// Register tiles of a product, which is how often it fetches ahead.
+template <class R>
+std::size_t tiles(std::size_t m, std::size_t n) {
+  constexpr std::size_t kColumns = simd::kTileVectors * simd::hn::MaxLanes(simd::hn::ScalableTag<R>());
+  return (m + simd::kTileRows - 1) / simd::kTileRows * ((n + kColumns - 1) / kColumns);
+}
+
+// From this row and column on.
 template <class R>
 Matrix<R> from(Matrix<R> x, std::size_t row, std::size_t column) {
   return {x.row(row) + column, x.ld};

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "scan/contract.h"
-#include "scan/progress.h"
 
 // What the kernels of the linear engine are called with. Every function works on some rows of one piece and some kv
 // heads, in one thread; the drivers above cut the work and put the results together. R is float, or double for f64.
@@ -24,14 +24,14 @@ struct Task {
   R* scratch;  // Buffers in buffers.h
 };
 
-// The threads that share the heads of a piece, for the norm over all of them: each leaves the sums of squares of its
-// heads and says so; a chunk is held back until its slot is needed again, and then finished with the squares of all.
+// For the norm over all heads when several tasks share the heads of a segment: each leaves its rows unfinished together
+// with their sums of squares, and the last one to come to a chunk finishes it. Nobody waits.
 template <class R>
 struct NormExchange {
-  R* squares;          // [2 slots][heads][chunk]: who is `slots` chunks ahead of another must not overwrite its sums
-  std::size_t slots;   // chunks held back
-  Progress* progress;  // [lanes] chunks computed
-  int lane, lanes;
+  int lanes = 1;                        // tasks that share; 1: the rest is not used
+  std::atomic<int>* arrived = nullptr;  // [chunks] tasks that are through
+  R* squares = nullptr;                 // [chunks][heads][chunk rows]
+  Out rows;                             // unfinished rows of the piece, elements of R; o itself where it has that type
 };
 
 // Adds keys [begin, end) to the states, decaying them on the way.

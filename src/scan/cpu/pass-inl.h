@@ -70,6 +70,8 @@ struct Pass : Layout<R> {
     times<Order::columns, StartAdd, R>(buffers.v, buffers.k, state, {this->width, this->d_k, c}, &next);
   }
 
+  std::size_t rows() const { return static_cast<std::size_t>(task.chunk); }  // of a full chunk
+
   const Task<R>& task;
   const Problem& problem;
   const Piece& piece;
@@ -89,9 +91,9 @@ struct Pass : Layout<R> {
 };
 
 // Visits `count` chunks and in each the kv heads [first, last), announcing every next visit to `fetch` first: rows are
-// then read whole, and are on their way while the present ones are multiplied.
+// then read whole, and are on their way while the present ones are multiplied, in about `calls` register tiles.
 template <class R, class Fetch, class Visit>
-void walk(Pass<R>& pass, std::int64_t count, const Fetch& fetch, const Visit& visit) {
+void walk(Pass<R>& pass, std::int64_t count, std::size_t calls, const Fetch& fetch, const Visit& visit) {
   const std::int64_t first = pass.task.first, last = pass.task.last;
   for (std::int64_t i = 0; i < count; ++i)
     for (std::int64_t g = first; g < last; ++g) {
@@ -101,6 +103,7 @@ void walk(Pass<R>& pass, std::int64_t count, const Fetch& fetch, const Visit& vi
       } else if (i + 1 < count) {
         fetch(i + 1, first);
       }
+      pass.next.spread(calls);
       visit(i, g);
     }
 }
@@ -110,7 +113,7 @@ void add_keys(const Task<R>& task, const In& k, const In& v, R* states) {
   Pass<R> pass(task);
   const Blocks blocks = {task.begin, task.end, task.chunk};
   walk(
-      pass, blocks.count(),
+      pass, blocks.count(), tiles<R>(pass.width, pass.d_k),
       [&](std::int64_t i, std::int64_t g) { pass.fetch_keys(k, v, blocks.row(i), g, blocks.rows(i)); },
       [&](std::int64_t i, std::int64_t g) {
         pass.load_keys(k, v, blocks.row(i), g, blocks.rows(i));

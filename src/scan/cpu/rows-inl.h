@@ -76,12 +76,14 @@ HWY_NOINLINE void stream_as(Matrix<const R> from, const R* factor, std::size_t r
   }
 }
 
+// `from` may be `to`.
 template <class R, class T>
 HWY_NOINLINE void store_as(Matrix<const R> from, const R* factor, std::size_t rows, const Rows<void*>& to) {
-  T* HWY_RESTRICT out = static_cast<T*>(to.data);
+  T* out = static_cast<T*>(to.data);
   for (std::size_t i = 0; i < rows; ++i, out += to.stride) {
-    const R* HWY_RESTRICT row = from.row(i);
+    const R* row = from.row(i);
     const R f = factor == nullptr ? R{1} : factor[i];
+#pragma omp simd
     for (std::size_t a = 0; a < to.dim; ++a) out[a] = static_cast<T>(row[a] * f);
   }
 }
