@@ -114,13 +114,15 @@ struct StepBuffers {
     v = {carver.take(layout.ld_v), layout.ld_v};
     q = {carver.take(layout.group * layout.ld_k), layout.ld_k};
     y = {carver.take(layout.heads * layout.ld_v), layout.ld_v};
-    s = carver.take(layout.ld_v);
+    zero = carver.take(layout.ld_v);
+    unused = carver.take(layout.ld_v);
   }
 
   Matrix<R> k, v;  // [1][d_k], [1][width]
   Matrix<R> q;     // [group][d_k]
   Matrix<R> y;     // [heads][width]
-  R* s;            // [width] a row of the state
+  R* zero;         // [width] stands for a state that is not given ...
+  R* unused;       // ... and for one that is not wanted
 };
 template <class R>
 std::size_t step_scratch_size(const Problem& problem) {
@@ -132,7 +134,7 @@ std::size_t step_scratch_size(const Problem& problem) {
 // One row of a state in the step form.
 template <class R>
 struct StepRow {
-  R k, decay;
+  R k, q, decay;
   const R* before;
   R* after;
 };

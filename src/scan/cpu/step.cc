@@ -9,15 +9,15 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::scan::cpu {
 namespace HWY_NAMESPACE {
 
-// s = decay * before + k v; kept in `after` where that is wanted.
+// after = decay before + k v, y += q after; `after` may be `before`.
 template <class R>
-HWY_NOINLINE void step_row(const StepRow<R>& x, const R* v, std::size_t width, R* HWY_RESTRICT s) {
-  if (x.before == nullptr) {
-    for (std::size_t w = 0; w < width; ++w) s[w] = x.k * v[w];
-  } else {
-    for (std::size_t w = 0; w < width; ++w) s[w] = x.decay * x.before[w] + x.k * v[w];
+HWY_NOINLINE void step_row(const StepRow<R>& x, const R* v, std::size_t width, R* y) {
+#pragma omp simd
+  for (std::size_t w = 0; w < width; ++w) {
+    const R sum = x.decay * x.before[w] + x.k * v[w];
+    x.after[w] = sum;
+    y[w] += x.q * sum;
   }
-  if (x.after != nullptr) std::copy_n(s, width, x.after);
 }
 
 template <class R>
@@ -34,6 +34,7 @@ struct StepPiece : Layout<R> {
       : Layout<R>(p), problem(p), io(forward), piece(p.pieces[index]), number(index), rows(p, carver) {}
 
   void run() {
+    std::fill_n(rows.zero, this->width, R{0});
     for (std::size_t g = 0; g < this->kv_heads; ++g) kv_head(g);
     R factor = 1;
     if (problem.rms_norm) {
@@ -64,10 +65,14 @@ struct StepPiece : Layout<R> {
     const R decay = problem.log_decay == nullptr ? R{1} : static_cast<R>(std::exp(double{problem.log_decay[g]}));
     for (std::size_t a = 0; a < this->d_k; ++a) {
       const std::size_t offset = state + a * this->width;
-      step_row<R>({rows.k.data[a], decay, before ? before + offset : nullptr, after ? after + offset : nullptr},
-                  rows.v.data, this->width, rows.s);
-      for (std::size_t j = 0; j < this->group; ++j)
-        add_scaled<R>(rows.s, rows.q.row(j)[a], this->width, rows.y.row(first + j));
+      const StepRow<R> row = {.k = rows.k.data[a],
+                              .q = rows.q.data[a],
+                              .decay = decay,
+                              .before = before == nullptr ? rows.zero : before + offset,
+                              .after = after == nullptr ? rows.unused : after + offset};
+      step_row<R>(row, rows.v.data, this->width, rows.y.row(first));
+      for (std::size_t j = 1; j < this->group; ++j)
+        add_scaled<R>(row.after, rows.q.row(j)[a], this->width, rows.y.row(first + j));
     }
   }
 
