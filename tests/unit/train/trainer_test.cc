@@ -112,8 +112,9 @@ TEST(Trainer, TheClockEndsTheRunAndBendsTheSchedule) {
   double most = 0.0;
   for (const StepReport& step : run.steps) most = std::max(most, step.rate);
   ASSERT_GE(run.steps.size(), 2u);
-  if (run.steps[run.steps.size() - 2].progress > 0.8)  // a machine that stalls may jump over the end of the cycle
-    EXPECT_LT(run.steps.back().rate, 0.7 * most);      // well down although the last of a million steps is far away
+  if (run.steps[run.steps.size() - 2].progress > 0.8) {  // a machine that stalls may jump over the end of the cycle
+    EXPECT_LT(run.steps.back().rate, 0.7 * most);        // well down although the last of a million steps is far away
+  }
 }
 
 TEST(Trainer, StopsAtNumbersThatAreNotFiniteAndKeepsTheGoodState) {
