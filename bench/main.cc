@@ -46,7 +46,9 @@ class Benchmark {
   }
 
   RoundReport measure(std::span<const TimedCase> cases, int rounds) {
-    RoundReport report = measure_rounds(context_, cases, {.rounds = rounds, .progress = {}});
+    RoundOptions options;
+    options.rounds = rounds;
+    RoundReport report = measure_rounds(context_, cases, options);
     anchors_.push_back(report.anchor);
     results_.rounds += report.rounds;
     results_.repeated += report.repeated;

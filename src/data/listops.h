@@ -64,6 +64,7 @@ struct Sizes {
 Dataset generate(const Context& context, std::uint64_t seed, Sizes sizes = {});
 
 // Tab-separated files as published: basic_train.tsv, basic_val.tsv, basic_test.tsv with the columns Source and Target.
+// Reading also takes train.tsv, val.tsv, test.tsv.
 // Reading checks every label against its expression.
 void write(const Context& context, const Dataset& dataset, const Path& folder);
 Dataset read(const Context& context, const Path& folder);

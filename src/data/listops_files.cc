@@ -77,9 +77,10 @@ void write(const Context& context, const Dataset& dataset, const Path& folder) {
 
 Dataset read(const Context& context, const Path& folder) {
   Dataset dataset{.name = "ListOps", .classes = kClasses, .vocabulary = kVocabulary, .max_length = 0};
-  dataset.train = read_examples(context, folder / kTrain);
-  dataset.validation = read_examples(context, folder / kValidation);
-  dataset.test = read_examples(context, folder / kTest);
+  const bool plain = !std::filesystem::exists(folder / kTrain) && std::filesystem::exists(folder / "train.tsv");
+  dataset.train = read_examples(context, folder / (plain ? "train.tsv" : kTrain));
+  dataset.validation = read_examples(context, folder / (plain ? "val.tsv" : kValidation));
+  dataset.test = read_examples(context, folder / (plain ? "test.tsv" : kTest));
   dataset.max_length = std::max({longest(dataset.train), longest(dataset.validation), longest(dataset.test), 1});
   return dataset;
 }

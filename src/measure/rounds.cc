@@ -71,18 +71,20 @@ class Rounds {
  private:
   Round one_round() {
     Round round;
-    const double before = gemm::gemm_rate(context_);
+    const double before = anchor();
     for (std::size_t i = 0; i < cases_.size(); ++i) {
       round.seconds.push_back(run_once(cases_[i]));
       expected_ = std::max(expected_, ++done_);
       if (options_.progress) options_.progress(i, done_, expected_);
     }
-    const double after = gemm::gemm_rate(context_);
+    const double after = anchor();
     round.anchor = 0.5 * (before + after);
     round.slowest = std::min(before, after);
     round.fastest = std::max(before, after);
     return round;
   }
+
+  double anchor() const { return options_.anchor ? options_.anchor() : gemm::gemm_rate(context_); }
 
   // A round that looked good can turn out slow when a later one shows a better best.
   int drop_slow(int most) {

@@ -20,8 +20,9 @@ struct TimedCase {
 
 struct RoundOptions {
   int rounds = 5;
-  double slow = 0.9;      // a round whose sgemm is below this share of the best one is measured again
-  int extra_rounds = 10;  // at most this many such repetitions
+  double slow = 0.9;               // a round whose sgemm is below this share of the best one is measured again
+  int extra_rounds = 10;           // at most this many such repetitions
+  std::function<double()> anchor;  // the rate others are compared with; default: oneDNN's sgemm of 2048^3
   // Told after every run of a case: the case's number and how many runs of cases are done and expected.
   std::function<void(std::size_t index, std::size_t done, std::size_t expected)> progress;
 };

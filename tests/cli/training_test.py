@@ -132,6 +132,11 @@ class Data(CliTest):
         self.assertEqual(self.snapshot("lo"), self.snapshot("again"))
         self.good("train", "--attention", "norm", "--data", "lo", "--steps", "1", "--out", "run", *SMALL)
 
+    def test_plain_file_names(self):
+        for name in ["train", "val", "test"]:
+            (self.folder / f"data/basic_{name}.tsv").rename(self.folder / f"data/{name}.tsv")
+        self.good(*self.train())
+
     def test_does_not_overwrite(self):
         before = self.snapshot("data")
         self.bad(2, ["not empty", "--out"], "data", "listops", "--out", "data", "--train", "4")
