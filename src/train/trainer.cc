@@ -9,6 +9,7 @@
 #include "fovea/version.h"
 #include "fovea/zones.h"
 #include "io/folder.h"
+#include "train/budget.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/metrics.h"
@@ -72,8 +73,7 @@ struct Trainer::Impl {
   std::vector<Batch> draw(Batches& batches) const;
   void run_part(const Batch& part, std::int64_t index, double share, StepReport& report);
   void check_finite(const StepReport& report) const;
-  double expected_steps() const;
-  double progress() const;
+  Budget budget() const { return {config.steps, config.minutes}; }
   std::optional<StopReason> over(const std::atomic<bool>* stop) const;
   bool due(std::int64_t every) const { return every > 0 && state.step > 0 && state.step % every == 0; }
   void evaluate_now(const std::atomic<bool>* stop);
@@ -132,7 +132,7 @@ void Trainer::Impl::advance(Batches& batches, StepReport& report) {
   report.gradient_norm = clip_norm(context, model.parameters(), config.clip_norm);
   check_finite(report);
   clip_value(context, model.parameters(), config.clip_value);
-  report.rate = config.schedule.rate(report.step, expected_steps());
+  report.rate = config.schedule.rate(report.step, budget().expected_steps(state.step, state.train_seconds));
   adamw.step(report.rate);
 }
 
@@ -151,7 +151,7 @@ StepReport Trainer::Impl::step(Batches& batches) {
   report.seconds = seconds_since(start);
   state.train_seconds += report.seconds;
   report.train_seconds = state.train_seconds;
-  report.progress = progress();
+  report.progress = budget().progress(state.step, state.train_seconds);
   return report;
 }
 
@@ -165,24 +165,9 @@ void Trainer::Impl::check_finite(const StepReport& report) const {
        fmt::format("step {}", report.step), hint);
 }
 
-// The last step of the run: as configured, or where the clock will stop it at the speed seen so far.
-double Trainer::Impl::expected_steps() const {
-  const auto limit = static_cast<double>(config.steps);
-  if (config.minutes <= 0.0 || state.step == 0 || state.train_seconds <= 0.0) return limit;
-  return std::min(limit, static_cast<double>(state.step) * 60.0 * config.minutes / state.train_seconds);
-}
-
-double Trainer::Impl::progress() const {
-  const double by_steps = static_cast<double>(state.step) / static_cast<double>(config.steps);
-  const double by_clock = config.minutes > 0.0 ? state.train_seconds / (60.0 * config.minutes) : 0.0;
-  return std::min(1.0, std::max(by_steps, by_clock));
-}
-
 std::optional<StopReason> Trainer::Impl::over(const std::atomic<bool>* stop) const {
   if (stop != nullptr && stop->load()) return StopReason::interrupted;
-  if (state.step >= config.steps) return StopReason::steps;
-  if (config.minutes > 0.0 && state.train_seconds >= 60.0 * config.minutes) return StopReason::minutes;
-  return std::nullopt;
+  return budget().over(state.step, state.train_seconds);
 }
 
 void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
