@@ -100,7 +100,7 @@ void Tape::backward(const Var& output, Tensor seed) {
 void Tape::backward(std::span<const Var> outputs, std::span<const Tensor> seeds) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].needs_grad()) fail(ErrorCode::usage, "backward from a value that no parameter leads to");
-    if (seeds[i].defined()) accumulate(outputs[i].slot(), seeds[i].clone(*context_));
+    if (seeds[i].defined()) accumulate(outputs[i].slot(), seeds[i].contiguous(*context_));
   }
   play();
 }

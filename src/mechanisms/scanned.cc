@@ -17,7 +17,7 @@ struct ScanCall {
 };
 using SharedCall = std::shared_ptr<const ScanCall>;
 
-enum Saved : std::size_t { kQ, kK, kV, kO, kStatistic, kInitialState };
+enum Saved : std::size_t { kQ, kK, kV, kO, kStatistic, kInitialState, kFinalState };
 
 Activation activation_of(scan::Map map) {
   switch (map) {
@@ -78,6 +78,14 @@ void check_state(const Var& state, const scan::Problem& p) {
          "initial_state");
 }
 
+// Bidirectional backward starts from the sums that forward ends with. They are kept where they take less memory than
+// the keys that would give them again.
+bool saves_final_state(const scan::Problem& p) {
+  std::int64_t keys = 0;
+  for (const scan::Piece& piece : p.pieces) keys += piece.nk;
+  return !p.causal && state_shape(p).numel() <= keys * p.kv_heads * p.d_k;
+}
+
 void scan_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const ZoneTimer timer(context.zones(), Zone::attention);
@@ -102,6 +110,7 @@ void scan_backward(Tape& tape, Node& node) {
                   .statistic = statistic_array<scan::In>(saved[kStatistic]),
                   .d_o = array_of<scan::In>(d_o),
                   .initial_state = saved[kInitialState].raw(),
+                  .final_state = saved[kFinalState].raw(),
                   .d_final_state = d_final.raw(),
                   .dq = array_of<scan::Out>(dq),
                   .dk = array_of<scan::Out>(dk),
@@ -139,17 +148,17 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   const std::int64_t columns = scan::statistic_columns(p);
   const Tensor statistic =
       columns > 0 ? Tensor::empty(context, {q.dim(0), q.dim(1), columns}, state_type(p.dtype)) : Tensor();
-  const Tensor final_state =
-      call.options.final_state ? Tensor::empty(context, state_shape(p), state_type(p.dtype)) : Tensor();
+  const bool keeps_state = call.options.final_state || (tape.recording() && saves_final_state(p));
+  const Tensor final_state = keeps_state ? Tensor::empty(context, state_shape(p), state_type(p.dtype)) : Tensor();
   scan::forward(context, p,
                 {array_of<scan::In>(tq), array_of<scan::In>(tk), array_of<scan::In>(tv), array_of<scan::Out>(o),
                  statistic_array<scan::Out>(statistic), initial.raw(), final_state.raw()});
 
   const std::vector<Var> inputs{q, k, call.v, call.options.initial_state};
   std::vector<Tensor> outputs{o};
-  if (final_state.defined()) outputs.push_back(final_state);
+  if (call.options.final_state) outputs.push_back(final_state);
   const std::vector<Var> results =
-      tape.record(kScan, inputs, std::move(outputs), {tq, tk, tv, o, statistic, initial}, described);
+      tape.record(kScan, inputs, std::move(outputs), {tq, tk, tv, o, statistic, initial, final_state}, described);
   return {results[0], {}, results.size() > 1 ? results[1] : Var()};
 }
 

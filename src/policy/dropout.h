@@ -25,9 +25,12 @@ struct DropoutRule {
   FOVEA_HD DropoutRule at(std::int64_t batch, std::int64_t head) const {
     return {key, static_cast<std::uint64_t>(batch) << 32 | static_cast<std::uint64_t>(head), threshold};
   }
-  // Words of the keys 4 quad .. 4 quad + 3.
+  // Of the keys 4 quad .. 4 quad + 3.
+  FOVEA_HD static std::uint64_t counter(std::uint32_t query, std::uint32_t quad) {
+    return static_cast<std::uint64_t>(quad) << 32 | query;
+  }
   FOVEA_HD Philox words(std::uint32_t query, std::uint32_t quad) const {
-    return philox(key, static_cast<std::uint64_t>(quad) << 32 | query, high);
+    return philox(key, counter(query, quad), high);
   }
   FOVEA_HD bool keep(std::int64_t query, std::int64_t key_row) const {
     return words(static_cast<std::uint32_t>(query), static_cast<std::uint32_t>(key_row / 4)).word[key_row % 4] >=

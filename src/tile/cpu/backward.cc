@@ -15,9 +15,7 @@ namespace {
 constexpr std::size_t kWaveBytes = std::size_t{64} << 20;   // packed heads at a time, or one
 constexpr std::size_t kRingBytes = std::size_t{640} << 10;  // what a core's own cache holds beside the tiles
 constexpr std::size_t kEnoughRings = 8;
-constexpr std::int64_t kEnoughTasks = 16;
-constexpr std::int64_t kMaxSplits = 4;        // each costs a copy of dq; 2 to 8 are equally fast
-constexpr std::int64_t kMaxSerialSplits = 8;  // when units must follow one another
+constexpr std::int64_t kEnoughUnits = 4;  // for each thread
 
 // Which axes of the bias gradient collect several pairs.
 struct BiasSharing {
@@ -31,29 +29,18 @@ BiasSharing sharing_of(const Problem& problem, const BiasArray<void*>& bias) {
           (bias.head == 0 && problem.heads > 1) || (bias.batch == 0 && problem.pieces.size() > 1)};
 }
 
-// The number of key splits is a function of the shape alone: sums of dq then have the same bits at any thread count.
-std::int64_t splits_for(const std::vector<Unit>& units, const BiasSharing& sharing) {
-  if (sharing.keys || units.empty()) return 1;
-  std::int64_t blocks = 1;
-  for (const Unit& unit : units) blocks = std::max<std::int64_t>(blocks, unit.key_blocks());
-  if (sharing.units) return std::min(kMaxSerialSplits, blocks);
-  const auto count = static_cast<std::int64_t>(units.size());
-  return std::min({kMaxSplits, blocks, (kEnoughTasks + count - 1) / count});
-}
-
 // Two ways to divide the work:
-// - in waves: pack what a few units need, run their key blocks in splits, add the splits up and write dq;
+// - in waves: pack what a few units need, run their key blocks, write dq;
 // - in rings (windows, block-diagonal patterns, short sequences): a thread walks the key blocks of a unit, packs blocks
-// just
-//   before they are needed and writes dq as soon as it is complete, so that nothing leaves the core's cache.
-// A unit without splits gives the same bits either way.
+//   just before they are needed and writes dq as soon as it is complete, so that nothing leaves the core's cache.
+// Both give the same bits, and so does any number of threads.
 class BackwardDriver {
  public:
   BackwardDriver(const Context& context, const Problem& problem, const Backward& io)
       : context_(context),
         units_(list_units(problem, [](const Plan& plan) { return plan.islands; })),
         sharing_(sharing_of(problem, io.d_bias)),
-        call_{problem, io, 1, sharing_.any(), keep_for(problem)},
+        call_{problem, io, false, sharing_.any(), keep_for(problem)},
         kernel_(backward_kernel(problem)),
         scratch_bytes_(kernel_.scratch_bytes(problem, largest_tile(problem))),
         scratch_(*context.allocator(), scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
@@ -61,17 +48,17 @@ class BackwardDriver {
   void run() {
     if (call_.io.d_bias.data != nullptr) clear_bias();
     if (run_rings()) return;
-    call_.splits = splits_for(units_, sharing_);
     run_waves();
   }
 
  private:
-  // One unit's share of a stage: a block, or a split.
+  // One unit's share of a stage: a block, or all of them.
   struct Task {
     const Unit* unit;
     std::int64_t head;
     std::int32_t block;
   };
+  static constexpr std::int32_t kAll = -1;
 
   UnitBytes unit_bytes(const Unit& unit) const { return kernel_.unit_bytes(call_, unit); }
   std::byte* scratch_of(int rank) const { return scratch_.data() + static_cast<std::size_t>(rank) * scratch_bytes_; }
@@ -86,49 +73,38 @@ class BackwardDriver {
   }
 
   void run_waves() {
-    const auto bytes = [&](const Unit& unit) {
-      const UnitBytes b = unit_bytes(unit);
-      return b.packed + b.sums + b.notes;
-    };
+    const auto bytes = [&](const Unit& unit) { return unit_bytes(unit).all(); };
     const std::size_t budget = sharing_.units ? 0 : kWaveBytes;  // 0: one unit after the other
     for (const Wave& wave : cut_waves(units_, budget, bytes)) run_wave(wave);
   }
 
   void run_wave(const Wave& wave) {
-    UnitBytes total{0, 0, 0};
-    for (std::size_t i = wave.begin; i < wave.end; ++i) total = sum(total, unit_bytes(units_[i]));
-    Allocator& allocator = *context_.allocator();
-    const Scratch packed(allocator, total.packed), sums(allocator, total.sums), notes(allocator, total.notes);
-    UnitBytes used{0, 0, 0};
-    for (std::size_t i = wave.begin; i < wave.end; ++i) {
-      place(units_[i], packed.data() + used.packed, sums.data() + used.sums, notes.data() + used.notes);
-      used = sum(used, unit_bytes(units_[i]));
-    }
+    const UnitMemory memory(*context_.allocator(), std::span(units_).subspan(wave.begin, wave.end - wave.begin),
+                            [&](const Unit& unit) { return unit_bytes(unit); });
     const std::vector<Task> queries = query_tasks(wave);
     for_each(key_tasks(wave), [&](const Task& task, std::byte*) { kernel_.pack_keys(call_, *task.unit, task.block); });
     for_each(queries, [&](const Task& task, std::byte* scratch) {
       kernel_.pack_queries(call_, *task.unit, {task.head, task.block}, scratch);
     });
-    for_each(split_tasks(wave), [&](const Task& task, std::byte* scratch) { run_split(task, scratch); });
+    call_.in_turns = !has_enough_units(wave);
+    for_each(call_.in_turns ? key_tasks(wave) : unit_tasks(wave),
+             [&](const Task& task, std::byte* scratch) { pull(task, scratch); });
     for_each(queries, [&](const Task& task, std::byte*) {
       kernel_.finish(call_, *task.unit, {task.head, task.block});
     });
   }
 
-  void run_split(const Task& task, std::byte* scratch) const {
-    const Plan::Island& island = task.unit->island;
-    const auto step = static_cast<std::int32_t>(call_.splits);
-    for (std::int32_t block = island.key_begin + task.block; block < island.key_end; block += step)
-      kernel_.pull(call_, *task.unit, block, scratch, nullptr);
+  // Whether threads can have whole units, which spares them reading each other's, and none is left over for long.
+  bool has_enough_units(const Wave& wave) const {
+    const auto units = static_cast<std::int64_t>(wave.end - wave.begin), threads = std::int64_t{context_.threads()};
+    const bool is_one_sum = sharing_.queries && sharing_.keys;  // of all pairs: turns would not put it in order
+    return is_one_sum || units % threads == 0 || units >= kEnoughUnits * threads;
   }
 
-  static UnitBytes sum(const UnitBytes& a, const UnitBytes& b) {
-    return {a.packed + b.packed, a.sums + b.sums, a.notes + b.notes};
-  }
-  static void place(Unit& unit, std::byte* packed, std::byte* sums, std::byte* notes) {
-    unit.packed = packed;
-    unit.sums = sums;
-    unit.notes = notes;
+  void pull(const Task& task, std::byte* scratch) const {
+    if (task.block != kAll) return kernel_.pull(call_, *task.unit, task.block, scratch, nullptr);
+    for (std::int32_t block = task.unit->island.key_begin; block < task.unit->island.key_end; ++block)
+      kernel_.pull(call_, *task.unit, block, scratch, nullptr);
   }
 
   std::vector<Task> key_tasks(const Wave& wave) const {
@@ -149,11 +125,9 @@ class BackwardDriver {
     return tasks;
   }
   // The largest units first.
-  std::vector<Task> split_tasks(const Wave& wave) const {
+  std::vector<Task> unit_tasks(const Wave& wave) const {
     std::vector<Task> tasks;
-    for (std::size_t i = wave.begin; i < wave.end; ++i)
-      for (std::int64_t split = 0; split < call_.splits; ++split)
-        tasks.push_back({&units_[i], 0, static_cast<std::int32_t>(split)});
+    for (std::size_t i = wave.begin; i < wave.end; ++i) tasks.push_back({&units_[i], 0, kAll});
     std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) {
       return a.unit->keys() * a.unit->queries() > b.unit->keys() * b.unit->queries();
     });
@@ -169,15 +143,12 @@ class BackwardDriver {
       unit.query_slots = Band::widest(unit.plan(), unit.island);
       unit.key_slots = 1;
       if (unit.query_slots == 0) return false;
-      const UnitBytes bytes = unit_bytes(unit);
-      largest = std::max(largest, bytes.packed + bytes.sums + bytes.notes);
+      largest = std::max(largest, unit_bytes(unit).all());
     }
     if (largest > kRingBytes) return false;
     const Scratch memory(*context_.allocator(), largest * static_cast<std::size_t>(context_.threads()));
     for_each_unit(context_, call_.problem, rings, [&](Unit unit, const Unit* following, int rank) {
-      const UnitBytes bytes = unit_bytes(unit);
-      std::byte* base = memory.data() + static_cast<std::size_t>(rank) * largest;
-      place(unit, base, base + bytes.packed, base + bytes.packed + bytes.sums);
+      UnitMemory::place(unit, unit_bytes(unit), memory.data() + static_cast<std::size_t>(rank) * largest);
       run_ring(unit, following, scratch_of(rank));
     });
     return true;

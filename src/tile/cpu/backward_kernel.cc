@@ -8,6 +8,7 @@
 #include "tile/cpu/operands-inl.h"
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
+#include "tile/cpu/turns.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
@@ -76,6 +77,16 @@ HWY_NOINLINE void weigh_back(R* HWY_RESTRICT s, R* HWY_RESTRICT ds, const R* HWY
   for (std::int64_t i = 0; i < at.kc * at.lanes; ++i) s[i] *= kept[i];
 }
 
+// How many blocks of a row come before this one.
+inline std::int32_t count_before(std::span<const Plan::Entry> row, std::int32_t block) {
+  std::int32_t count = 0;
+  for (const Plan::Entry& entry : row) {
+    if (entry.block >= block) break;
+    count += std::min(entry.count, block - entry.block);
+  }
+  return count;
+}
+
 // One key block: over the query blocks that read it, of every head of the group,
 //   S^T = K Q^T, modified; dP^T = V dO^T; P = again(S); dS = pull(P, dP);
 //   dV += P^T dO; dK += dS^T Q; dQ += dS K.
@@ -93,7 +104,6 @@ class KeyTile {
         packed_(call, unit),
         keys_(packed_.keys(key_block)),
         key_block_(key_block),
-        split_((key_block - unit.island.key_begin) % call.splits),
         t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch),
         next_(next) {}
 
@@ -136,9 +146,14 @@ class KeyTile {
     score(slot);
     if (head.modifier.touches(at_.mask)) head.modifier.apply(at_, t_.s, t_.spare);
     weigh(head, slot);
-    if (head.bias.data != nullptr) head.bias.take(at_, t_.ds, t_.turned);
+    if (head.bias.data != nullptr && !head.bias.add) head.bias.take(at_, t_.ds, t_.turned);
     round();
-    accumulate(slot, head.modifier.may_hide(at_.mask));
+    const bool hides = head.modifier.may_hide(at_.mask);
+    add_to_keys(slot, hides);
+    if (call_.in_turns) await_turn(*slot.turns, count_before(unit_.plan().row(query_block), key_block_));
+    if (head.bias.data != nullptr && head.bias.add) head.bias.take(at_, t_.ds, t_.turned);
+    add_to_queries(slot, hides);
+    if (call_.in_turns) pass_turn(*slot.turns);
   }
 
   // S^T = K Q^T and dP^T = V dO^T
@@ -169,21 +184,24 @@ class KeyTile {
     round_woven<M>({t_.ds, at_.lanes}, {t_.ds_woven, at_.lanes}, at_.kc, at_.lanes);
   }
 
-  // dV += P^T dO; dK += dS^T Q; dQ += dS K
-  void accumulate(const QuerySlot<M>& slot, bool hides) const {
-    const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-    const std::size_t kc = size(at_.kc), qc = size(at_.qc), lanes = size(at_.lanes),
-                      along = size(elements<M>(at_.lanes));
-    const std::size_t keys = size(elements<M>(at_.kc)), queries = size(elements<M>(at_.qc));
+  // dV += P^T dO; dK += dS^T Q
+  void add_to_keys(const QuerySlot<M>& slot, bool hides) const {
+    const std::size_t kc = size(at_.kc), along = size(elements<M>(at_.lanes)), queries = size(elements<M>(at_.qc));
     const std::size_t ld_k = size(packed_.ld_k), ld_v = size(packed_.ld_v);
-    R* dq = slot.dq + split_ * slot.dq_of_split;
     add<Order::rows>({t_.p_along, along, slot.d_o, ld_v, t_.dv, ld_v, kc, ld_v, queries, next_},
                      hides && *slot.finite_do == 0);
     add<Order::rows>({t_.ds_along, along, slot.q, ld_k, t_.dk, ld_k, kc, ld_k, queries, next_},
                      hides && *slot.finite_q == 0);
-    add<Order::columns>({t_.ds_woven, lanes, keys_.k_woven, ld_k, dq, ld_k, qc, ld_k, keys, next_},
+  }
+
+  // dQ += dS K
+  void add_to_queries(const QuerySlot<M>& slot, bool hides) const {
+    const std::size_t lanes = size(at_.lanes), ld_k = size(packed_.ld_k), keys = size(elements<M>(at_.kc));
+    add<Order::columns>({t_.ds_woven, lanes, keys_.k_woven, ld_k, slot.dq, ld_k, size(at_.qc), ld_k, keys, next_},
                         hides && *keys_.finite == 0);
   }
+
+  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
   template <Order kOrder>
   static void add(const Product<R, Element>& p, bool hiding) {
@@ -197,7 +215,6 @@ class KeyTile {
   PackedUnit<M> packed_;
   KeySlot<M> keys_;
   std::int32_t key_block_;
-  std::int64_t split_;
   BackwardScratch<M> t_;
   Prefetch* next_;
   TileAt at_{};

@@ -54,8 +54,8 @@ struct QuerySlot {
   R* delta;            // [lanes]: rowsum(dO * O) - dLSE
   std::uint8_t* finite_q;
   std::uint8_t* finite_do;
-  R* dq;                     // [tile_q, ld_k] of split 0
-  std::int64_t dq_of_split;  // distance to the next split's
+  R* dq;                // [tile_q, ld_k]
+  std::int32_t* turns;  // key blocks that have added to dq
 };
 
 // The slots of a unit: keys and values once, and the queries of every head of its group.
@@ -83,19 +83,20 @@ class PackedUnit {
         dq_size_(unit.plan().tile_q * ld_k),
         heads_(heads_of(call.problem, unit.kv_head)) {
     const std::int64_t queries = heads_.size() * unit.query_slots, keys = unit.key_slots;
-    Carver packed(unit.packed), sums(unit.sums), notes(unit.notes);
-    k_ = packed.take<Element>(keys * k_size_);
-    woven_ = packed.take<Element>(keys * woven_size_);
-    v_ = packed.take<Element>(keys * v_size_);
-    q_ = packed.take<Element>(queries * q_size_);
-    q_across_ = packed.take<Element>(queries * q_across_size_);
-    d_o_ = packed.take<Element>(queries * do_size_);
-    do_across_ = packed.take<Element>(queries * do_across_size_);
-    dq_ = sums.take<R>(call.splits * queries * dq_size_);
+    Carver of_keys(unit.packed_keys), of_queries(unit.packed_queries), sums(unit.sums), notes(unit.notes);
+    k_ = of_keys.take<Element>(keys * k_size_);
+    woven_ = of_keys.take<Element>(keys * woven_size_);
+    v_ = of_keys.take<Element>(keys * v_size_);
+    q_ = of_queries.take<Element>(queries * q_size_);
+    q_across_ = of_queries.take<Element>(queries * q_across_size_);
+    d_o_ = of_queries.take<Element>(queries * do_size_);
+    do_across_ = of_queries.take<Element>(queries * do_across_size_);
+    dq_ = sums.take<R>(queries * dq_size_);
     statistic_ = notes.take<R>(queries * lanes);
     delta_ = notes.take<R>(queries * lanes);
+    turns_ = notes.take<std::int32_t>(queries);
     finite_ = notes.take<std::uint8_t>(keys + 2 * queries);
-    bytes_ = {packed.used(), sums.used(), notes.used()};
+    bytes_ = {of_keys.used(), of_queries.used(), sums.used(), notes.used()};
   }
 
   KeySlot<M> keys(std::int32_t key_block) const {
@@ -116,7 +117,7 @@ class PackedUnit {
             finite,
             finite + 1,
             dq_ + i * dq_size_,
-            heads_.size() * unit_->query_slots * dq_size_};
+            turns_ + i};
   }
 
   UnitBytes bytes() const { return bytes_; }
@@ -127,6 +128,7 @@ class PackedUnit {
   HeadRange heads_;
   Element *k_, *woven_, *v_, *q_, *q_across_, *d_o_, *do_across_;
   R *dq_, *statistic_, *delta_;
+  std::int32_t* turns_;
   std::uint8_t* finite_;
   UnitBytes bytes_;
 };
@@ -220,8 +222,8 @@ class QueryPacker {
     read_statistics();
     pack_queries();
     pack_gradients();
-    for (std::int64_t split = 0; split < call_.splits; ++split)
-      std::fill_n(to_.dq + split * to_.dq_of_split, at_.qc * unit_.ld_k, R{0});
+    std::fill_n(to_.dq, at_.qc * unit_.ld_k, R{0});
+    *to_.turns = 0;
   }
 
  private:
@@ -318,20 +320,14 @@ void pack_queries(const BackwardCall& call, const Unit& unit, HeadBlock queries,
   QueryPacker<M, W>(call, unit, queries, scratch).run();
 }
 
-// Adds the splits' sums in order and writes dq.
 template <class M>
 void finish(const BackwardCall& call, const Unit& unit, HeadBlock queries) {
   using R = typename M::Real;
   const PackedUnit<M> packed(call, unit);
   const QuerySlot<M> slot = packed.queries(queries);
   const TileAt at = query_tile<R>(unit, queries.block);
-  R* HWY_RESTRICT sum = slot.dq;
-  for (std::int64_t split = 1; split < call.splits; ++split) {
-    const R* HWY_RESTRICT more = slot.dq + split * slot.dq_of_split;
-    for (std::int64_t i = 0; i < at.qc * packed.ld_k; ++i) sum[i] += more[i];
-  }
   const auto to = QueryRows{call.problem, *unit.piece, queries.head}(call.io.dq, at, call.problem.d_k);
-  store_rows<R>(sum, packed.ld_k, static_cast<R>(call.problem.scale), to, call.keep);
+  store_rows<R>(slot.dq, packed.ld_k, static_cast<R>(call.problem.scale), to, call.keep);
 }
 
 }  // namespace HWY_NAMESPACE

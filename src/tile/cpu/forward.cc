@@ -32,7 +32,7 @@ class ForwardDriver {
 
   void run() {
     std::size_t largest = 0;
-    for (const Unit& unit : units_) largest = std::max(largest, unit_bytes(unit));
+    for (const Unit& unit : units_) largest = std::max(largest, unit_bytes(unit).all());
     const bool many = units_.size() >= 4 * static_cast<std::size_t>(context_.threads());
     largest <= kSmallUnit&& many ? run_small(largest) : run_long();
   }
@@ -49,17 +49,13 @@ class ForwardDriver {
     const std::size_t size = call_.problem.dtype == DType::f64 ? sizeof(double) : sizeof(float);
     return static_cast<std::int64_t>(kSmallUnit / 8 * 7 / size) / (call_.problem.d_k + call_.problem.d_v);
   }
-  std::size_t unit_bytes(const Unit& unit) const { return kernel_.unit_bytes(call_.problem, unit); }
+  UnitBytes unit_bytes(const Unit& unit) const { return kernel_.unit_bytes(call_.problem, unit); }
   std::byte* scratch_of(int rank) const { return scratch_.data() + static_cast<std::size_t>(rank) * scratch_bytes_; }
 
   void run_long() {
-    for (const Wave& wave : cut_waves(units_, kWaveBytes, [&](const Unit& unit) { return unit_bytes(unit); })) {
-      const Scratch packed(*context_.allocator(), wave.bytes);
-      std::byte* place = packed.data();
-      for (std::size_t i = wave.begin; i < wave.end; ++i) {
-        units_[i].packed = place;
-        place += unit_bytes(units_[i]);
-      }
+    for (const Wave& wave : cut_waves(units_, kWaveBytes, [&](const Unit& unit) { return unit_bytes(unit).all(); })) {
+      const UnitMemory memory(*context_.allocator(), std::span(units_).subspan(wave.begin, wave.end - wave.begin),
+                              [&](const Unit& unit) { return unit_bytes(unit); });
       pack_wave(wave);
       attend_wave(wave);
     }
@@ -107,7 +103,7 @@ class ForwardDriver {
   void run_small(std::size_t largest) const {
     const Scratch packed(*context_.allocator(), largest * static_cast<std::size_t>(context_.threads()));
     for_each_unit(context_, call_.problem, units_, [&](Unit unit, const Unit* following, int rank) {
-      unit.packed = packed.data() + static_cast<std::size_t>(rank) * largest;
+      UnitMemory::place(unit, unit_bytes(unit), packed.data() + static_cast<std::size_t>(rank) * largest);
       run_unit(unit, following, scratch_of(rank));
     });
   }

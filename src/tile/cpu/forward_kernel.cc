@@ -24,17 +24,17 @@ struct PackedKeys {
     Element* v;            // [elements(tile_k), d_v]
     std::uint8_t* finite;  // no infinity or NaN in v
   };
-  std::size_t bytes;
+  UnitBytes bytes;
 
   PackedKeys(const Problem& problem, const Unit& unit)
       : k_size_(unit.plan().tile_k * elements<M>(problem.d_k)),
         v_size_(elements<M>(unit.plan().tile_k) * problem.d_v),
         first_(unit.island.key_begin) {
-    Carver carver(unit.packed);
-    k_ = carver.take<Element>(unit.key_blocks() * k_size_);
-    v_ = carver.take<Element>(unit.key_blocks() * v_size_);
-    finite_ = carver.take<std::uint8_t>(unit.key_blocks());
-    bytes = carver.used();
+    Carver keys(unit.packed_keys), notes(unit.notes);
+    k_ = keys.take<Element>(unit.key_blocks() * k_size_);
+    v_ = keys.take<Element>(unit.key_blocks() * v_size_);
+    finite_ = notes.take<std::uint8_t>(unit.key_blocks());
+    bytes = {.keys = keys.used(), .notes = notes.used()};
   }
 
   Block block(std::int32_t key_block) const {
@@ -239,7 +239,7 @@ class QueryTile {
 };
 
 template <class M>
-std::size_t unit_bytes(const Problem& problem, const Unit& unit) {
+UnitBytes unit_bytes(const Problem& problem, const Unit& unit) {
   return PackedKeys<M>(problem, unit).bytes;
 }
 

@@ -19,7 +19,8 @@ struct Unit {
   // Blocks that are packed at the same time: all of them, or a ring (block i in slot i % slots).
   std::int32_t query_slots = 0, key_slots = 0;
   // The kernel's own layout; sizes from unit_bytes.
-  std::byte* packed = nullptr;
+  std::byte* packed_keys = nullptr;
+  std::byte* packed_queries = nullptr;  // backward only, like the rest
   std::byte* sums = nullptr;
   std::byte* notes = nullptr;
 
@@ -38,6 +39,21 @@ struct Unit {
 
  private:
   static std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+};
+
+// Blocks of their own, so that the large ones are whole multiples of a row copy (one sum of everything would be rounded
+// up by a fifth at n 65536) and backward packs keys where forward had them.
+struct UnitBytes {
+  std::size_t keys = 0, queries = 0, sums = 0, notes = 0;
+
+  std::size_t all() const { return keys + queries + sums + notes; }
+  UnitBytes& operator+=(const UnitBytes& more) {
+    keys += more.keys;
+    queries += more.queries;
+    sums += more.sums;
+    notes += more.notes;
+    return *this;
+  }
 };
 
 // One query block of one query head.
@@ -61,7 +77,7 @@ struct ForwardCall {
 
 struct ForwardKernel {
   // Bytes of a unit's packed keys and values, and of a thread's scratch for tiles up to this size.
-  std::size_t (*unit_bytes)(const Problem& problem, const Unit& unit);
+  UnitBytes (*unit_bytes)(const Problem& problem, const Unit& unit);
   std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
   // Copies and converts one key block of the plan.
   void (*pack)(const ForwardCall& call, const Unit& unit, std::int32_t key_block);
@@ -73,15 +89,9 @@ const ForwardKernel& forward_kernel(const Problem& problem);
 struct BackwardCall {
   const Problem& problem;
   const Backward& io;
-  std::int64_t splits = 1;      // block k of a unit belongs to split k % splits; each split has its own sum of dq
+  bool in_turns = false;        // several threads may work on one unit; see turns.h
   bool bias_is_shared = false;  // several pairs add to one element of d_bias, which starts at zero
   Keep keep = Keep::cached;
-};
-
-// Three blocks, so that the two large ones are whole multiples of a row copy: one sum of everything would be rounded up
-// by a fifth at n 65536.
-struct UnitBytes {
-  std::size_t packed, sums, notes;
 };
 
 struct BackwardKernel {
@@ -90,9 +100,9 @@ struct BackwardKernel {
   // Copy and convert one key block, or one query block, of the plan.
   void (*pack_keys)(const BackwardCall& call, const Unit& unit, std::int32_t key_block);
   void (*pack_queries)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch);
-  // One key block: writes its dk and dv (and d_bias), adds to its split's sum of dq.
+  // One key block: writes its dk and dv (and d_bias), adds to the sum of dq.
   void (*pull)(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next);
-  // Adds the splits' sums in order and writes dq of one query block.
+  // Writes dq of one query block from its sum.
   void (*finish)(const BackwardCall& call, const Unit& unit, HeadBlock queries);
 };
 const BackwardKernel& backward_kernel(const Problem& problem);

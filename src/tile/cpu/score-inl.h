@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "policy/alibi.h"
 #include "policy/dropout.h"
+#include "simd/philox-inl.h"
 #include "simd/product.h"
 #include "simd/transpose-inl.h"
 #include "tile/contract.h"
@@ -174,19 +175,15 @@ class WeightDropout {
   HWY_NOINLINE void draw(const TileAt& at, R* HWY_RESTRICT kept, R factor) const {
     const std::int64_t first = piece_->k0 + at.k0, end = first + at.kc;
     const auto query = static_cast<std::uint32_t>(piece_->q0 + at.q0);
-    const DropoutRule rule = rule_;
+    alignas(64) std::uint32_t words[4 * kPhiloxCounters];
     for (std::int64_t quad = first / 4; quad * 4 < end; ++quad) {
-      for (std::int64_t c = 0; c < at.lanes; c += kChunk<R>) {
-        std::uint32_t words[4][kChunk<R>];
-        for (std::uint32_t l = 0; l < kChunk<R>; ++l) {
-          const Philox block = rule.words(query + static_cast<std::uint32_t>(c) + l, static_cast<std::uint32_t>(quad));
-          for (int w = 0; w < 4; ++w) words[w][l] = block.word[w];
-        }
+      const auto keys = static_cast<std::uint32_t>(quad);
+      for (std::int64_t c = 0; c < at.lanes; c += kPhiloxCounters) {
+        philox_planes(PhiloxRun{rule_.key, rule_.counter(query + static_cast<std::uint32_t>(c), keys), rule_.high},
+                      words);
         for (std::int64_t w = 0; w < 4; ++w) {
           const std::int64_t j = quad * 4 + w - first;
-          if (j < 0 || j >= at.kc) continue;
-          for (std::int64_t l = 0; l < kChunk<R>; ++l)
-            kept[j * at.lanes + c + l] = words[w][l] >= rule.threshold ? factor : R{0};
+          if (j >= 0 && j < at.kc) keep(words + w * kPhiloxCounters, factor, kept + j * at.lanes + c, at.lanes - c);
         }
       }
     }
@@ -199,6 +196,13 @@ class WeightDropout {
   }
 
  private:
+  // The lanes that are left of one draw: all, or half of them where lines hold eight doubles.
+  template <class R>
+  HWY_INLINE void keep(const std::uint32_t* HWY_RESTRICT words, R factor, R* HWY_RESTRICT to, std::int64_t left) const {
+    for (std::int64_t c = 0; c < std::min<std::int64_t>(left, kPhiloxCounters); c += kChunk<R>)
+      for (std::int64_t l = c; l < c + kChunk<R>; ++l) to[l] = words[l] >= rule_.threshold ? factor : R{0};
+  }
+
   bool active_;
   const Piece* piece_;
   DropoutRule rule_{};

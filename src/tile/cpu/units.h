@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "core/parallel.h"
 #include "tile/cpu/kernel.h"
+#include "tile/cpu/scratch.h"
 
 // How the drivers cut a problem into work.
 namespace fovea::tile {
@@ -36,6 +38,46 @@ struct Wave {
 // Cuts units into waves of at most `budget` packed bytes (or one unit).
 std::vector<Wave> cut_waves(const std::vector<Unit>& units, std::size_t budget,
                             const std::function<std::size_t(const Unit&)>& bytes_of);
+
+// The memory of some units, and where each of them has its part.
+class UnitMemory {
+ public:
+  template <class BytesOf>
+  UnitMemory(Allocator& allocator, std::span<Unit> units, const BytesOf& bytes_of)
+      : UnitMemory(allocator, sum(units, bytes_of)) {
+    UnitBytes used;
+    for (Unit& unit : units) {
+      unit.packed_keys = keys_.data() + used.keys;
+      unit.packed_queries = queries_.data() + used.queries;
+      unit.sums = sums_.data() + used.sums;
+      unit.notes = notes_.data() + used.notes;
+      used += bytes_of(unit);
+    }
+  }
+
+  // One unit in one block of bytes.all().
+  static void place(Unit& unit, const UnitBytes& bytes, std::byte* base) {
+    unit.packed_keys = base;
+    unit.packed_queries = unit.packed_keys + bytes.keys;
+    unit.sums = unit.packed_queries + bytes.queries;
+    unit.notes = unit.sums + bytes.sums;
+  }
+
+ private:
+  UnitMemory(Allocator& allocator, const UnitBytes& total)
+      : keys_(allocator, total.keys),
+        queries_(allocator, total.queries),
+        sums_(allocator, total.sums),
+        notes_(allocator, total.notes) {}
+  template <class BytesOf>
+  static UnitBytes sum(std::span<Unit> units, const BytesOf& bytes_of) {
+    UnitBytes total;
+    for (const Unit& unit : units) total += bytes_of(unit);
+    return total;
+  }
+
+  Scratch keys_, queries_, sums_, notes_;
+};
 
 // Hands out units to threads, whole ones, kv heads of the same rows one after the other while there is enough for
 // everybody: body(unit, the unit this thread does next or null, rank).
