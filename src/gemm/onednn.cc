@@ -42,7 +42,7 @@ class Key {
         push(t->stride(i));
       }
   }
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): takes the code it makes for ours
 
  private:
   static std::int64_t code(DType dtype) { return static_cast<std::int64_t>(dtype); }
