@@ -96,9 +96,9 @@ void scan_backward(Tape& tape, Node& node) {
       node.grad(0).defined() ? dense_rows(context, node.grad(0)) : Tensor::zeros(context, saved[kO].shape(), dtype);
   Tensor d_final;
   if (call->final_state && node.grad(1).defined()) d_final = node.grad(1).contiguous(context);
-  const Tensor dq = output_like(context, saved[kQ].shape(), dtype, call->queries);
-  const Tensor dk = output_like(context, saved[kK].shape(), dtype, call->keys);
-  const Tensor dv = output_like(context, saved[kV].shape(), dtype, call->keys);
+  const Tensor dq = gradient_like(tape, node.inputs[0], saved[kQ], call->queries);
+  const Tensor dk = gradient_like(tape, node.inputs[1], saved[kK], call->keys);
+  const Tensor dv = gradient_like(tape, node.inputs[2], saved[kV], call->keys);
   const bool state_grad = node.wants(3);
   const Tensor d_initial =
       state_grad ? Tensor::empty(context, state_shape(call->problem), state_type(dtype)) : Tensor();

@@ -83,11 +83,13 @@ void tiled_backward(Tape& tape, Node& node) {
   const Tensor d_o =
       node.grad(0).defined() ? dense_rows(context, node.grad(0)) : Tensor::zeros(context, saved[kO].shape(), dtype);
   const Tensor d_lse = node.outputs.size() > 1 ? node.grad(1) : Tensor();
-  const Tensor dq = output_like(context, saved[kQ].shape(), dtype, call->queries);
-  const Tensor dk = output_like(context, saved[kK].shape(), dtype, call->keys);
-  const Tensor dv = output_like(context, saved[kV].shape(), dtype, call->keys);
+  const Tensor dq = gradient_like(tape, node.inputs[0], saved[kQ], call->queries);
+  const Tensor dk = gradient_like(tape, node.inputs[1], saved[kK], call->keys);
+  const Tensor dv = gradient_like(tape, node.inputs[2], saved[kV], call->keys);
   const bool bias_grad = node.inputs.size() > 3 && node.wants(3);
-  const Tensor d_bias = bias_grad ? Tensor::zeros(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor();
+  const Tensor d_bias = bias_grad ? Tensor::empty(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor();
+  if (bias_grad && !(covers(call->queries, saved[kQ].shape()) && covers(call->keys, saved[kK].shape())))
+    d_bias.fill(0.0);
 
   tile::Backward io{.q = array_of<tile::In>(saved[kQ]),
                     .k = array_of<tile::In>(saved[kK]),

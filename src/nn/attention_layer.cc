@@ -7,21 +7,23 @@
 namespace fovea::nn {
 namespace {
 
-// Three slices recorded one by one would each make a zero-padded gradient of the whole; this packs them once.
+// Three slices recorded one by one would each make a zero-padded gradient of the whole; here they are made in place, or
+// packed once.
 void split_backward(Tape& tape, Node& node) {
   const ZoneTimer timer(tape.context().zones(), Zone::elementwise);
   const Shape& whole = node.inputs[0]->shape;  // (b, n, 3 heads, d)
   const std::int64_t heads = whole[2] / 3;
-  const Tensor grad = Tensor::empty(tape.context(), whole, node.inputs[0]->dtype);
+  SplitGrad& split = *node.outputs[0]->split;
+  if (!split.whole.defined()) split.whole = Tensor::empty(tape.context(), whole, node.inputs[0]->dtype);
   for (int part = 0; part < 3; ++part) {
-    const Tensor to = grad.slice(2, part * heads, (part + 1) * heads);
+    const Tensor to = split.whole.slice(2, part * heads, (part + 1) * heads);
     const Tensor& from = node.grad(static_cast<std::size_t>(part));
-    if (from.defined())
-      to.copy_from(from);
-    else
+    if (!from.defined())
       to.fill(0.0);
+    else if (from.raw() != to.raw())
+      to.copy_from(from);
   }
-  tape.accumulate(node.inputs[0], grad);
+  tape.accumulate(node.inputs[0], std::exchange(split.whole, {}));
 }
 
 constexpr Op kSplit{"split_qkv", split_backward};
@@ -47,6 +49,16 @@ Split split_qkv(Tape& tape, const Var& qkv) {
   std::vector<Tensor> parts;
   for (int part = 0; part < 3; ++part) parts.push_back(qkv.value().slice(2, part * heads, (part + 1) * heads));
   const std::vector<Var> out = tape.record(kSplit, std::span(&qkv, 1), std::move(parts), {});
+  if (out[0].needs_grad()) {
+    const auto grad = std::make_shared<SplitGrad>(SplitGrad{qkv.shape(), {}});
+    for (std::int64_t part = 0; part < 3; ++part) {
+      Slot& slot = *out[static_cast<std::size_t>(part)].slot();
+      slot.split = grad;
+      slot.axis = 2;
+      slot.begin = part * heads;
+      slot.end = (part + 1) * heads;
+    }
+  }
   return {out[0], out[1], out[2]};
 }
 
