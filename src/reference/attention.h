@@ -21,7 +21,11 @@ struct Problem {
   std::function<double(std::int64_t head, std::int64_t i, std::int64_t j)> bias;         // empty: none; -inf masks
   std::function<double(std::int64_t head, std::int64_t i, std::int64_t j)> drop_factor;  // empty: 1; else 0 or 1/(1-p)
   std::vector<double> slopes;                                                            // ALiBi, per head; empty: none
-  std::vector<double> initial_state;  // (kv_heads, d_k, width); empty: zero
+  std::vector<double> initial_state;         // (kv_heads, d_k, width); empty: zero
+  std::vector<std::vector<double>> weights;  // what Mechanism::weights() lists
+  std::vector<double> input;                 // (n_k, width), what the layer gave the keys; empty: nothing
+  std::int64_t width = 0;
+  std::int64_t layer = 0, layers = 1;
   // Applied to each feature row (or to q and k where there is no feature map): rotary positions. Empty: none.
   std::function<void(double* row, std::int64_t width, std::int64_t position)> rotate;
 
