@@ -80,6 +80,8 @@ struct MechanismKind {
   std::vector<WeightSpec> (*weights)(const Mechanism& mechanism, const LayerSizes& sizes) = nullptr;
   bool needs_input = false;  // reads AttentionOptions::input
   LayerStyle style = {};
+  // The settings of a picture of 48 tokens, "window:left=4,right=4"; empty: it would show nothing but a filled square.
+  std::string_view picture = {};
 };
 
 // Feature sets of the two engines.
