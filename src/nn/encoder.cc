@@ -70,7 +70,7 @@ Encoder::Encoder(const Scope& scope, const ModelConfig& config)
   if (config.placement == NormPlacement::pre) final_norm_ = make_norm(scope / "final_norm", config);
 }
 
-Var Encoder::operator()(Tape& tape, const Var& x, std::shared_ptr<const Layout> layout) const {
+Var Encoder::operator()(Tape& tape, const Var& x, const std::shared_ptr<const Layout>& layout) const {
   Stream stream{x, {}};
   for (const EncoderLayer& layer : layers_) {
     if (checkpointing_ && tape.recording()) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "fovea/ops.h"
 #include "support/gradcheck.h"
+#include "support/names.h"
 
 namespace fovea::testing {
 
@@ -17,6 +19,7 @@ struct OpCase {
   bool vendor = false;         // has a oneDNN product, whose bits may depend on the number of threads
   double scale = 1.0;          // of the random inputs
 };
+inline void PrintTo(const OpCase& c, std::ostream* out) { *out << c.name; }
 
 // Parameters hold values of `dtype` too, so that converting them for a product changes nothing: a weight rounded on the
 // way would flip the sign of a ReLU here and there, and no tolerance covers that.
@@ -252,7 +255,5 @@ inline std::vector<OpCase> op_cases() {
   add_views(cases);
   return cases;
 }
-
-inline std::string name_of_case(const ::testing::TestParamInfo<OpCase>& info) { return info.param.name; }
 
 }  // namespace fovea::testing

@@ -75,7 +75,7 @@ TEST_P(OpLaws, ConstantsRecordNothing) {
   EXPECT_EQ(tape.size(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, OpLaws, ::testing::ValuesIn(op_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Ops, OpLaws, ::testing::ValuesIn(op_cases()), kNamedAsPrinted);
 
 }  // namespace
 }  // namespace fovea::testing

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/isa.h"
+#include "support/names.h"
 #include "unit/scan/harness.h"
 
 namespace fovea::scan::test {
@@ -89,11 +90,7 @@ class OnEveryIsa : public testing::TestWithParam<Isa> {
   void SetUp() override { force_isa(GetParam()); }
   void TearDown() override { force_isa(available_isas().back()); }
 };
-INSTANTIATE_TEST_SUITE_P(Scan, OnEveryIsa, testing::ValuesIn(available_isas()), [](const auto& info) {
-  std::string name(name_of(info.param));
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Scan, OnEveryIsa, testing::ValuesIn(available_isas()), kNamedAsPrinted);
 
 TEST_P(OnEveryIsa, AllFormsMatchTheDefinitionAndItsSlopes) {
   const Context context = make_context();
