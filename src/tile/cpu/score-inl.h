@@ -190,8 +190,8 @@ class WeightDropout {
   }
 
   template <class R>
-  HWY_NOINLINE void apply(const TileAt& at, R* HWY_RESTRICT weights, R* HWY_RESTRICT spare) const {
-    draw(at, spare, R{1});
+  HWY_NOINLINE void apply(const TileAt& at, R* HWY_RESTRICT weights, R* HWY_RESTRICT spare, R factor = 1) const {
+    draw(at, spare, factor);
     for (std::int64_t i = 0; i < at.kc * at.lanes; ++i) weights[i] *= spare[i];
   }
 
