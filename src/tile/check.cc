@@ -15,10 +15,20 @@ constexpr std::int64_t kMaxRow = std::int64_t{1} << 32;  // rows are half of a d
   fail(code, what, "tiled attention", hint);
 }
 
+// Is every row of first, first + step, ... below kMaxRow?
+bool rows_fit(std::int64_t first, std::int64_t count, std::int64_t step) {
+  return count == 0 || (first < kMaxRow && count - 1 <= (kMaxRow - 1 - first) / step);
+}
+
 void check_piece(const Piece& piece) {
   if (piece.batch < 0 || piece.q0 < 0 || piece.k0 < 0 || piece.nq < 0 || piece.nk < 0)
     refuse(ErrorCode::shape, "a piece with a negative offset or length");
-  if (piece.q0 + piece.nq > kMaxRow || piece.k0 + piece.nk > kMaxRow)
+  if (piece.q_step < 1 || piece.k_step < 1)
+    refuse(ErrorCode::shape,
+           "a piece with steps " + std::to_string(piece.q_step) + " and " + std::to_string(piece.k_step),
+           "steps are 1 or more");
+  if (!rows_fit(piece.q0, piece.nq, piece.q_step) || !rows_fit(piece.k0, piece.nk, piece.k_step) ||
+      piece.gap < -kMaxRow || piece.gap > kMaxRow)
     refuse(ErrorCode::shape, "a piece beyond row 2^32");
   if (piece.plan == nullptr) refuse(ErrorCode::internal, "a piece without a plan");
   if (piece.plan->n_q != piece.nq || piece.plan->n_k != piece.nk)

@@ -20,12 +20,25 @@ struct Array {
 using In = Array<const void*>;
 using Out = Array<void*>;
 
-// One independent rectangle of attention: rows [q0, q0 + nq) of q against rows [k0, k0 + nk) of k and v in one batch
-// item. Padding by lengths, packed sequences and plain batches are all lists of pieces. Pieces do not overlap in q.
-// Query i (local) sits at position i + nk - nq: bottom-right alignment.
+// One independent rectangle of attention in one batch item: rows q0, q0 + q_step, ... (nq of them) of q, o and their
+// kin against rows k0, k0 + k_step, ... (nk) of k, v and theirs. Padding by lengths, packed sequences and plain batches
+// are all lists of pieces; with steps the residue classes of a dilated pattern are dense pieces.
+// The plan is local: its query i sits at position i + nk - nq (bottom-right alignment), its key j at position j.
+// Bias, dropout and ALiBi go by the rows of the arrays.
+// The pieces of a call share no row of q. Forward may read a row of k from several; backward overwrites dk and dv, so
+// there they share no row of k either.
 struct Piece {
   std::int64_t batch = 0, q0 = 0, nq = 0, k0 = 0, nk = 0;
   const Plan* plan = nullptr;  // compiled for exactly (nq, nk)
+  std::int64_t q_step = 1, k_step = 1;
+  std::int64_t gap = 0;  // for ALiBi: how many rows the last query stands behind the last key; 0: on top of it
+
+  std::int64_t query_row(std::int64_t i) const { return q0 + i * q_step; }
+  std::int64_t key_row(std::int64_t j) const { return k0 + j * k_step; }
+  // Rows from key j to query i; where the steps are equal, those of the plan's positions times the step.
+  std::int64_t distance(std::int64_t i, std::int64_t j) const {
+    return gap + (nk - 1 - j) * k_step - (nq - 1 - i) * q_step;
+  }
 };
 
 enum class Weight : std::uint8_t { softmax, rela };
@@ -50,7 +63,7 @@ struct Problem {
   std::span<const Piece> pieces;
   Weight weight = Weight::softmax;
   double scale = 1.0;
-  const float* alibi = nullptr;  // slope of each query head: score -= slope * |query position - key position|
+  const float* alibi = nullptr;  // slope of each query head: score -= slope * |distance in rows|
   BiasArray<const void*> bias;
   Dropout dropout;
 };

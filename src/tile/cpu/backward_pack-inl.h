@@ -263,7 +263,7 @@ class QueryPacker {
     return QueryRows{problem_, piece_, head_}(array, at_, width);
   }
   R statistic_at(const In& array, std::int64_t i) const {
-    return *static_cast<const R*>(element(array, dtype_of<R>, piece_.batch, piece_.q0 + at_.q0 + i, head_));
+    return *static_cast<const R*>(element(array, dtype_of<R>, piece_.batch, piece_.query_row(at_.q0 + i), head_));
   }
   bool is_empty(std::int64_t i) const { return W::kHasTop && to_.statistic[i] == math::kInfinity<R>; }
 

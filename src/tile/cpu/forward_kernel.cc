@@ -219,7 +219,7 @@ class QueryTile {
     store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_(io_.o, at_, problem_.d_v), keep_);
     if (W::kHasTop && io_.lse.data != nullptr)
       for (std::int64_t l = 0; l < at_.qc; ++l) {
-        void* lse = element(io_.lse, dtype_of<R>, piece_.batch, piece_.q0 + at_.q0 + l, head_);
+        void* lse = element(io_.lse, dtype_of<R>, piece_.batch, piece_.query_row(at_.q0 + l), head_);
         *static_cast<R*>(lse) = W::statistic(t_.top[l], t_.sum[l]);
       }
   }

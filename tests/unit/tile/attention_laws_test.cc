@@ -40,7 +40,7 @@ void expect_same_bits(const Arrays& a, const Arrays& b) {
 }
 
 TEST(AttentionLaws, SameBitsAtAnyThreadCount) {
-  std::vector<Options> cases(6);
+  std::vector<Options> cases(8);
   cases[0] = {.n_q = 150, .n_k = 150, .heads = 1, .kv_heads = 1, .pattern = Pattern::causal(), .dtype = DType::f32};
   cases[1] = {.batch = 3, .n_q = 90, .n_k = 90, .heads = 4, .kv_heads = 2, .dtype = DType::f32, .dropout = 0.1f};
   cases[2] = {.batch = 2, .n_q = 90, .n_k = 70, .dtype = DType::f32, .bias = Bias::per_head_broadcast};
@@ -48,6 +48,9 @@ TEST(AttentionLaws, SameBitsAtAnyThreadCount) {
       .n_q = 300, .n_k = 300, .heads = 8, .kv_heads = 8, .pattern = Pattern::window(20, 0), .dtype = DType::f32};
   cases[4] = {.batch = 9, .n_q = 64, .n_k = 64, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32};
   cases[5] = {.batch = 2, .n_q = 60, .n_k = 60, .dtype = DType::f32, .bias = Bias::queries_only, .d_lse = true};
+  cases[6] = {.n_q = 200, .n_k = 190, .heads = 1, .kv_heads = 1, .dtype = DType::f32, .dropout = 0.1f, .step = 3};
+  cases[7] = {.batch = 2, .n_q = 60, .n_k = 60, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32};
+  cases[7].bias = Bias::one_per_head;
   for (const Options& options : cases) {
     const Arrays one = run(options, 1);
     for (int threads : {2, 3, 7}) expect_same_bits(run(options, threads), one);
@@ -94,6 +97,49 @@ TEST(AttentionLaws, PaddingMayHoldNaN) {
       };
       expect_same_bits(run(options, 2, poison), run(options, 2));
     }
+}
+
+// Residue classes as pieces are the dilated pattern: same bias, same dropout, same distances.
+TEST(AttentionLaws, StepsAreADilatedPattern) {
+  for (std::int64_t step : {2, 3, 5, 16})
+    for (Bias bias : {Bias::dense, Bias::per_head_broadcast, Bias::keys_only, Bias::queries_only, Bias::one_per_head}) {
+      Options options{.batch = 2, .n_q = 41, .n_k = 57, .heads = 4, .bias = bias, .dropout = 0.2f, .d_lse = true};
+      options.alibi = true;
+      Options classes = options;
+      classes.step = step;
+      classes.pattern = Pattern::window(4, 2);
+      options.pattern = Pattern::predicate("dilated", [=](std::int64_t q, std::int64_t k) {
+        return (q - k) % step == 0 && (q - k) / step <= 4 && (k - q) / step <= 2;
+      });
+      for (Weight weight : {Weight::softmax, Weight::rela}) {
+        classes.weight = options.weight = weight;
+        classes.d_lse = options.d_lse = weight == Weight::softmax;
+        const Arrays ours = run(classes, 2), want = run(options, 2);
+        EXPECT_LT(difference(ours.o.values, want.o.values), 1e-13);
+        EXPECT_LT(difference(ours.dq.values, want.dq.values), 1e-13);
+        EXPECT_LT(difference(ours.dk.values, want.dk.values), 1e-13);
+        EXPECT_LT(difference(ours.dv.values, want.dv.values), 1e-13);
+        EXPECT_LT(difference(ours.d_bias, want.d_bias), 1e-13);
+      }
+    }
+}
+
+// Rows that a step passes over are neither read nor written.
+TEST(AttentionLaws, RowsBetweenStepsMayHoldNaN) {
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    Options options{.n_q = 40, .n_k = 45, .pattern = Pattern::causal(), .dtype = dtype};
+    options.pieces = {{0, 1, 13, 2, 11, nullptr, 3, 4}};
+    const auto poison = [](AttentionCase& c) {
+      const auto fill = [](Field& f, auto is_read) {
+        for (std::int64_t i = 0; i < f.n; ++i)
+          for (std::int64_t x = 0; !is_read(i) && x < 16; ++x) f.at(0, i, x / 8, x % 8) = kNaN;
+        f.store();
+      };
+      for (Field* f : {&c.arrays().q, &c.arrays().d_o}) fill(*f, [](std::int64_t i) { return i % 3 == 1 && i < 40; });
+      for (Field* f : {&c.arrays().k, &c.arrays().v}) fill(*f, [](std::int64_t j) { return j % 4 == 2 && j <= 42; });
+    };
+    expect_same_bits(run(options, 2, poison), run(options, 2));
+  }
 }
 
 // A key that a mask hides from everybody, by pattern or by a bias of -infinity, may hold NaN and infinity.
@@ -294,6 +340,13 @@ TEST(AttentionLaws, RefusesWhatItCannotDo) {
   const std::vector<Piece> wrong{{0, 0, 33, 0, 33, &other}}, none{{0, 0, 33, 0, 33, nullptr}};
   refuses([&](Problem& p) { p.pieces = wrong; });
   refuses([&](Problem& p) { p.pieces = none; });
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;
+  const Plan* plan = c.problem().pieces[0].plan;
+  const std::vector<Piece> strange{{0, 0, 33, 0, 33, plan, 0, 1},       {0, 0, 33, 0, 33, plan, 1, -3},
+                                   {0, 0, 33, 0, 33, plan, kFar, 1},    {0, 0, 33, 0, 33, plan, 1, INT64_MAX},
+                                   {0, kFar, 33, 0, 33, plan, 1, 1},    {0, 0, 33, INT64_MAX, 33, plan, 1, 1},
+                                   {0, 0, 33, 0, 33, plan, 1, 1, kFar}, {0, 0, 33, 0, 33, plan, 1, 1, INT64_MIN}};
+  for (const Piece& piece : strange) refuses([&](Problem& p) { p.pieces = std::span(&piece, 1); });
   EXPECT_THROW(forward(context, c.problem(), Forward{}), Error);
   EXPECT_THROW(backward(context, c.problem(), Backward{}), Error);
 }

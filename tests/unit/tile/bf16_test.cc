@@ -179,6 +179,7 @@ std::vector<Options> features() {
   add("bias", [](Options& o) { o.bias = Bias::dense, o.batch = 2; });
   add("shared_bias", [](Options& o) { o.bias = Bias::per_head_broadcast, o.bias_hides = true, o.heads = 4; });
   add("key_bias", [](Options& o) { o.bias = Bias::keys_only, o.bias_hides = true; });
+  add("steps", [](Options& o) { o.pattern = Pattern::causal(), o.alibi = true, o.dropout = 0.1f, o.step = 3; });
   add("large_scores", [](Options& o) { o.size = 4.0; });
   add("rela", [](Options& o) { o.weight = Weight::rela, o.pattern = Pattern::causal(); });
   const auto everything = [](Options& o) {
