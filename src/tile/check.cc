@@ -67,6 +67,10 @@ void check(const Problem& problem) {
   if (problem.d_k < 1 || problem.d_v < 1 || problem.d_k > kMaxWidth || problem.d_v > kMaxWidth)
     refuse(ErrorCode::shape, "head widths " + std::to_string(problem.d_k) + " and " + std::to_string(problem.d_v));
   if (!std::isfinite(problem.scale)) refuse(ErrorCode::usage, "the scale is not a finite number");
+  if (!std::isfinite(problem.offset)) refuse(ErrorCode::usage, "the offset is not a finite number");
+  if ((problem.weight == Weight::power || problem.weight == Weight::taylor) && problem.degree != 2 &&
+      problem.degree != 4)
+    refuse(ErrorCode::usage, "weights of degree " + std::to_string(problem.degree), "2 or 4");
   if (!(problem.dropout.p >= 0.0f && problem.dropout.p < 1.0f))
     refuse(ErrorCode::usage, "dropout " + std::to_string(problem.dropout.p), "a probability from 0 to below 1");
   for (const Piece& piece : problem.pieces) check_piece(piece);
@@ -87,9 +91,9 @@ void check(const Problem& problem, const Forward& io) {
 
 void check(const Problem& problem, const Backward& io) {
   check(problem);
-  const bool softmax = problem.weight == Weight::softmax;
-  if (!softmax && io.d_lse.data != nullptr)
-    refuse(ErrorCode::unsupported, "a gradient of the log-sum-exp without softmax");
+  const bool statistic = has_statistic(problem.weight);
+  if (!statistic && io.d_lse.data != nullptr)
+    refuse(ErrorCode::unsupported, "a gradient of the log-sum-exp of weights that have none");
   if (io.d_bias.data != nullptr && problem.bias.data == nullptr)
     refuse(ErrorCode::usage, "a gradient of a bias without the bias");
   const Rows rows = rows_of(problem);
@@ -97,8 +101,8 @@ void check(const Problem& problem, const Backward& io) {
     need(io.q, "q");
     need(io.d_o, "the gradient of o");
     need(io.dq, "dq");
-    if (softmax) need(io.o, "o");
-    if (softmax) need(io.lse, "the log-sum-exp");
+    if (statistic) need(io.o, "o");
+    if (statistic) need(io.lse, "the log-sum-exp");
   }
   if (rows.keys) {
     need(io.k, "k");

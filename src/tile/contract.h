@@ -41,7 +41,21 @@ struct Piece {
   }
 };
 
-enum class Weight : std::uint8_t { softmax, rela };
+// What a score s weighs. Pairs that are not kept weigh exactly 0. All but the first two have no normaliser: a column of
+// ones in v gives the sum of a row's weights. Every weight runs in every dtype, bf16 on pairs where the machine has
+// them.
+enum class Weight : std::uint8_t {
+  softmax,      // exp(s) / sum of exp(s)
+  self_adjust,  // s exp(s) / sum of exp(s)
+  rela,         // max(s, 0)
+  relu2,        // max(s, 0)^2
+  sigmoid,      // 1 / (1 + exp(-(s + offset)))
+  exp,          // exp(s) up to 2^100 (f64: 2^996), constant beyond
+  power,        // s^degree
+  taylor,       // sum over m <= degree of s^m / m!
+};
+// Those that save the log-sum-exp of a row and need it in backward, together with o.
+constexpr bool has_statistic(Weight weight) { return weight == Weight::softmax || weight == Weight::self_adjust; }
 
 // Additive bias (batch, heads, n_q, n_k) in f32 (f64 for f64 problems); stride 0 on a broadcast axis; indexed by global
 // rows of q and k. -inf entries mask.
@@ -62,13 +76,15 @@ struct Problem {
   std::int64_t d_k = 0, d_v = 0;
   std::span<const Piece> pieces;
   Weight weight = Weight::softmax;
+  double offset = 0.0;  // of sigmoid
+  int degree = 2;       // of power and taylor: 2 or 4
   double scale = 1.0;
   const float* alibi = nullptr;  // slope of each query head: score -= slope * |distance in rows|
   BiasArray<const void*> bias;
   Dropout dropout;
 };
 
-// Row statistic of softmax: the natural log-sum-exp, -inf for an empty row; (batch, n_q, heads), dim 1.
+// Row statistic: the natural log-sum-exp, -inf for an empty row; (batch, n_q, heads), dim 1. See has_statistic.
 // Rows of o and lse that belong to no piece are not written: the caller clears them.
 struct Forward {
   In q, k, v;
@@ -80,7 +96,7 @@ void forward(const Context& context, const Problem& problem, const Forward& io);
 struct Backward {
   In q, k, v, o, lse;
   In d_o;
-  In d_lse;        // may be null; only softmax has one
+  In d_lse;        // may be null; only weights with a statistic have one
   Out dq, dk, dv;  // overwritten on the rows of the pieces; other rows are the caller's
   BiasArray<void*>
       d_bias;  // may be null; same broadcast axes as the bias; overwritten, the caller clears what no piece reaches

@@ -157,6 +157,12 @@ class ScoreModifier {
   std::int64_t bias_query_ = 0, bias_key_ = 0;
 };
 
+// to[i] *= by[i]
+template <class R>
+HWY_INLINE void multiply(R* HWY_RESTRICT to, const R* HWY_RESTRICT by, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] *= by[i];
+}
+
 // Dropout of the weights of one piece and head.
 class WeightDropout {
  public:
@@ -191,7 +197,7 @@ class WeightDropout {
   template <class R>
   HWY_NOINLINE void apply(const TileAt& at, R* HWY_RESTRICT weights, R* HWY_RESTRICT spare) const {
     draw(at, spare, R{1});
-    for (std::int64_t i = 0; i < at.kc * at.lanes; ++i) weights[i] *= spare[i];
+    multiply(weights, spare, at.kc * at.lanes);
   }
 
  private:

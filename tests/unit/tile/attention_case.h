@@ -11,6 +11,7 @@
 
 #include "core/rng.h"
 #include "fovea/context.h"
+#include "plain_weight.h"
 #include "policy/dropout.h"
 #include "tile/contract.h"
 
@@ -25,6 +26,8 @@ struct Options {
   Pattern pattern = Pattern::full();
   TileSize tile{16, 16};
   Weight weight = Weight::softmax;
+  double offset = -0.7;  // of sigmoid
+  int degree = 4;        // of power and taylor
   DType dtype = DType::f64;
   Bias bias = Bias::none;
   bool bias_hides = false;  // some entries are -infinity
@@ -149,6 +152,8 @@ class AttentionCase {
     p.d_v = o.d_v;
     p.pieces = o.pieces;
     p.weight = o.weight;
+    p.offset = o.offset;
+    p.degree = o.degree;
     p.scale = scale();
     p.alibi = slopes_.empty() ? nullptr : slopes_.data();
     p.dropout = {o.dropout, 7, 3};
@@ -157,21 +162,23 @@ class AttentionCase {
     return p;
   }
 
+  PlainWeight plain_weight() const { return {options_.weight, options_.offset, options_.degree}; }
+
   void run_forward(const Context& context) {
-    const bool softmax = options_.weight == Weight::softmax;
-    const Forward io{a_.q.in(), a_.k.in(), a_.v.in(), a_.o.out(), softmax ? a_.lse.out() : Out{}};
+    const bool statistic = has_statistic(options_.weight);
+    const Forward io{a_.q.in(), a_.k.in(), a_.v.in(), a_.o.out(), statistic ? a_.lse.out() : Out{}};
     forward(context, problem(), io);
     a_.o.load();
-    if (softmax) a_.lse.load();
+    if (statistic) a_.lse.load();
   }
 
   void run_backward(const Context& context) {
-    const bool softmax = options_.weight == Weight::softmax;
+    const bool statistic = has_statistic(options_.weight);
     Backward io{a_.q.in(),
                 a_.k.in(),
                 a_.v.in(),
-                softmax ? a_.o.in() : In{},
-                softmax ? a_.lse.in() : In{},
+                statistic ? a_.o.in() : In{},
+                statistic ? a_.lse.in() : In{},
                 a_.d_o.in(),
                 options_.d_lse ? a_.d_lse.in() : In{},
                 a_.dq.out(),
@@ -265,12 +272,6 @@ class AttentionCase {
     store_bias();
   }
 
-  // One query row of the reference, key by key.
-  struct Row {
-    std::vector<double> score, weight, drop;  // drop: 0, or the factor of what dropout keeps
-    std::vector<char> kept;
-  };
-
   // The last query stands `gap` rows behind the last key.
   static double alibi_distance(const Piece& piece, std::int64_t query_row, std::int64_t key_row) {
     const std::int64_t last_query = piece.q0 + (piece.nq - 1) * piece.q_step;
@@ -278,72 +279,58 @@ class AttentionCase {
     return std::abs(static_cast<double>((last_key - key_row) - (last_query - query_row) + piece.gap));
   }
 
-  Row score_row(const Piece& piece, std::int64_t h, std::int64_t i) const {
+  double score(const Piece& piece, std::int64_t h, std::int64_t qi, std::int64_t kj) const {
     const Options& o = options_;
-    const std::int64_t b = piece.batch, qi = piece.q0 + i * piece.q_step, kv = h * o.kv_heads / o.heads;
-    const std::int64_t position = i + piece.nk - piece.nq;
-    const DropoutRule rule = DropoutRule::of(o.dropout, 7, 3).at(b, h);
-    const auto n = static_cast<std::size_t>(piece.nk);
-    Row row{std::vector<double>(n), std::vector<double>(n),
-            std::vector<double>(n, o.dropout > 0 ? DropoutRule::scale(o.dropout) : 1.0), std::vector<char>(n)};
-    for (std::size_t j = 0; j < n; ++j) {
-      const std::int64_t key = static_cast<std::int64_t>(j), kj = piece.k0 + key * piece.k_step;
-      row.kept[j] = o.pattern.keep(position, key);
-      if (!row.kept[j]) continue;
-      double& s = row.score[j];
-      for (std::int64_t c = 0; c < o.d_k; ++c) s += a_.q.at(b, qi, h, c) * a_.k.at(b, kj, kv, c);
-      s *= scale();
-      if (!slopes_.empty()) s -= slopes_[static_cast<std::size_t>(h)] * alibi_distance(piece, qi, kj);
-      if (!a_.bias.empty()) s += a_.bias[bias_index(b, h, qi, kj)];
-      if (o.dropout > 0 && !rule.keep(qi, kj)) row.drop[j] = 0;
-    }
-    return row;
+    double s = 0;
+    for (std::int64_t c = 0; c < o.d_k; ++c)
+      s += a_.q.at(piece.batch, qi, h, c) * a_.k.at(piece.batch, kj, h * o.kv_heads / o.heads, c);
+    s *= scale();
+    if (!slopes_.empty()) s -= slopes_[static_cast<std::size_t>(h)] * alibi_distance(piece, qi, kj);
+    if (!a_.bias.empty()) s += a_.bias[bias_index(piece.batch, h, qi, kj)];
+    return s;
   }
 
-  // Fills the weights; returns the log-sum-exp (0 for ReLA).
-  double weigh_row(Row& row) const {
-    const bool softmax = options_.weight == Weight::softmax;
-    double top = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (std::size_t j = 0; j < row.score.size(); ++j)
-      if (row.kept[j]) top = std::max(top, row.score[j]);
-    for (std::size_t j = 0; j < row.score.size(); ++j) {
-      if (!row.kept[j]) continue;
-      row.weight[j] = !softmax ? std::max(row.score[j], 0.0) : std::isinf(top) ? 0.0 : std::exp(row.score[j] - top);
-      sum += row.weight[j];
-    }
-    if (!softmax) return 0.0;
-    for (double& x : row.weight) x = sum == 0 ? 0.0 : x / sum;
-    return sum == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum);
+  // Weights of one query row, key by key.
+  PlainWeight::Row weigh_row(const Piece& piece, std::int64_t h, std::int64_t i) const {
+    std::vector<double> scores;
+    for (std::int64_t j = 0; j < piece.nk; ++j)
+      scores.push_back(options_.pattern.keep(i + piece.nk - piece.nq, j)
+                           ? score(piece, h, piece.q0 + i * piece.q_step, piece.k0 + j * piece.k_step)
+                           : -std::numeric_limits<double>::infinity());
+    return plain_weight().weigh(std::move(scores));
+  }
+
+  // 0, or the factor of what dropout keeps.
+  double drop_factor(const Piece& piece, std::int64_t h, std::int64_t qi, std::int64_t kj) const {
+    if (options_.dropout == 0) return 1.0;
+    const DropoutRule rule = DropoutRule::of(options_.dropout, 7, 3).at(piece.batch, h);
+    return rule.keep(qi, kj) ? DropoutRule::scale(options_.dropout) : 0.0;
   }
 
   void reference_row(const Piece& piece, std::int64_t h, std::int64_t i, Arrays& r) const {
     const Options& o = options_;
-    const bool softmax = o.weight == Weight::softmax;
     const std::int64_t b = piece.batch, qi = piece.q0 + i * piece.q_step, kv = h * o.kv_heads / o.heads;
-    Row row = score_row(piece, h, i);
-    r.lse.at(b, qi, h) = weigh_row(row);
-    double delta = softmax && o.d_lse ? -a_.d_lse.at(b, qi, h) : 0.0;
+    const PlainWeight::Row row = weigh_row(piece, h, i);
+    r.lse.at(b, qi, h) = row.lse;
     std::vector<double> dw(row.score.size(), 0.0);
     for (std::size_t j = 0; j < dw.size(); ++j) {
-      if (!row.kept[j] || (softmax && row.weight[j] == 0)) continue;
+      if (std::isinf(row.score[j])) continue;
       const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j) * piece.k_step;
+      const double drop = drop_factor(piece, h, qi, kj), weight = row.weight[j] * drop;
       for (std::int64_t c = 0; c < o.d_v; ++c) {
-        const double g = a_.d_o.at(b, qi, h, c), weight = row.weight[j] * row.drop[j];
-        if (weight != 0) r.o.at(b, qi, h, c) += weight * a_.v.at(b, kj, kv, c);
+        const double g = a_.d_o.at(b, qi, h, c);
+        r.o.at(b, qi, h, c) += weight * a_.v.at(b, kj, kv, c);
         r.dv.at(b, kj, kv, c) += weight * g;
-        dw[j] += row.drop[j] * g * a_.v.at(b, kj, kv, c);
+        dw[j] += drop * g * a_.v.at(b, kj, kv, c);
       }
-      delta += row.weight[j] * dw[j];
     }
-    for (std::size_t j = 0; j < dw.size(); ++j) {
-      const double ds = !softmax             ? (row.kept[j] && row.score[j] > 0 ? dw[j] : 0.0)
-                        : row.weight[j] == 0 ? 0.0
-                                             : row.weight[j] * (dw[j] - delta);
+    const std::vector<double> ds = plain_weight().pull(row, dw, o.d_lse ? a_.d_lse.at(b, qi, h) : 0.0);
+    for (std::size_t j = 0; j < ds.size(); ++j) {
       const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j) * piece.k_step;
-      if (!a_.bias.empty()) r.d_bias[bias_index(b, h, qi, kj)] += ds;
-      for (std::int64_t c = 0; ds != 0 && c < o.d_k; ++c) {
-        r.dq.at(b, qi, h, c) += scale() * ds * a_.k.at(b, kj, kv, c);
-        r.dk.at(b, kj, kv, c) += scale() * ds * a_.q.at(b, qi, h, c);
+      if (!a_.bias.empty()) r.d_bias[bias_index(b, h, qi, kj)] += ds[j];
+      for (std::int64_t c = 0; c < o.d_k; ++c) {
+        r.dq.at(b, qi, h, c) += scale() * ds[j] * a_.k.at(b, kj, kv, c);
+        r.dk.at(b, kj, kv, c) += scale() * ds[j] * a_.q.at(b, qi, h, c);
       }
     }
   }

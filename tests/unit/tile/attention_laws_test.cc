@@ -78,7 +78,7 @@ TEST(AttentionLaws, TileSizeDoesNotMatter) {
 
 // Rows outside the pieces hold NaN; the pieces' results are those of a batch without them.
 TEST(AttentionLaws, PaddingMayHoldNaN) {
-  for (Weight weight : {Weight::softmax, Weight::rela})
+  for (Weight weight : kWeights)
     for (DType dtype : {DType::f32, DType::f64}) {
       Options options{.batch = 2, .n_q = 40, .n_k = 44, .pattern = Pattern::causal(), .weight = weight, .dtype = dtype};
       options.pieces = {{0, 0, 31, 0, 17, nullptr}, {1, 3, 20, 5, 30, nullptr}};
@@ -111,9 +111,9 @@ TEST(AttentionLaws, StepsAreADilatedPattern) {
       options.pattern = Pattern::predicate("dilated", [=](std::int64_t q, std::int64_t k) {
         return (q - k) % step == 0 && (q - k) / step <= 4 && (k - q) / step <= 2;
       });
-      for (Weight weight : {Weight::softmax, Weight::rela}) {
+      for (Weight weight : kWeights) {
         classes.weight = options.weight = weight;
-        classes.d_lse = options.d_lse = weight == Weight::softmax;
+        classes.d_lse = options.d_lse = has_statistic(weight);
         const Arrays ours = run(classes, 2), want = run(options, 2);
         EXPECT_LT(difference(ours.o.values, want.o.values), 1e-13);
         EXPECT_LT(difference(ours.dq.values, want.dq.values), 1e-13);
@@ -144,7 +144,7 @@ TEST(AttentionLaws, RowsBetweenStepsMayHoldNaN) {
 
 // A key that a mask hides from everybody, by pattern or by a bias of -infinity, may hold NaN and infinity.
 TEST(AttentionLaws, HiddenKeysMayHoldNaN) {
-  for (Weight weight : {Weight::softmax, Weight::rela})
+  for (Weight weight : kWeights)
     for (bool by_bias : {false, true}) {
       Options options{.n_q = 30, .n_k = 30, .weight = weight};
       if (by_bias)
@@ -228,20 +228,21 @@ class Differences {
     case_.run_forward(context_);
     case_.run_backward(context_);
     gradients_ = case_.arrays();
+    for (double x : gradients_.o.values) limit_ = std::max(limit_, 1e-7 * std::fabs(x));
   }
 
   void check(Field Arrays::*input, Field Arrays::*gradient) {
     Field& field = case_.arrays().*input;
     for (std::size_t i = 0; i < field.values.size(); i += 1 + field.values.size() / 40) {
       const double slope = difference_quotient(field.values[i], [&] { field.store(); });
-      EXPECT_NEAR((gradients_.*gradient).values[i], slope, 1e-7) << "element " << i;
+      EXPECT_NEAR((gradients_.*gradient).values[i], slope, limit_) << "element " << i;
     }
   }
   void check_bias() {
     std::vector<double>& bias = case_.arrays().bias;
     for (std::size_t i = 0; i < bias.size(); i += 1 + bias.size() / 40) {
       const double slope = difference_quotient(bias[i], [&] { case_.store_bias(); });
-      EXPECT_NEAR(gradients_.d_bias[i], slope, 1e-7) << "element " << i;
+      EXPECT_NEAR(gradients_.d_bias[i], slope, limit_) << "element " << i;
     }
   }
 
@@ -273,6 +274,7 @@ class Differences {
   Context context_{{.threads = 1}};
   AttentionCase case_;
   Arrays gradients_;
+  double limit_ = 1e-7;  // the rounding error of the loss over the step
 };
 
 TEST(AttentionLaws, GradientsAreDerivatives) {
@@ -280,18 +282,56 @@ TEST(AttentionLaws, GradientsAreDerivatives) {
   all.pattern = Pattern::causal();
   all.alibi = true;
   all.dropout = 0.2f;
-  for (Weight weight : {Weight::softmax, Weight::rela})
+  for (Weight weight : kWeights)
     for (Bias bias : {Bias::dense, Bias::per_head_broadcast, Bias::keys_only, Bias::queries_only}) {
       Options options = all;
       options.weight = weight;
       options.bias = bias;
-      options.d_lse = weight == Weight::softmax;
+      options.d_lse = has_statistic(weight);
       Differences differences(options);
       differences.check(&Arrays::q, &Arrays::dq);
       differences.check(&Arrays::k, &Arrays::dk);
       differences.check(&Arrays::v, &Arrays::dv);
       differences.check_bias();
     }
+}
+
+// Weights without a normaliser leave it to a column of ones in v: exp over its sum is softmax.
+TEST(AttentionLaws, AColumnOfOnesSumsTheWeights) {
+  Options options{.n_q = 30, .n_k = 37, .d_v = 8, .pattern = Pattern::causal(), .weight = Weight::exp};
+  const auto ones = [](AttentionCase& c) {
+    for (std::int64_t j = 0; j < 37; ++j) c.arrays().v.at(0, j, 0, 7) = c.arrays().v.at(0, j, 1, 7) = 1.0;
+    c.arrays().v.store();
+  };
+  const Arrays ours = run(options, 2, ones);
+  options.weight = Weight::softmax;
+  const Arrays want = run(options, 2, ones);
+  for (std::int64_t i = 0; i < 30; ++i)
+    for (std::int64_t c = 0; c < 8; ++c)
+      EXPECT_NEAR(ours.o.at(0, i, 1, c) / ours.o.at(0, i, 1, 7), want.o.at(0, i, 1, c), 1e-14);
+}
+
+// Scores far beyond the range of exp: the weight ends, and the sum of many is still a number.
+TEST(AttentionLaws, ExpEndsInsteadOfOverflowing) {
+  const Options options{.n_q = 20, .n_k = 40, .weight = Weight::exp, .dtype = DType::f32, .size = 40.0};
+  const Arrays a = run(options, 2);
+  for (const Field* f : {&a.o, &a.dq, &a.dk, &a.dv})
+    for (double x : f->values) ASSERT_TRUE(std::isfinite(x));
+}
+
+// Where softmax is saturated its gradient is gone, the self-adjusting one is not.
+TEST(AttentionLaws, SelfAdjustKeepsItsGradient) {
+  Options options{.n_q = 1, .n_k = 3, .heads = 1, .kv_heads = 1, .d_k = 1, .d_v = 1};
+  const auto saturate = [](AttentionCase& c) {
+    Arrays& a = c.arrays();
+    a.q.values = {1.0}, a.k.values = {20.0, 0.0, 0.0}, a.v.values = {1.0, 0.0, 0.0}, a.d_o.values = {1.0};
+    for (Field* f : {&a.q, &a.k, &a.v, &a.d_o}) f->store();
+  };
+  EXPECT_LT(std::fabs(run(options, 1, saturate).dk.values[0]), 1e-7);
+  options.weight = Weight::self_adjust;
+  const Arrays a = run(options, 1, saturate);
+  EXPECT_NEAR(a.o.values[0], 20.0, 1e-6);
+  EXPECT_GT(std::fabs(a.dk.values[0]), 0.5);
 }
 
 TEST(AttentionLaws, DropoutKeepsTheRightShareAndTheMean) {
@@ -334,6 +374,9 @@ TEST(AttentionLaws, RefusesWhatItCannotDo) {
   refuses([](Problem& p) { p.d_v = -4; });
   refuses([](Problem& p) { p.dtype = DType::i32; });
   refuses([](Problem& p) { p.scale = kNaN; });
+  refuses([](Problem& p) { p.offset = kNaN; });
+  for (int degree : {-2, 0, 3, 5, 1 << 30})
+    refuses([&](Problem& p) { p.weight = degree % 2 == 0 ? Weight::power : Weight::taylor, p.degree = degree; });
   refuses([](Problem& p) { p.dropout.p = 1.0f; });
   refuses([](Problem& p) { p.dropout.p = -0.1f; });
   const Plan other = compile_plan(Pattern::full(), 9, 9, {16, 16});

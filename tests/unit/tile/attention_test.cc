@@ -96,11 +96,6 @@ void add_modifiers(CaseList& list) {
     o.batch = 2, o.heads = 4, o.n_q = 37, o.n_k = 52, o.d_k = 9, o.d_v = 17, o.pattern = Pattern::causal();
     o.alibi = true, o.dropout = 0.1f, o.d_lse = true, o.bias = Bias::per_head_broadcast;
   });
-  list.add("rela", [](Options& o) { o.weight = Weight::rela; });
-  list.add("rela_everything", [](Options& o) {
-    o.weight = Weight::rela, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::dense, o.bias_hides = true;
-    o.pattern = Pattern::causal(), o.heads = 4;
-  });
   for (Bias bias :
        {Bias::dense, Bias::per_head_broadcast, Bias::per_batch_broadcast, Bias::keys_only, Bias::queries_only}) {
     const auto name = "bias" + std::to_string(static_cast<int>(bias));
@@ -109,6 +104,20 @@ void add_modifiers(CaseList& list) {
       o.bias = bias, o.bias_hides = true, o.heads = 4, o.pattern = Pattern::causal(), o.d_lse = true;
     });
   }
+}
+
+void add_weights(CaseList& list) {
+  for (Weight weight : kWeights) {
+    const std::string name = name_of(weight);
+    list.add(name, [&](Options& o) { o.weight = weight; });
+    list.add(name + "_everything", [&](Options& o) {
+      o.weight = weight, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::dense, o.bias_hides = true;
+      o.pattern = Pattern::causal(), o.heads = 4, o.step = 2, o.d_lse = has_statistic(weight);
+    });
+    list.half(name, [&](Options& o) { o.weight = weight, o.pattern = Pattern::causal(), o.d_k = 7, o.d_v = 9; });
+  }
+  for (Weight weight : {Weight::power, Weight::taylor})
+    list.add(name_of(weight) + std::string("_of_two"), [&](Options& o) { o.weight = weight, o.degree = 2; });
 }
 
 void add_pieces_and_edges(CaseList& list) {
@@ -155,6 +164,7 @@ std::vector<Options> all_options() {
   CaseList list;
   add_patterns_and_shapes(list);
   add_modifiers(list);
+  add_weights(list);
   add_pieces_and_edges(list);
   return list.cases();
 }
