@@ -11,11 +11,11 @@
 namespace fovea::tile {
 
 enum class RowRule : std::uint8_t {
-  top_k,        // softmax over the k largest scores; of equal ones the first keys win
-  sparsemax,    // the nearest point of the simplex: max(s - tau, 0)
-  entmax15,     // max(s / 2 - tau, 0)^2
-  margin,       // softmax after one target has paid a margin
-  self_adjust,  // (s - lo) / (hi - lo) softmax(s), lo = min(s, 0), hi = max(s, 0) of the row
+  top_k,                   // softmax over the k largest scores; of equal ones the first keys win
+  sparsemax,               // the nearest point of the simplex: max(s - tau, 0)
+  entmax15,                // max(s / 2 - tau, 0)^2
+  margin,                  // softmax after one target has paid a margin
+  self_adjust_normalized,  // (s - lo) / (hi - lo) softmax(s), lo = min(s, 0), hi = max(s, 0) of the row
 };
 
 // Who pays the margin of a row: its largest score (of equal ones the first), or the key at the query's own position.
@@ -27,7 +27,7 @@ struct Rule {
   double margin = 0.0;  // margin: at least 0
   MarginTarget target = MarginTarget::largest;
   bool training = false;  // margin: without it nobody pays
-  bool detach = false;    // self_adjust: lo and hi are constants in backward
+  bool detach = false;    // self_adjust_normalized: lo and hi are constants in backward
 };
 
 // A row without keys gives zeros and takes no gradient. What a zero weight hides does not matter, NaN included.

@@ -30,8 +30,8 @@ struct BiasGradient {
     if (bias.data == nullptr) return;
     data = static_cast<R*>(bias.data) + piece.batch * bias.batch + head * bias.head + piece.q0 * bias.query +
            piece.k0 * bias.key;
-    query = bias.query;
-    key = bias.key;
+    query = bias.query * piece.q_step;
+    key = bias.key * piece.k_step;
     add = shared;
   }
 

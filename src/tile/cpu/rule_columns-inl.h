@@ -271,7 +271,7 @@ class Entmax15Columns {
 
  private:
   HWY_NOINLINE PerLane<R> threshold(const PerLane<R>& top) const {
-    PerLane<R> tau(-1), found(0);
+    PerLane<R> tau(-1), found(0);  // found: how many last steps were taken, of two
     bool open = true;
     while (open) {
       PerLane<R> count(0), first(0), second(0), least(math::kInfinity<R>);
@@ -285,9 +285,9 @@ class Entmax15Columns {
       int moving = 0;
       for_each_lane<R>([&](std::int64_t l) {
         const auto step = Entmax15::step<R>({count[l], first[l], second[l], least[l]});
-        const R next = found[l] != 0 ? tau[l] : tau[l] + step.length;
-        found[l] = step.last || next == tau[l] ? R{1} : found[l];
-        moving |= found[l] == 0 ? 1 : 0;
+        const R next = found[l] > 1 ? tau[l] : tau[l] + step.length;
+        found[l] = found[l] > 1 || next == tau[l] ? R{2} : (step.last ? found[l] + 1 : found[l]);
+        moving |= found[l] > 1 ? 0 : 1;
         tau[l] = next;
       });
       open = moving != 0;
@@ -347,7 +347,7 @@ class SelfAdjustColumns {
         low_(0),
         inverse_(0) {
     for_each_lane<R>([&](std::int64_t l) {
-      const auto rule = SelfAdjust<R>::of(bottom_[l], top_[l]);
+      const auto rule = SelfAdjustNormalized<R>::of(bottom_[l], top_[l]);
       low_[l] = rule.low;
       inverse_[l] = rule.inverse;
     });
@@ -379,7 +379,7 @@ class SelfAdjustColumns {
   }
 
  private:
-  HWY_INLINE SelfAdjust<R> at(std::int64_t l) const { return {low_[l], inverse_[l]}; }
+  HWY_INLINE SelfAdjustNormalized<R> at(std::int64_t l) const { return {low_[l], inverse_[l]}; }
 
   Columns<R> columns_;
   bool detach_;
@@ -407,7 +407,7 @@ RowFunctions<R> row_functions(RowRule rule) {
     case RowRule::sparsemax: return {weigh_rows<SparsemaxColumns, R>, pull_rows<SparsemaxColumns, R>};
     case RowRule::entmax15: return {weigh_rows<Entmax15Columns, R>, pull_rows<Entmax15Columns, R>};
     case RowRule::margin: return {weigh_rows<MarginColumns, R>, pull_rows<MarginColumns, R>};
-    case RowRule::self_adjust: break;
+    case RowRule::self_adjust_normalized: break;
   }
   return {weigh_rows<SelfAdjustColumns, R>, pull_rows<SelfAdjustColumns, R>};
 }

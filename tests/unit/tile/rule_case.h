@@ -19,7 +19,7 @@ inline const char* name_of(RowRule kind) {
     case RowRule::sparsemax: return "sparsemax";
     case RowRule::entmax15: return "entmax15";
     case RowRule::margin: return "margin";
-    case RowRule::self_adjust: return "self_adjust";
+    case RowRule::self_adjust_normalized: return "self_adjust_normalized";
   }
   return "";
 }
@@ -31,7 +31,7 @@ inline std::vector<Rule> all_rules() {
           {.kind = RowRule::entmax15},
           {.kind = RowRule::margin, .margin = 0.7, .training = true},
           {.kind = RowRule::margin, .margin = 0.4, .target = MarginTarget::diagonal, .training = true},
-          {.kind = RowRule::self_adjust}};
+          {.kind = RowRule::self_adjust_normalized}};
 }
 
 class RuleCase {
@@ -84,7 +84,7 @@ class RuleCase {
       case RowRule::top_k: return reference::top_k_weights(scores, rule_.k);
       case RowRule::sparsemax: return reference::sparsemax_weights(scores);
       case RowRule::entmax15: return reference::entmax15_weights(scores);
-      case RowRule::self_adjust: return reference::self_adjust_weights(scores);
+      case RowRule::self_adjust_normalized: return reference::self_adjust_weights(scores);
       case RowRule::margin: break;
     }
     const bool exists = position >= 0 && position < static_cast<std::int64_t>(scores.size());
@@ -113,25 +113,25 @@ class RuleCase {
     const Options& x = options();
     const Arrays& a = case_.arrays();
     const Problem problem = case_.problem();
-    const std::int64_t b = piece.batch, qi = piece.q0 + i, kv = h * x.kv_heads / x.heads;
+    const std::int64_t b = piece.batch, qi = piece.query_row(i), kv = h * x.kv_heads / x.heads;
     const std::int64_t position = i + piece.nk - piece.nq;
     std::vector<double> scores(static_cast<std::size_t>(piece.nk), -std::numeric_limits<double>::infinity());
     for (std::int64_t j = 0; j < piece.nk; ++j) {
       if (!x.pattern.keep(position, j)) continue;
       double s = 0.0;
-      for (std::int64_t c = 0; c < x.d_k; ++c) s += a.q.at(b, qi, h, c) * a.k.at(b, piece.k0 + j, kv, c);
+      for (std::int64_t c = 0; c < x.d_k; ++c) s += a.q.at(b, qi, h, c) * a.k.at(b, piece.key_row(j), kv, c);
       s *= case_.scale();
-      if (problem.alibi != nullptr) s -= problem.alibi[h] * std::abs(static_cast<double>(position - j));
-      if (!a.bias.empty()) s += bias_at(problem, b, h, qi, piece.k0 + j);
+      if (problem.alibi != nullptr) s -= problem.alibi[h] * std::abs(static_cast<double>(piece.distance(i, j)));
+      if (!a.bias.empty()) s += bias_at(problem, b, h, qi, piece.key_row(j));
       scores[static_cast<std::size_t>(j)] = s;
     }
     const std::vector<double> weights = weights_of(scores, position);
     const DropoutRule drop = DropoutRule::of(x.dropout, problem.dropout.seed, problem.dropout.stream).at(b, h);
     for (std::int64_t j = 0; j < piece.nk; ++j) {
       double weight = weights[static_cast<std::size_t>(j)];
-      if (x.dropout > 0) weight *= drop.keep(qi, piece.k0 + j) ? DropoutRule::scale(x.dropout) : 0.0;
+      if (x.dropout > 0) weight *= drop.keep(qi, piece.key_row(j)) ? DropoutRule::scale(x.dropout) : 0.0;
       for (std::int64_t c = 0; weight != 0.0 && c < x.d_v; ++c)
-        o.at(b, qi, h, c) += weight * a.v.at(b, piece.k0 + j, kv, c);
+        o.at(b, qi, h, c) += weight * a.v.at(b, piece.key_row(j), kv, c);
     }
   }
 

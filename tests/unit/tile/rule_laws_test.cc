@@ -98,7 +98,7 @@ TEST(RuleLaws, LongRowsSumToOne) {
       std::fill(c.arrays().v.values.begin(), c.arrays().v.values.end(), 1.0);
       c.store();
       c.run_forward(Context({.threads = 1}));
-      EXPECT_NEAR(c.arrays().o.values[0], 1.0, 1e-5) << name_of(rule.kind);
+      EXPECT_NEAR(c.arrays().o.values[0], 1.0, 1e-4) << name_of(rule.kind);  // half a unit per key at worst: 1.8e-4
     }
 }
 
@@ -169,7 +169,7 @@ TEST(RuleLaws, TheMarginLowersItsTarget) {
 }
 
 TEST(RuleLaws, SelfAdjustFactorsLieBetweenZeroAndOne) {
-  const Rule rule{.kind = RowRule::self_adjust};
+  const Rule rule{.kind = RowRule::self_adjust_normalized};
   for (double by : {-5.0, 0.0, 5.0}) {
     const Row scores = shifted(random_scores(40, 1.0, 29), by), row = weights(scores, rule);
     const Row plain = reference::softmax_weights(scores);
@@ -188,16 +188,16 @@ TEST(RuleLaws, SelfAdjustFactorsLieBetweenZeroAndOne) {
 
 // Where softmax is saturated its gradient is gone; that of the adjusted weights is not.
 TEST(RuleLaws, SelfAdjustKeepsItsGradient) {
-  const Rule detached{.kind = RowRule::self_adjust, .detach = true};
+  const Rule detached{.kind = RowRule::self_adjust_normalized, .detach = true};
   const Row scores{20, 0, 0}, g{1, 0, 0};
   EXPECT_LT(std::fabs(pulled(scores, g, margin(0.0))[0]), 1e-7);
   EXPECT_NEAR(pulled(scores, g, detached)[0], 1.0 / 20, 1e-6);  // of the weight (z - lo) / (hi - lo)
   // With the largest score moving hi as well, its factor stays 1.
-  EXPECT_NEAR(pulled(scores, g, {.kind = RowRule::self_adjust})[0], 0.0, 1e-6);
+  EXPECT_NEAR(pulled(scores, g, {.kind = RowRule::self_adjust_normalized})[0], 0.0, 1e-6);
 }
 
 TEST(RuleLaws, HugeScoresStayFinite) {
-  Rule detached{.kind = RowRule::self_adjust, .detach = true};
+  Rule detached{.kind = RowRule::self_adjust_normalized, .detach = true};
   std::vector<Rule> rules = all_rules();
   rules.push_back(detached);
   for (const Rule& rule : rules)
@@ -335,8 +335,9 @@ TEST(RuleLaws, ScratchIsLinearInTheKeys) {
   c.run_forward(context);
   c.run_backward(context);
   // Two threads with scores and gradients of 32 rows, keys and values, and their sums; n x n would be 16.8 MB.
+  // (The allocator rounds up by a quarter at most.)
   const std::size_t rows = 2 * 2 * 32 * n * sizeof(float), keys = 4 * 16 * n * sizeof(float);
-  EXPECT_LE(context.allocator()->use(Lifetime::scratch).peak, rows + keys + (std::size_t{128} << 10));
+  EXPECT_LE(context.allocator()->use(Lifetime::scratch).peak, (rows + keys) * 5 / 4);
   EXPECT_EQ(context.allocator()->use(Lifetime::scratch).now, 0u);
 }
 

@@ -74,6 +74,10 @@ std::vector<Options> all_options() {
       o.batch = 3, o.n_q = 40, o.n_k = 44, o.bias = Bias::per_batch_broadcast;
       o.pieces = {{0, 0, 40, 0, 17, nullptr}, {1, 0, 13, 0, 44, nullptr}, {2, 0, 22, 0, 0, nullptr}};
     });
+    add("strided", dtype, [](Options& o) {
+      o.batch = 2, o.n_q = 97, o.n_k = 100, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::dense;
+      o.pieces = {{0, 3, 13, 0, 40, nullptr, 7, 1, -4}, {1, 0, 24, 4, 17, nullptr, 4, 2, 0}};
+    });
     add("no_keys", dtype, [](Options& o) { o.n_k = 0; });
     add("no_queries", dtype, [](Options& o) { o.n_q = 0; });
   }
