@@ -48,6 +48,7 @@ SharedCall describe(const Call& call, const Scanned& scanned, scan::Map map) {
   p.pieces = out->pieces;
   p.causal = call.options.causal;
   p.map = map;
+  p.decay = out->log_decay.empty() ? scan::Decay::none : scan::Decay::head;
   p.log_decay = out->log_decay.empty() ? nullptr : out->log_decay.data();
   p.denominator = scanned.denominator;
   p.denominator_eps = scanned.denominator_eps;
