@@ -22,6 +22,9 @@ struct Problem {
   std::function<double(std::int64_t head, std::int64_t i, std::int64_t j)> drop_factor;  // empty: 1; else 0 or 1/(1-p)
   std::vector<double> slopes;                                                            // ALiBi, per head; empty: none
   std::vector<double> initial_state;  // (kv_heads, d_k, width); empty: zero
+  // The state decays by e^g before the key of its step enters: (n_k, kv_heads) or (n_k, kv_heads, d_k), <= 0; causal
+  // only. Empty: no decay.
+  std::vector<double> log_decay;
   // Applied to each feature row (or to q and k where there is no feature map): rotary positions. Empty: none.
   std::function<void(double* row, std::int64_t width, std::int64_t position)> rotate;
 
@@ -48,7 +51,8 @@ struct Result {
 enum class Weights : std::uint8_t { softmax, rela };
 Result pairwise(const Problem& problem, Weights weights);
 
-// Feature-map attention by its sum over keys, divided by nothing, D + eps or max(D, eps).
+// Feature-map attention by its sum over keys, with the decay behind each of them, divided by nothing, D + eps or max(D,
+// eps).
 enum class Denominator : std::uint8_t { none, add, clamp };
 struct Kernel {
   double (*map)(double);

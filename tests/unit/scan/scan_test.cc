@@ -352,7 +352,9 @@ TEST(Scan, InfiniteDecayForgets) {
         EXPECT_LT(distance(behind, rest.*member), 1e-5) << reset;
       }
       EXPECT_LT(distance(all.final, rest.final), 1e-6) << reset;
-      if (reset == 0) EXPECT_EQ(all.d_initial, std::vector<double>(all.d_initial.size(), 0.0));
+      if (reset == 0) {
+        EXPECT_EQ(all.d_initial, std::vector<double>(all.d_initial.size(), 0.0));
+      }
     }
 }
 
