@@ -28,4 +28,26 @@ inline std::vector<Span> spans_of(const Sequences& rows, std::int64_t batch, std
   return spans;
 }
 
+using RowList = std::vector<Sequences::Rows>;
+
+// Row ranges cut into stretches of bounded length, for sums along them: stretches run in parallel, those of one range
+// are then joined in order. The cuts depend on the ranges alone.
+struct Stretches {
+  static constexpr std::int64_t kLongest = 256;
+
+  struct Stretch {
+    std::int64_t begin, end;  // rows of (batch n)
+  };
+  Stretches(const RowList& ranges, std::int64_t n) {
+    for (const auto& [item, begin, count] : ranges) {
+      for (std::int64_t i = 0; i < count; i += kLongest)
+        list.push_back({item * n + begin + i, item * n + begin + std::min(count, i + kLongest)});
+      first.push_back(static_cast<std::int64_t>(list.size()));
+    }
+  }
+
+  std::vector<Stretch> list;
+  std::vector<std::int64_t> first{0};  // stretch of each range; one more at the end
+};
+
 }  // namespace fovea
