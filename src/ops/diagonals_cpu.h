@@ -18,6 +18,11 @@ struct DiagonalTensors {
   Tensor weights;  // (b, n, h, offsets), dense
 };
 
+// The part of a product that one task does.
+struct DiagonalRows {
+  std::int64_t item, begin, end;  // rows of the item
+};
+
 // weights_ic = scale x_i . y_(i + offset_c), `outside` where there is no such row.
 void diagonal_dots(const Context& context, const DiagonalTensors& io, double outside);
 // x_i = scale sum_c weights_ic y_(i + offset_c).

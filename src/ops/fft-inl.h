@@ -33,7 +33,7 @@ class Fft {
   };
 
  public:
-  // twiddles: see fft_twiddles().
+  // twiddles: for every fourth size from `size` down to 4, w, w^2 and w^3 for w = e^(-2 pi i j / size), j < size / 4.
   Fft(std::int64_t size, const R* twiddles) : size_(size), twiddles_(twiddles) {}
 
   static std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(D())); }

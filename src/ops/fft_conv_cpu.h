@@ -11,8 +11,7 @@ namespace fovea::cpu {
 // Sequences that are transformed at one size: a power of two, at least twice the longest.
 struct FftGroup {
   std::int64_t size;
-  // For every fourth size from `size` down to 4: w, w^2, w^3 for w = e^(-2 pi i j / size), j < size / 4. Wide type.
-  Tensor twiddles;
+  Tensor twiddles;  // of Fft, in the wide type
   RowList sequences;
 };
 

@@ -144,7 +144,7 @@ inline void add_norms(std::vector<OpCase>& cases) {
   }
 }
 
-inline void add_rows(std::vector<OpCase>& cases) {
+inline void add_softmax(std::vector<OpCase>& cases) {
   cases.push_back(
       {"softmax", one([](Tape& t, Inputs v) { return softmax(t, v[0]); }), {{3, 7}}, {{500, 97}}, 0, false, 3.0});
   cases.push_back({"log_softmax",
@@ -168,6 +168,9 @@ inline void add_rows(std::vector<OpCase>& cases) {
                    0,
                    false,
                    3.0});
+}
+
+inline void add_rows(std::vector<OpCase>& cases) {
   for (double smoothing : {0.0, 0.1})
     cases.push_back({smoothing > 0 ? "cross_entropy_smoothed" : "cross_entropy",
                      one([smoothing](Tape& t, Inputs v) {
@@ -270,6 +273,7 @@ inline std::vector<OpCase> op_cases() {
   add_products(cases);
   add_elementwise(cases);
   add_norms(cases);
+  add_softmax(cases);
   add_rows(cases);
   add_reductions(cases);
   add_views(cases);
