@@ -15,6 +15,7 @@ struct TiledCall {
   std::vector<std::shared_ptr<const tile::Plan>> plans;  // keeps the pieces' plans alive
   std::vector<float> slopes;
   std::vector<Sequences::Rows> queries, keys;
+  std::optional<tile::Rule> rule;
 };
 using SharedCall = std::shared_ptr<const TiledCall>;
 
@@ -48,6 +49,7 @@ SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias) {
   const AttentionOptions& options = call.options;
   add_pieces(call, full_pattern(options, tiled.pattern), *out);
   if (options.alibi) out->slopes = alibi_slopes(call.q.dim(2));
+  out->rule = tiled.rule;
   out->queries = call.queries;
   out->keys = call.keys;
   tile::Problem& p = out->problem;
@@ -108,7 +110,8 @@ void tiled_backward(Tape& tape, Node& node) {
     const auto strides = bias_array(d_bias);
     io.d_bias = {d_bias.raw(), strides.batch, strides.head, strides.query, strides.key};
   }
-  tile::backward(context, call->problem, io);
+  call->rule ? tile::rule_backward(context, call->problem, *call->rule, io)
+             : tile::backward(context, call->problem, io);
   tape.accumulate(node.inputs[0], dq);
   tape.accumulate(node.inputs[1], dk);
   tape.accumulate(node.inputs[2], dv);
@@ -142,13 +145,14 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
 
   const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
   Tensor lse;
-  if (tile::has_statistic(tiled.weight)) {
+  if (!tiled.rule && tile::has_statistic(tiled.weight)) {
     lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, statistic_type(q.dtype()));
     lse.fill(-INFINITY);
   }
-  tile::forward(context, described->problem,
-                {array_of<tile::In>(tq), array_of<tile::In>(tk), array_of<tile::In>(tv), array_of<tile::Out>(o),
-                 statistic_array<tile::Out>(lse)});
+  const tile::Forward io{array_of<tile::In>(tq), array_of<tile::In>(tk), array_of<tile::In>(tv), array_of<tile::Out>(o),
+                         statistic_array<tile::Out>(lse)};
+  tiled.rule ? tile::rule_forward(context, described->problem, *tiled.rule, io)
+             : tile::forward(context, described->problem, io);
 
   std::vector<Var> inputs{q, k, call.v};
   if (bias.defined()) inputs.push_back(bias);

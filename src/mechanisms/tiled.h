@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "mechanisms/kind.h"
 #include "tile/contract.h"
+#include "tile/row_rule.h"
 
 namespace fovea {
 
@@ -11,6 +14,7 @@ struct Tiled {
   Pattern pattern;      // of the mechanism itself
   double offset = 0.0;  // numbers of the weight, see tile::Problem
   int degree = 2;
+  std::optional<tile::Rule> rule = {};  // in place of a weight
 };
 
 // Runs the call on the tiled engine and records it.

@@ -92,6 +92,7 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
     p.input = rows_of(in.input.value(), k);
     p.width = s.width;
   }
+  p.training = s.training;
   p.layer = o.layer;
   p.layers = o.layers;
   if (o.initial_state.defined())

@@ -39,6 +39,8 @@ struct Variant {
 std::vector<Variant> variants();
 
 bool supports(const Mechanism& mechanism, const std::vector<Feature>& needs);
+// A rotation rounds q and k once more in half precision: a mechanism that chooses may choose otherwise than in double.
+bool chooses_anew(const Mechanism& mechanism, const OptionCase& option, DType dtype);
 
 // Parameter of every conformance test: a variant on an instruction set.
 struct Case {
