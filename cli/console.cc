@@ -41,8 +41,8 @@ void Console::print(std::string_view text) const {
   if (!json) put(stdout, text);
 }
 
-void Console::document(const Json& document) const {
-  if (json) put(stdout, json_text(document));
+void Console::document(const Json& result) const {
+  if (json) put(stdout, json_text(result));
 }
 
 void Console::note(std::string_view text) const {

@@ -18,7 +18,7 @@ class Console {
   std::string command;  // the command line as typed, for reports
 
   void print(std::string_view text) const;   // the result for people; not with --json
-  void document(const Json& json) const;     // the result for scripts; only with --json
+  void document(const Json& result) const;   // the result for scripts; only with --json
   void note(std::string_view text) const;    // on the way; not with --quiet
   void detail(std::string_view text) const;  // on the way; only with --verbose
 

@@ -1,8 +1,8 @@
 #include "cli/interrupt.h"
 
-#include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <string_view>
 
 namespace fovea::cli {

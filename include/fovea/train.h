@@ -18,8 +18,8 @@ struct Example;
 // One training run, except for the model and the data. The same names are used in JSON, after --set train. and in
 // config.json of a checkpoint.
 struct FOVEA_EXPORT TrainConfig {
-  std::int64_t steps = 5000;  // optimiser steps; with minutes given, the most it may take
-  double minutes = 0.0;       // budget of training time, evaluation and checkpoints not counted; 0: none
+  std::int64_t steps = 5000;      // optimiser steps; with minutes given, the most it may take
+  double minutes = 0.0;           // budget of training time, evaluation and checkpoints not counted; 0: none
   std::int64_t batch = 32;        // examples per step, all accumulated parts together
   std::int64_t accumulation = 1;  // parts a batch is cut into; memory falls, results stay the same but for rounding
   Schedule schedule;              // in JSON: lr, schedule, warmup
@@ -27,7 +27,7 @@ struct FOVEA_EXPORT TrainConfig {
   double clip_norm = 0.0;         // 0: off
   double clip_value = 1.0;        // 0: off
   double label_smoothing = 0.0;
-  std::int64_t eval_every = 500;     // steps; 0: only at the end
+  std::int64_t eval_every = 500;      // steps; 0: only at the end
   std::int64_t eval_examples = 2000;  // of the validation split; 0: all
   std::int64_t eval_batch = 32;
   std::int64_t checkpoint_every = 500;  // steps; 0: only at the end and when interrupted
@@ -69,7 +69,7 @@ struct EvalReport {
   std::int64_t examples = 0;
   double seconds = 0.0;
   double train_seconds = 0.0;  // training time before it
-  bool best = false;  // the best validation accuracy so far
+  bool best = false;           // the best validation accuracy so far
 
   void fields(FieldVisitor& v);
 };

@@ -68,7 +68,7 @@ Dataset generate(const Context& context, std::uint64_t seed, Sizes sizes = {});
 // Reading checks every label against its expression.
 void write(const Context& context, const Dataset& dataset, const Path& folder);
 Dataset read(const Context& context, const Path& folder);
-void write_examples(const Context& context, const std::vector<Example>& examples, const Path& file);
-std::vector<Example> read_examples(const Context& context, const Path& file);
+void write_examples(const Context& context, const std::vector<Example>& examples, const Path& path);
+std::vector<Example> read_examples(const Context& context, const Path& path);
 
 }  // namespace fovea::listops

@@ -42,7 +42,7 @@ class Key {
         push(t->stride(i));
       }
   }
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): takes the code it makes for ours
 
  private:
   static std::int64_t code(DType dtype) { return static_cast<std::int64_t>(dtype); }
@@ -141,8 +141,8 @@ void run_sgemm(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulat
   if (status != dnnl_success) fail(ErrorCode::internal, "oneDNN refused an sgemm of shape " + c.shape().text());
 }
 
-// dW += X^T dY in f32 over 16384 rows: sgemm takes 620 us for 64 x 64, matmul 744; for wide results (64 x 192) matmul is
-// ahead with 1814 against 2044.
+// dW += X^T dY in f32 over 16384 rows: sgemm takes 620 us for 64 x 64, matmul 744; for wide results (64 x 192) matmul
+// is ahead with 1814 against 2044.
 bool prefers_sgemm(const Tensor& a, const Tensor& c, const Epilogue& epilogue) {
   return a.dtype() == DType::f32 && a.rank() == 2 && is_transposed(a) && c.dim(1) < 2 * c.dim(0) &&
          !epilogue.bias.defined() && !epilogue.relu;

@@ -36,14 +36,12 @@ bool take_row(std::string_view& text, std::vector<std::string>& row) {
       row.back() += text[++i];
     else if (c == '"')
       inside = !inside;
-    else if (inside)
-      row.back() += c;
-    else if (c == ',')
+    else if (!inside && c == ',')
       row.emplace_back();
-    else if (c == '\n') {
+    else if (!inside && c == '\n') {
       text.remove_prefix(i + 1);
       return true;
-    } else if (c != '\r')
+    } else if (inside || c != '\r')
       row.back() += c;
   }
   return false;
@@ -66,13 +64,13 @@ std::string csv_line(const std::vector<CsvCell>& cells) {
   return line + "\n";
 }
 
-CsvLog::CsvLog(const Path& path, std::vector<std::string> columns) : CsvLog(path, columns.size()) {
+CsvLog::CsvLog(const Path& path, const std::vector<std::string>& columns) : CsvLog(path, columns.size()) {
   write_file(path, csv_line(cells_of(columns)));
   file_ = open_for_append(path);
 }
 
-CsvLog CsvLog::resume(const Path& path, std::vector<std::string> columns, double last) {
-  if (!std::filesystem::exists(path)) return CsvLog(path, std::move(columns));
+CsvLog CsvLog::resume(const Path& path, const std::vector<std::string>& columns, double last) {
+  if (!std::filesystem::exists(path)) return CsvLog(path, columns);
   const CsvTable old = read_csv(path);
   if (old.columns != columns)
     fail(ErrorCode::bad_input, "the columns of this file are not those of this run", path.string(),

@@ -20,10 +20,10 @@ std::string csv_line(const std::vector<CsvCell>& cells);  // with its line end; 
 // nothing that was written before.
 class CsvLog {
  public:
-  CsvLog(const Path& path, std::vector<std::string> columns);  // starts afresh
+  CsvLog(const Path& path, const std::vector<std::string>& columns);  // starts afresh
   // Continues a file that has the same columns: keeps the rows whose first column, a number, is at most `last`, drops
   // later ones and one that was cut off. Without a file, starts one.
-  static CsvLog resume(const Path& path, std::vector<std::string> columns, double last);
+  static CsvLog resume(const Path& path, const std::vector<std::string>& columns, double last);
 
   void row(const std::vector<CsvCell>& cells);
   const Path& path() const { return path_; }

@@ -38,7 +38,7 @@ class Encoder {
   Encoder(const Scope& scope, const ModelConfig& config);
 
   // x (b, n, width) -> (b, n, width)
-  Var operator()(Tape& tape, const Var& x, std::shared_ptr<const Layout> layout) const;
+  Var operator()(Tape& tape, const Var& x, const std::shared_ptr<const Layout>& layout) const;
 
  private:
   bool checkpointing_;

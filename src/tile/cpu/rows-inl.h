@@ -77,7 +77,7 @@ HWY_NOINLINE bool load_rows(const Rows<const void*>& from, R scale, R* HWY_RESTR
       }
       for (; c < from.width; ++c) {
         target[c] = scale * static_cast<R>(source[c]);
-        strange_tail += target[c] - target[c];
+        strange_tail += 0 * target[c];
       }
       for (; c < ld; ++c) target[c] = 0;
     }

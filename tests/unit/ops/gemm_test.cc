@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
+#include "support/names.h"
 #include "support/tensors.h"
 
 namespace fovea::testing {
@@ -96,7 +97,7 @@ TEST_P(GemmTest, WrongShapesAreRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gemm, GemmTest, ::testing::Values(DType::f32, DType::bf16, DType::f16, DType::f64),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         kNamedAsPrinted);
 
 TEST(Gemm, WeightsFollowTheActivations) {
   const Context context = poisoned();

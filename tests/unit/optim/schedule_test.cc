@@ -3,8 +3,15 @@
 #include <cmath>
 
 #include "fovea/optim.h"
+#include "support/names.h"
 
 namespace fovea {
+
+void PrintTo(ScheduleKind kind, std::ostream* out) {
+  constexpr const char* kNames[] = {"inverse_sqrt", "one_cycle", "cosine", "constant"};
+  *out << kNames[static_cast<int>(kind)];
+}
+
 namespace {
 
 TEST(Schedule, InverseSqrtIsTheNoamScheduleFromItsPeakOn) {
@@ -64,7 +71,8 @@ TEST_P(EverySchedule, IsFinitePositiveAndAtMostThePeak) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EverySchedule,
                          testing::Values(ScheduleKind::inverse_sqrt, ScheduleKind::one_cycle, ScheduleKind::cosine,
-                                         ScheduleKind::constant));
+                                         ScheduleKind::constant),
+                         kNamedAsPrinted);
 
 }  // namespace
 }  // namespace fovea

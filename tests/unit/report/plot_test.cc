@@ -14,11 +14,6 @@
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
-// Fontconfig loses sight of some of its caches at exit: 1016 bytes, however many pictures were drawn.
-extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {  // NOLINT
-  return "leak:libfontconfig\n";
-}
-
 namespace fovea {
 namespace {
 

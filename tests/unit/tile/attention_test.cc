@@ -9,6 +9,7 @@
 
 #include "attention_case.h"
 #include "core/isa.h"
+#include "support/names.h"
 
 namespace fovea::tile::testing {
 namespace {
@@ -183,10 +184,8 @@ TEST_P(Attention, AgreesWithPlainLoops) {
 INSTANTIATE_TEST_SUITE_P(All, Attention,
                          ::testing::Combine(::testing::ValuesIn(available_isas()), ::testing::ValuesIn(all_options())),
                          [](const auto& info) {
-                           std::string name =
-                               std::string(name_of(std::get<0>(info.param))) + "_" + std::get<1>(info.param).name;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
+                           return test_name(std::string(name_of(std::get<0>(info.param))) + "_" +
+                                            std::get<1>(info.param).name);
                          });
 
 }  // namespace

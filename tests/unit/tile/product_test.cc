@@ -41,6 +41,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "core/isa.h"
 #include "core/rng.h"
+#include "support/names.h"
 
 namespace fovea {
 namespace {
@@ -114,11 +115,7 @@ TEST_P(ProductOnIsa, EveryTail) {
   force_isa(available_isas().back());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ProductOnIsa, testing::ValuesIn(available_isas()), [](const auto& info) {
-  std::string name(name_of(info.param));
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, ProductOnIsa, testing::ValuesIn(available_isas()), kNamedAsPrinted);
 
 TEST(Prefetch, WalksItsRangesAndStops) {
   const std::vector<char> data(4096);
