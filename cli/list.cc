@@ -4,6 +4,8 @@
 #include <memory>
 
 #include "cli/help.h"
+#include "cli/list_docs.h"
+#include "cli/list_text.h"
 #include "cli/options.h"
 #include "cli/verb.h"
 #include "core/nearest.h"
@@ -19,6 +21,7 @@ constexpr std::size_t kWidth = 80;
 struct ListOptions {
   std::string name;  // one mechanism in detail
   std::string with;  // features a mechanism must have
+  std::string docs;  // folder of the pages to bring up to date
 };
 
 Feature parse_feature(const std::string& text) {
@@ -40,17 +43,6 @@ std::vector<const MechanismKind*> chosen_kinds(const std::string& with) {
     if (std::all_of(wanted.begin(), wanted.end(), has)) kinds.push_back(&kind());
   }
   return kinds;
-}
-
-std::string value_text(const ParameterValue& value) {
-  return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
-}
-
-// "1 to 65536", "softmax, rela", "true or false".
-std::string range_text(const ParameterSpec& spec) {
-  if (!spec.choices.empty()) return fmt::format("{}", fmt::join(spec.choices, ", "));
-  if (std::holds_alternative<bool>(spec.fallback)) return "true, false";
-  return fmt::format("{} to {}", spec.low, spec.high);
 }
 
 Json parameter_json(const ParameterSpec& spec) {
@@ -88,8 +80,6 @@ std::string summaries(const std::vector<const MechanismKind*>& kinds) {
                        wrap(std::string(kind->summary), kWidth - name - family, name + family));
   return out;
 }
-
-std::string feature_name(int i) { return std::string(name_of(static_cast<Feature>(i))); }
 
 // Mechanisms down, features across; headings are cut so that all fit 80 columns.
 std::string support_matrix(const std::vector<const MechanismKind*>& kinds) {
@@ -129,6 +119,14 @@ void list_one(const std::string& name, const Console& console) {
   console.document(kind_json(kind));
 }
 
+void update_docs(const std::string& folder, const Console& console) {
+  const std::vector<Path> changed = write_mechanism_docs(folder);
+  Json files = Json::array();
+  for (const Path& path : changed) files.push_back(path.string());
+  console.document({{"changed", files}});
+  console.print(changed.empty() ? "every page is up to date" : fmt::format("wrote {} files", changed.size()));
+}
+
 void list_all(const std::string& with, const Console& console) {
   const std::vector<const MechanismKind*> kinds = chosen_kinds(with);
   Json document = Json::array();
@@ -148,10 +146,12 @@ void add_list(Program& program) {
                    "Lists the attention mechanisms and what each supports.",
                    {"fovea list --with causal,step", "fovea list diag"}},
                   [options](const Console& console) {
+                    if (!options->docs.empty()) return update_docs(options->docs, console);
                     options->name.empty() ? list_all(options->with, console) : list_one(options->name, console);
                   });
   app.add_option("name", options->name, "show one mechanism with its parameters");
   app.add_option("--with", options->with, "only those that have all of these features")->type_name("A,B");
+  app.add_option("--docs", options->docs, "bring the pages of docs/mechanisms up to date")->type_name("FOLDER");
 }
 
 }  // namespace fovea::cli

@@ -31,6 +31,9 @@ struct AttentionOptions {
   Tensor positions = {};   // i32 (b, n) for rotary; default: counted within each sequence
   double dropout_p = 0.0;  // on the weights, only while the tape is training
   Sequences queries = {}, keys = {};  // keys default to queries when n_q == n_k
+  std::vector<Var> weights = {};      // what Mechanism::weights() lists, f32 (f64)
+  Var input = {};  // (b, n_k, width): what the keys were projected from, for mechanisms that read it as well
+  std::int64_t layer = 0, layers = 1;  // which of how many, for mechanisms that differ from layer to layer
   bool return_lse = false;
   Var initial_state = {};  // recurrent mechanisms; (sequences, kv_heads, d_k, width)
   bool final_state = false;
@@ -45,6 +48,10 @@ struct AttentionResult {
 // q (b, n_q, heads, d_k), k (b, n_k, kv_heads, d_k), v (b, n_k, kv_heads, d_v); any strides with a dense last axis.
 FOVEA_EXPORT AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
                                        const AttentionOptions& options = {});
+
+// The weights of a mechanism as a new layer would have them, drawn from the context's seed.
+FOVEA_EXPORT std::vector<Var> make_weights(const Context& context, const Mechanism& mechanism, const LayerSizes& sizes,
+                                           DType dtype, std::string_view name = "attention");
 
 // What a causal mechanism remembers between steps: cached keys and values, or a state of constant size.
 struct DecodeState {

@@ -15,6 +15,12 @@ namespace fovea {
 class Tape;
 struct Node;
 
+// A tensor whose slices are the gradients of several values: parts of one that was split.
+struct SplitGrad {
+  Shape shape;
+  Tensor whole;  // made when the first part is
+};
+
 // The gradient side of a value. Lives as long as somebody may still add to it; does not keep the value alive.
 struct Slot {
   Shape shape;
@@ -22,6 +28,10 @@ struct Slot {
   Tensor grad;  // undefined until the first contribution
   // A parameter: its gradient is persistent, f32 (f64 for f64 values) and survives backward.
   bool leaf = false;
+  // Where its gradient may be made in place: slice [begin, end) of an axis of the whole. Null: nowhere in particular.
+  std::shared_ptr<SplitGrad> split;
+  int axis = 0;
+  std::int64_t begin = 0, end = 0;
 };
 
 // A value and, when a gradient is wanted, the slot that collects it. Cheap to copy.
@@ -106,6 +116,9 @@ class FOVEA_EXPORT Tape {
     bool fresh;  // true: holds nothing yet, overwrite it
   };
   Target target(const std::shared_ptr<Slot>& slot);
+  // Memory for a gradient that will be given to accumulate(): uninitialised, and a view with strides where the slot
+  // is part of a split. `slot` may be null.
+  Tensor room(const std::shared_ptr<Slot>& slot, const Shape& shape, DType dtype) const;
 
   // Runs every node in reverse from a scalar loss (seed 1) or from a given gradient of `output`; frees each node's
   // saved tensors as it passes. The tape is empty afterwards.

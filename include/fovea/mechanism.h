@@ -9,6 +9,7 @@
 
 #include "fovea/dtype.h"
 #include "fovea/export.h"
+#include "fovea/init.h"
 
 namespace fovea {
 
@@ -37,12 +38,30 @@ enum class Feature : std::uint8_t {
   pattern,
   alibi,
   rotary,
-  lse,    // log-sum-exp as an output
-  state,  // initial and final state
-  step,   // one token at a time
+  lse,      // log-sum-exp as an output
+  state,    // initial and final state
+  step,     // one token at a time
+  grouped,  // fewer heads of k and v than of q
+  strict,   // the causal form is strictly causal: no choice it makes looks at later tokens
 };
-inline constexpr int kFeatures = 15;
+inline constexpr int kFeatures = 17;
 FOVEA_EXPORT std::string_view name_of(Feature feature);
+
+// What the shapes of a mechanism's weights depend on.
+struct LayerSizes {
+  std::int64_t heads = 0, kv_heads = 0, d_k = 0, d_v = 0;
+  std::int64_t width = 0;        // of the layer's input; 0: there is none
+  std::int64_t max_length = -1;  // longest sequence; -1: not known
+};
+
+// A tensor a mechanism wants besides q, k and v: learned, or drawn once and kept.
+struct WeightSpec {
+  std::string name;
+  Shape shape;  // -1 where it depends on a length that is not known
+  Init init;
+  bool trained = true;
+  bool decay = false;
+};
 
 struct MechanismKind;  // what the registry knows about one mechanism (src/mechanisms/kind.h)
 
@@ -64,6 +83,10 @@ class FOVEA_EXPORT Mechanism {
   bool supports(Feature feature) const;
   bool supports(DType dtype) const;
   bool subquadratic() const;  // cost grows (nearly) linearly with length
+  bool needs_input() const;   // AttentionOptions::input must be given
+
+  // What AttentionOptions::weights must hold, in this order; empty for most.
+  std::vector<WeightSpec> weights(const LayerSizes& sizes) const;
 
   bool flag(std::string_view parameter) const;
   std::int64_t integer(std::string_view parameter) const;

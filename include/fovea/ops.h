@@ -27,14 +27,15 @@ FOVEA_EXPORT Var add(Tape& tape, const Var& a, const Var& b);
 FOVEA_EXPORT Var mul(Tape& tape, const Var& a, const Var& b);
 FOVEA_EXPORT Var scale(Tape& tape, const Var& x, double factor);
 FOVEA_EXPORT Var activate(Tape& tape, const Var& x, Activation activation);
-// act(x[..., :h]) * x[..., h:] for x (..., 2h): the gate of a GLU, fused.
-FOVEA_EXPORT Var glu(Tape& tape, const Var& x, Activation activation);
+// act(x[..., :h]) * x[..., h:] for x (..., 2h), then dropout: the gate of a GLU, fused.
+FOVEA_EXPORT Var glu(Tape& tape, const Var& x, Activation activation, double dropout_p = 0.0);
 FOVEA_EXPORT Var dropout(Tape& tape, const Var& x, double p);  // inverted scaling; identity unless tape.training()
 FOVEA_EXPORT Var cast(Tape& tape, const Var& x, DType dtype);
 
-// Over the last axis.
-FOVEA_EXPORT Var softmax(Tape& tape, const Var& x);
+// Over the last axis, softmax over any. A row of nothing but -inf has weights of 0, and a sum of -inf.
+FOVEA_EXPORT Var softmax(Tape& tape, const Var& x, int axis = -1);
 FOVEA_EXPORT Var log_softmax(Tape& tape, const Var& x);
+FOVEA_EXPORT Var log_sum_exp(Tape& tape, const Var& x);  // (..., n) -> (...), in the wide type
 
 enum class NormKind : std::uint8_t {
   layer,  // (x - mean) / sqrt(var + eps)

@@ -71,6 +71,14 @@ Tape::Target Tape::target(const std::shared_ptr<Slot>& slot) {
   return {slot->grad, fresh};
 }
 
+Tensor Tape::room(const std::shared_ptr<Slot>& slot, const Shape& shape, DType dtype) const {
+  if (slot == nullptr || slot->split == nullptr || slot->grad.defined() || dtype != slot->dtype)
+    return Tensor::empty(*context_, shape, dtype);
+  SplitGrad& split = *slot->split;
+  if (!split.whole.defined()) split.whole = Tensor::empty(*context_, split.shape, dtype);
+  return split.whole.slice(slot->axis, slot->begin, slot->end);
+}
+
 void Tape::accumulate(const std::shared_ptr<Slot>& slot, Tensor g) {
   if (slot == nullptr) return;
   if (g.shape() != slot->shape)

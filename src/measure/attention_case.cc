@@ -57,18 +57,30 @@ double AttentionProblem::backward_flops() const { return static_cast<double>(bat
 AttentionData random_data(const Context& context, const AttentionProblem& problem) {
   const Shape shape{problem.batch, problem.n, problem.heads, problem.dim};
   const auto tensor = [&](std::uint64_t stream) { return random_tensor(context, shape, problem.dtype, stream); };
-  return {tensor(1), tensor(2), tensor(3), tensor(4)};
+  const Shape flat{problem.batch, problem.n, problem.heads * problem.dim};
+  return {tensor(1), tensor(2), tensor(3), tensor(4), tensor(5).reshape(flat)};
 }
 
 AttentionCase::AttentionCase(Context& context, AttentionProblem problem, AttentionData data)
     : context_(context), problem_(std::move(problem)), data_(std::move(data)) {
   options_.causal = problem_.causal;
   options_.window = problem_.window;
+  const std::int64_t width = problem_.heads * problem_.dim;
+  options_.weights = make_weights(context, problem_.mechanism,
+                                  {.heads = problem_.heads,
+                                   .kv_heads = problem_.heads,
+                                   .d_k = problem_.dim,
+                                   .d_v = problem_.dim,
+                                   .width = width,
+                                   .max_length = problem_.n},
+                                  problem_.dtype);
 }
 
 Var AttentionCase::output(Tape& tape) const {
   const auto input = [&](const Tensor& value) { return tape.recording() ? wanted(value) : Var(value); };
-  return attention(tape, input(data_.q), input(data_.k), input(data_.v), problem_.mechanism, options_).output;
+  AttentionOptions options = options_;
+  if (problem_.mechanism.needs_input()) options.input = input(data_.input);
+  return attention(tape, input(data_.q), input(data_.k), input(data_.v), problem_.mechanism, options).output;
 }
 
 double AttentionCase::forward() {

@@ -20,7 +20,7 @@ struct AttentionProblem {
 
 // Random inputs and an output gradient, each (batch, n, heads, dim); cases of one shape share them.
 struct AttentionData {
-  Tensor q, k, v, grad;
+  Tensor q, k, v, grad, input;  // input (batch, n, heads * dim): what a layer would have projected
 };
 AttentionData random_data(const Context& context, const AttentionProblem& problem);
 

@@ -49,9 +49,10 @@ void check_pairwise(const Shape& shape, const Var& q, const Var& k, const char* 
          name);
 }
 
-void check_features(const Mechanism& m, const AttentionOptions& o, bool cross) {
+void check_features(const Mechanism& m, const AttentionOptions& o, bool cross, bool grouped) {
   require_feature(m, o.causal ? Feature::causal : Feature::bidirectional, true,
                   o.causal ? "causal form" : "bidirectional form");
+  require_feature(m, Feature::grouped, grouped, "form with fewer heads of k and v than of q");
   require_feature(m, Feature::cross, cross, "form for queries and keys of different lengths");
   require_feature(m, Feature::padding, !o.queries.lengths.empty() || !o.keys.lengths.empty(), "padding");
   require_feature(m, Feature::packed, !o.queries.cu_seqlens.empty() || !o.keys.cu_seqlens.empty(), "packed sequences");
@@ -83,6 +84,43 @@ void check_values(const Var& q, const Var& k, const AttentionOptions& o) {
   }
 }
 
+bool fits(const Shape& shape, const Shape& wanted) {
+  if (shape.rank() != wanted.rank()) return false;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (wanted[i] >= 0 && shape[i] != wanted[i]) return false;
+  return true;
+}
+
+// The weights and the layer's input that this mechanism reads.
+void check_extras(const Var& q, const Var& k, const Var& v, const Mechanism& m, const AttentionOptions& o) {
+  const DType wide = q.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  if (m.needs_input() && !o.input.defined())
+    fail(ErrorCode::usage, fmt::format("attention \"{}\" also reads the input of its layer", m.name()), "input",
+         "options.input, (batch, n, width)");
+  if (o.input.defined() && (o.input.value().rank() != 3 || o.input.dim(0) != k.dim(0) || o.input.dim(1) != k.dim(1)))
+    fail(ErrorCode::shape,
+         fmt::format("input has shape {}, expected ({}, {}, width)", o.input.shape().text(), k.dim(0), k.dim(1)),
+         "input");
+  const std::vector<WeightSpec> specs = m.weights({.heads = q.dim(2),
+                                                   .kv_heads = k.dim(2),
+                                                   .d_k = q.dim(3),
+                                                   .d_v = v.dim(3),
+                                                   .width = o.input.defined() ? o.input.dim(2) : 0});
+  if (specs.size() != o.weights.size())
+    fail(ErrorCode::usage,
+         fmt::format("attention \"{}\" has {} weights, {} were given", m.name(), specs.size(), o.weights.size()),
+         "weights", "make_weights() draws them");
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const Var& w = o.weights[i];
+    if (!w.defined() || w.dtype() != wide || !fits(w.shape(), specs[i].shape))
+      fail(ErrorCode::shape,
+           fmt::format("weight {} is {}, expected {} {}", specs[i].name,
+                       w.defined() ? fmt::format("{} {}", name_of(w.dtype()), w.shape().text()) : "missing",
+                       name_of(wide), specs[i].shape.text()),
+           fmt::format("weights[{}]", i));
+  }
+}
+
 Call make_call(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
                const AttentionOptions& options) {
   const bool self = q.dim(1) == k.dim(1);
@@ -100,17 +138,29 @@ Call make_call(Tape& tape, const Var& q, const Var& k, const Var& v, const Mecha
          "keys");
   bool cross = false;
   for (std::size_t s = 0; s < call.queries.size(); ++s) cross = cross || call.queries[s].count != call.keys[s].count;
-  check_features(mechanism, options, cross);
+  check_features(mechanism, options, cross, q.dim(2) != k.dim(2));
   return call;
 }
 
 }  // namespace
+
+std::vector<Var> make_weights(const Context& context, const Mechanism& mechanism, const LayerSizes& sizes, DType dtype,
+                              std::string_view name) {
+  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  std::vector<Var> weights;
+  for (const WeightSpec& spec : mechanism.weights(sizes)) {
+    const Tensor value = make_weight(context, fmt::format("{}.{}", name, spec.name), spec.shape, wide, spec.init);
+    weights.push_back(spec.trained ? Var::leaf(value) : Var(value));
+  }
+  return weights;
+}
 
 AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
                           const AttentionOptions& options) {
   const ZoneTimer timer(tape.context().zones(), Zone::attention);
   check_shapes(q, k, v);
   check_values(q, k, options);
+  check_extras(q, k, v, mechanism, options);
   return mechanism.kind().run(make_call(tape, q, k, v, mechanism, options));
 }
 

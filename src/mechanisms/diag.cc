@@ -69,6 +69,7 @@ const MechanismKind& diag_kind() {
       .reference = define,
       .flops = flops,
       .first_needed = open_block,
+      .picture = "diag:block=8",
   };
   return kind;
 }

@@ -49,6 +49,17 @@ struct Flops {
 // How the step form remembers the past.
 enum class Memory : std::uint8_t { cache, state };
 
+// How a layer makes q, k and v for a mechanism, and what it does with the output before its last projection. Most
+// mechanisms leave all of it alone.
+struct LayerStyle {
+  bool one_head = false;
+  std::int64_t key_width = 0;     // of a head; 0: the layer's width divided by its heads
+  std::int64_t value_factor = 1;  // values are so many times as wide
+  bool shared_qk = false;         // k is q
+  Activation qk_activation = Activation::identity, v_activation = Activation::identity;
+  bool gate = false;  // output times silu(x W + b)
+};
+
 // Everything the registry knows about a mechanism. Each mechanism's file defines one; list.h names them all.
 struct MechanismKind {
   std::string_view name, family, summary, paper;
@@ -63,17 +74,26 @@ struct MechanismKind {
   // Floating-point operations that no exact algorithm of this mechanism avoids.
   Flops (*flops)(const Sizes& sizes, const Mechanism& mechanism);
   // The first of `seen` cached positions that a query at position `seen` or later may read (cache only; null: 0).
-  std::int64_t (*first_needed)(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen);
+  std::int64_t (*first_needed)(const Mechanism& mechanism, const AttentionOptions& options,
+                               std::int64_t seen) = nullptr;
+  // Weights besides q, k and v; null: none.
+  std::vector<WeightSpec> (*weights)(const Mechanism& mechanism, const LayerSizes& sizes) = nullptr;
+  bool needs_input = false;  // reads AttentionOptions::input
+  bool chooses = false;      // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie
+  LayerStyle style = {};
+  // The settings of a picture of 48 tokens, "window:left=4,right=4"; empty: it would show nothing but a filled square.
+  std::string_view picture = {};
 };
 
 // Feature sets of the two engines.
 inline constexpr Features kPairwiseNoLse{Feature::scale,   Feature::causal,  Feature::bidirectional, Feature::cross,
                                          Feature::padding, Feature::packed,  Feature::dropout,       Feature::bias,
                                          Feature::window,  Feature::pattern, Feature::alibi,         Feature::rotary,
-                                         Feature::step};
+                                         Feature::step,    Feature::grouped, Feature::strict};
 inline constexpr Features kPairwise = kPairwiseNoLse.with(Feature::lse);
-inline constexpr Features kRecurrent{Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
-                                     Feature::packed, Feature::state,         Feature::step};
+inline constexpr Features kRecurrent{Feature::causal,  Feature::bidirectional, Feature::cross,
+                                     Feature::padding, Feature::packed,        Feature::state,
+                                     Feature::step,    Feature::grouped,       Feature::strict};
 
 // 2 (d_k + d_v) flops for every pair; backward rebuilds the scores and makes four more products.
 inline Flops pairwise_flops(double pairs, const Sizes& s) {

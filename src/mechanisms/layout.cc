@@ -20,10 +20,21 @@ Tensor dense_rows(const Context& context, const Tensor& x) {
   return x.stride(-1) == 1 || x.dim(-1) == 1 ? x : x.clone(context);
 }
 
-Tensor output_like(const Context& context, const Shape& shape, DType dtype, const std::vector<Sequences::Rows>& rows) {
+bool covers(const std::vector<Sequences::Rows>& rows, const Shape& shape) {
   std::int64_t covered = 0;
   for (const Sequences::Rows& r : rows) covered += r.count;
-  return covered == shape[0] * shape[1] ? Tensor::empty(context, shape, dtype) : Tensor::zeros(context, shape, dtype);
+  return covered == shape[0] * shape[1];
+}
+
+Tensor output_like(const Context& context, const Shape& shape, DType dtype, const std::vector<Sequences::Rows>& rows) {
+  return covers(rows, shape) ? Tensor::empty(context, shape, dtype) : Tensor::zeros(context, shape, dtype);
+}
+
+Tensor gradient_like(const Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& input,
+                     const std::vector<Sequences::Rows>& rows) {
+  const Tensor gradient = tape.room(slot, input.shape(), input.dtype());
+  if (!covers(rows, input.shape())) gradient.fill(0.0);
+  return gradient;
 }
 
 std::pair<Var, Var> rotated(const Call& call, const Var& q, const Var& k) {

@@ -14,8 +14,14 @@ Array array_of(const Tensor& x) {
   return {x.raw(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
+// Whether every row of (batch, n, ...) belongs to a sequence.
+bool covers(const std::vector<Sequences::Rows>& rows, const Shape& shape);
+
 // An output of the engine: zero where a row belongs to no sequence.
 Tensor output_like(const Context& context, const Shape& shape, DType dtype, const std::vector<Sequences::Rows>& rows);
+// The same for the gradient of an input, in place where that is possible.
+Tensor gradient_like(const Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& input,
+                     const std::vector<Sequences::Rows>& rows);
 
 // q and k rotated by their positions (q and k as they are when the call has no rotary): (q', k').
 std::pair<Var, Var> rotated(const Call& call, const Var& q, const Var& k);

@@ -83,9 +83,9 @@ std::string value_text(const ParameterValue& value) {
 }  // namespace
 
 std::string_view name_of(Feature feature) {
-  constexpr std::string_view kNames[kFeatures] = {"causal", "bidirectional", "cross", "padding", "packed",
-                                                  "scale",  "dropout",       "bias",  "window",  "pattern",
-                                                  "alibi",  "rotary",        "lse",   "state",   "step"};
+  constexpr std::string_view kNames[kFeatures] = {"causal",  "bidirectional", "cross",  "padding", "packed", "scale",
+                                                  "dropout", "bias",          "window", "pattern", "alibi",  "rotary",
+                                                  "lse",     "state",         "step",   "grouped", "strict"};
   return kNames[static_cast<std::size_t>(feature)];
 }
 
@@ -122,6 +122,10 @@ bool Mechanism::supports(Feature feature) const {
 }
 bool Mechanism::supports(DType dtype) const { return is_float(dtype); }
 bool Mechanism::subquadratic() const { return kind_->subquadratic; }
+bool Mechanism::needs_input() const { return kind_->needs_input; }
+std::vector<WeightSpec> Mechanism::weights(const LayerSizes& sizes) const {
+  return kind_->weights == nullptr ? std::vector<WeightSpec>{} : kind_->weights(*this, sizes);
+}
 std::span<const ParameterSpec> Mechanism::parameters() const { return kind_->parameters; }
 
 std::string Mechanism::text() const {

@@ -15,6 +15,7 @@ struct TiledCall {
   std::vector<std::shared_ptr<const tile::Plan>> plans;  // keeps the pieces' plans alive
   std::vector<float> slopes;
   std::vector<Sequences::Rows> queries, keys;
+  std::optional<tile::Rule> rule;
 };
 using SharedCall = std::shared_ptr<const TiledCall>;
 
@@ -48,6 +49,7 @@ SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias) {
   const AttentionOptions& options = call.options;
   add_pieces(call, full_pattern(options, tiled.pattern), *out);
   if (options.alibi) out->slopes = alibi_slopes(call.q.dim(2));
+  out->rule = tiled.rule;
   out->queries = call.queries;
   out->keys = call.keys;
   tile::Problem& p = out->problem;
@@ -58,6 +60,8 @@ SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias) {
   p.d_v = call.v.dim(3);
   p.pieces = out->pieces;
   p.weight = tiled.weight;
+  p.offset = tiled.offset;
+  p.degree = tiled.degree;
   p.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.d_k)));
   p.alibi = out->slopes.empty() ? nullptr : out->slopes.data();
   p.bias = bias_array(bias);
@@ -83,11 +87,13 @@ void tiled_backward(Tape& tape, Node& node) {
   const Tensor d_o =
       node.grad(0).defined() ? dense_rows(context, node.grad(0)) : Tensor::zeros(context, saved[kO].shape(), dtype);
   const Tensor d_lse = node.outputs.size() > 1 ? node.grad(1) : Tensor();
-  const Tensor dq = output_like(context, saved[kQ].shape(), dtype, call->queries);
-  const Tensor dk = output_like(context, saved[kK].shape(), dtype, call->keys);
-  const Tensor dv = output_like(context, saved[kV].shape(), dtype, call->keys);
+  const Tensor dq = gradient_like(tape, node.inputs[0], saved[kQ], call->queries);
+  const Tensor dk = gradient_like(tape, node.inputs[1], saved[kK], call->keys);
+  const Tensor dv = gradient_like(tape, node.inputs[2], saved[kV], call->keys);
   const bool bias_grad = node.inputs.size() > 3 && node.wants(3);
-  const Tensor d_bias = bias_grad ? Tensor::zeros(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor();
+  const Tensor d_bias = bias_grad ? Tensor::empty(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor();
+  if (bias_grad && !(covers(call->queries, saved[kQ].shape()) && covers(call->keys, saved[kK].shape())))
+    d_bias.fill(0.0);
 
   tile::Backward io{.q = array_of<tile::In>(saved[kQ]),
                     .k = array_of<tile::In>(saved[kK]),
@@ -104,7 +110,8 @@ void tiled_backward(Tape& tape, Node& node) {
     const auto strides = bias_array(d_bias);
     io.d_bias = {d_bias.raw(), strides.batch, strides.head, strides.query, strides.key};
   }
-  tile::backward(context, call->problem, io);
+  call->rule ? tile::rule_backward(context, call->problem, *call->rule, io)
+             : tile::backward(context, call->problem, io);
   tape.accumulate(node.inputs[0], dq);
   tape.accumulate(node.inputs[1], dk);
   tape.accumulate(node.inputs[2], dv);
@@ -137,15 +144,15 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   const SharedCall described = describe(call, tiled, bias.value());
 
   const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
-  const bool softmax = tiled.weight == tile::Weight::softmax;
   Tensor lse;
-  if (softmax) {
+  if (!tiled.rule && tile::has_statistic(tiled.weight)) {
     lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, statistic_type(q.dtype()));
     lse.fill(-INFINITY);
   }
-  tile::forward(context, described->problem,
-                {array_of<tile::In>(tq), array_of<tile::In>(tk), array_of<tile::In>(tv), array_of<tile::Out>(o),
-                 statistic_array<tile::Out>(lse)});
+  const tile::Forward io{array_of<tile::In>(tq), array_of<tile::In>(tk), array_of<tile::In>(tv), array_of<tile::Out>(o),
+                         statistic_array<tile::Out>(lse)};
+  tiled.rule ? tile::rule_forward(context, described->problem, *tiled.rule, io)
+             : tile::forward(context, described->problem, io);
 
   std::vector<Var> inputs{q, k, call.v};
   if (bias.defined()) inputs.push_back(bias);

@@ -1,14 +1,20 @@
 #pragma once
 
+#include <optional>
+
 #include "mechanisms/kind.h"
 #include "tile/contract.h"
+#include "tile/row_rule.h"
 
 namespace fovea {
 
 // What a mechanism asks of the tiled engine, besides the options of the call.
 struct Tiled {
   tile::Weight weight = tile::Weight::softmax;
-  Pattern pattern;  // of the mechanism itself
+  Pattern pattern;      // of the mechanism itself
+  double offset = 0.0;  // numbers of the weight, see tile::Problem
+  int degree = 2;
+  std::optional<tile::Rule> rule = {};  // in place of a weight
 };
 
 // Runs the call on the tiled engine and records it.

@@ -44,11 +44,10 @@ class Embedding {
   Embedding(const nn::Scope& scope, const ModelConfig& config)
       : config_(&config),
         front_(config.pooling == Pooling::cls ? 1 : 0),
-        tokens_(
-            scope.add("tokens", {config.vocabulary + front_, config.width}, nn::Init::normal(kEmbeddingDeviation))) {
+        tokens_(scope.add("tokens", {config.vocabulary + front_, config.width}, Init::normal(kEmbeddingDeviation))) {
     const std::int64_t rows = config.max_length + front_;
     if (config.positions == Positions::learned)
-      positions_ = scope.add("positions", {rows, config.width}, nn::Init::normal(kEmbeddingDeviation));
+      positions_ = scope.add("positions", {rows, config.width}, Init::normal(kEmbeddingDeviation));
     else if (config.positions == Positions::sinusoidal)
       positions_ = sinusoids(scope.context(), rows, config.width, parameter_dtype(config.dtype));
   }

@@ -3,25 +3,28 @@
 #include <fmt/format.h>
 
 #include "fovea/zones.h"
+#include "mechanisms/kind.h"
 
 namespace fovea::nn {
 namespace {
 
-// Three slices recorded one by one would each make a zero-padded gradient of the whole; this packs them once.
+// Three slices recorded one by one would each make a zero-padded gradient of the whole; here they are made in place, or
+// packed once.
 void split_backward(Tape& tape, Node& node) {
   const ZoneTimer timer(tape.context().zones(), Zone::elementwise);
   const Shape& whole = node.inputs[0]->shape;  // (b, n, 3 heads, d)
   const std::int64_t heads = whole[2] / 3;
-  const Tensor grad = Tensor::empty(tape.context(), whole, node.inputs[0]->dtype);
+  SplitGrad& split = *node.outputs[0]->split;
+  if (!split.whole.defined()) split.whole = Tensor::empty(tape.context(), whole, node.inputs[0]->dtype);
   for (int part = 0; part < 3; ++part) {
-    const Tensor to = grad.slice(2, part * heads, (part + 1) * heads);
+    const Tensor to = split.whole.slice(2, part * heads, (part + 1) * heads);
     const Tensor& from = node.grad(static_cast<std::size_t>(part));
-    if (from.defined())
-      to.copy_from(from);
-    else
+    if (!from.defined())
       to.fill(0.0);
+    else if (from.raw() != to.raw())
+      to.copy_from(from);
   }
-  tape.accumulate(node.inputs[0], grad);
+  tape.accumulate(node.inputs[0], std::exchange(split.whole, {}));
 }
 
 constexpr Op kSplit{"split_qkv", split_backward};
@@ -29,10 +32,11 @@ constexpr Op kSplit{"split_qkv", split_backward};
 void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
   const auto need = [&](Feature feature) {
     if (mechanism.supports(feature)) return;
+    const std::string_view also = feature == Feature::bidirectional ? "model.causal=true, or " : "";
     fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {} form", mechanism.name(), name_of(feature)), {},
-         fmt::format("one that has it: fovea list --with {}", name_of(feature)));
+         fmt::format("{}one that has it: fovea list --with {}", also, name_of(feature)));
   };
-  need(Feature::bidirectional);
+  need(config.causal ? Feature::causal : Feature::bidirectional);
   need(Feature::packed);
   if (config.positions == Positions::rotary) need(Feature::rotary);
   if (!mechanism.supports(config.dtype))
@@ -47,23 +51,76 @@ Split split_qkv(Tape& tape, const Var& qkv) {
   std::vector<Tensor> parts;
   for (int part = 0; part < 3; ++part) parts.push_back(qkv.value().slice(2, part * heads, (part + 1) * heads));
   const std::vector<Var> out = tape.record(kSplit, std::span(&qkv, 1), std::move(parts), {});
+  if (out[0].needs_grad()) {
+    const auto grad = std::make_shared<SplitGrad>(SplitGrad{qkv.shape(), {}});
+    for (std::int64_t part = 0; part < 3; ++part) {
+      Slot& slot = *out[static_cast<std::size_t>(part)].slot();
+      slot.split = grad;
+      slot.axis = 2;
+      slot.begin = part * heads;
+      slot.end = (part + 1) * heads;
+    }
+  }
   return {out[0], out[1], out[2]};
 }
 
-AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, const std::string& mechanism)
-    : mechanism_(Mechanism::parse(mechanism)),
-      heads_(config.heads),
-      dropout_(mechanism_.supports(Feature::dropout) ? config.attention_dropout : 0.0),
-      rotary_(config.positions == Positions::rotary),
-      qkv_(scope / "qkv", config.width, 3 * config.width, {.parts = 3}),
-      out_(scope / "out", config.width, config.width) {
-  check_mechanism(mechanism_, config);
+AttentionLayer::Sizes AttentionLayer::sizes_of(const Mechanism& mechanism, const ModelConfig& config) {
+  const LayerStyle& style = mechanism.kind().style;
+  const std::int64_t heads = style.one_head ? 1 : config.heads, width = config.width / heads;
+  return {heads, style.key_width > 0 ? style.key_width : width, style.value_factor * width};
 }
 
-AttentionOptions AttentionLayer::options(const Layout& layout) const {
+AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer)
+    : mechanism_(Mechanism::parse(config.layers[layer])),
+      sizes_(sizes_of(mechanism_, config)),
+      dropout_(mechanism_.supports(Feature::dropout) ? config.attention_dropout : 0.0),
+      rotary_(config.positions == Positions::rotary),
+      causal_(config.causal),
+      layer_(static_cast<std::int64_t>(layer)),
+      layers_(std::ssize(config.layers)) {
+  check_mechanism(mechanism_, config);
+  make_projections(scope, config);
+  make_weights(scope, config);
+}
+
+void AttentionLayer::make_projections(const Scope& scope, const ModelConfig& config) {
+  const LayerStyle& style = mechanism_.kind().style;
+  const std::int64_t keys = sizes_.heads * sizes_.d_k, values = sizes_.heads * sizes_.d_v;
+  const bool plain = !style.shared_qk && keys == values && style.qk_activation == Activation::identity &&
+                     style.v_activation == Activation::identity;
+  if (plain) {
+    qkv_.emplace(scope / "qkv", config.width, 3 * keys, Linear::Options{.parts = 3});
+  } else {
+    q_.emplace(scope / "q", config.width, keys, Linear::Options{.activation = style.qk_activation});
+    if (!style.shared_qk)
+      k_.emplace(scope / "k", config.width, keys, Linear::Options{.activation = style.qk_activation});
+    v_.emplace(scope / "v", config.width, values, Linear::Options{.activation = style.v_activation});
+  }
+  if (style.gate) gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = Activation::silu});
+  out_.emplace(scope / "out", values, config.width);
+}
+
+void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config) {
+  const LayerSizes sizes{.heads = sizes_.heads,
+                         .kv_heads = sizes_.heads,
+                         .d_k = sizes_.d_k,
+                         .d_v = sizes_.d_v,
+                         .width = config.width,
+                         .max_length = config.max_length};
+  for (const WeightSpec& spec : mechanism_.weights(sizes))
+    weights_.push_back(spec.trained ? scope.add(spec.name, spec.shape, spec.init, spec.decay)
+                                    : scope.add_drawn(spec.name, spec.shape, spec.init));
+}
+
+AttentionOptions AttentionLayer::options(const Var& x, const Layout& layout) const {
   AttentionOptions options;
   options.queries = layout.rows;
+  options.causal = causal_;
   options.dropout_p = dropout_;
+  options.weights = weights_;
+  if (mechanism_.needs_input()) options.input = x;
+  options.layer = layer_;
+  options.layers = layers_;
   if (rotary_) {
     options.rotary = Rotary{};
     options.positions = layout.positions;
@@ -72,11 +129,22 @@ AttentionOptions AttentionLayer::options(const Layout& layout) const {
 }
 
 Var AttentionLayer::operator()(Tape& tape, const Var& x, const Layout& layout) const {
-  const std::int64_t b = x.dim(0), n = x.dim(1), width = x.dim(2);
-  const Var qkv = reshape(tape, qkv_(tape, x), {b, n, 3 * heads_, width / heads_});
-  const auto [q, k, v] = split_qkv(tape, qkv);
-  const Var mixed = attention(tape, q, k, v, mechanism_, options(layout)).output;
-  return out_(tape, reshape(tape, mixed, {b, n, width}));
+  const std::int64_t b = x.dim(0), n = x.dim(1), heads = sizes_.heads;
+  const auto project = [&](const Linear& linear, std::int64_t width) {
+    return reshape(tape, linear(tape, x), {b, n, heads, width});
+  };
+  Split in;
+  if (qkv_) {
+    in = split_qkv(tape, reshape(tape, (*qkv_)(tape, x), {b, n, 3 * heads, sizes_.d_k}));
+  } else {
+    in.q = project(*q_, sizes_.d_k);
+    in.k = k_ ? project(*k_, sizes_.d_k) : in.q;
+    in.v = project(*v_, sizes_.d_v);
+  }
+  const Var mixed = attention(tape, in.q, in.k, in.v, mechanism_, options(x, layout)).output;
+  Var out = reshape(tape, mixed, {b, n, heads * sizes_.d_v});
+  if (gate_) out = mul(tape, out, (*gate_)(tape, x));
+  return (*out_)(tape, out);
 }
 
 }  // namespace fovea::nn

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "fovea/attention.h"
 #include "nn/layers.h"
 
@@ -11,22 +13,33 @@ struct Layout {
   Tensor positions;  // i32 (b, n); 0 in padding
 };
 
-// Multi-head self-attention: one product makes q, k and v, the mechanism reads them as strided views.
+// Multi-head self-attention. Usually one product makes q, k and v, and the mechanism reads them as strided views; a
+// mechanism may ask for other projections, a gate, and weights of its own.
 class AttentionLayer {
  public:
-  AttentionLayer(const Scope& scope, const ModelConfig& config, const std::string& mechanism);
+  AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer);
 
   // x (b, n, width) -> (b, n, width)
   Var operator()(Tape& tape, const Var& x, const Layout& layout) const;
 
  private:
-  AttentionOptions options(const Layout& layout) const;
+  struct Sizes {
+    std::int64_t heads, d_k, d_v;
+  };
+  static Sizes sizes_of(const Mechanism& mechanism, const ModelConfig& config);
+  void make_projections(const Scope& scope, const ModelConfig& config);
+  void make_weights(const Scope& scope, const ModelConfig& config);
+  AttentionOptions options(const Var& x, const Layout& layout) const;
 
   Mechanism mechanism_;
-  std::int64_t heads_;
+  Sizes sizes_;
   double dropout_;  // 0 for mechanisms without weights
-  bool rotary_;
-  Linear qkv_, out_;
+  bool rotary_, causal_;
+  std::int64_t layer_, layers_;
+  std::optional<Linear> qkv_;        // all three, or ...
+  std::optional<Linear> q_, k_, v_;  // ... one by one; without k_, k is q
+  std::optional<Linear> gate_, out_;
+  std::vector<Var> weights_;
 };
 
 // qkv (b, n, 3 heads, d) -> q, k, v (b, n, heads, d), views. Their gradients meet in one buffer.

@@ -38,8 +38,7 @@ EncoderLayer::EncoderLayer(const Scope& scope, const ModelConfig& config, std::s
       dropout_(config.dropout),
       attention_norm_(make_norm(scope / "attention_norm", config)),
       feed_forward_norm_(make_norm(scope / "feed_forward_norm", config)),
-      attention_(within(place_ + ".attention",
-                        [&] { return AttentionLayer(scope / "attention", config, config.layers[index]); })),
+      attention_(within(place_ + ".attention", [&] { return AttentionLayer(scope / "attention", config, index); })),
       feed_forward_(scope / "feed_forward", config) {}
 
 template <class Sublayer>

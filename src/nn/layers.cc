@@ -32,8 +32,8 @@ FeedForwardLayer::FeedForwardLayer(const Scope& scope, const ModelConfig& config
 
 Var FeedForwardLayer::operator()(Tape& tape, const Var& x) const {
   Var hidden = in_(tape, x);
-  if (gated_) hidden = glu(tape, hidden, activation_);
-  return out_(tape, dropout(tape, hidden, dropout_));
+  hidden = gated_ ? glu(tape, hidden, activation_, dropout_) : dropout(tape, hidden, dropout_);
+  return out_(tape, hidden);
 }
 
 }  // namespace fovea::nn

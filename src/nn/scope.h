@@ -1,25 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fovea/init.h"
 #include "fovea/model.h"
 
 namespace fovea::nn {
-
-// How a parameter starts.
-struct Init {
-  enum class Kind : std::uint8_t { zeros, ones, normal, uniform };
-  Kind kind = Kind::zeros;
-  double size = 0.0;  // standard deviation of normal; bound of uniform
-
-  static Init zeros() { return {Kind::zeros, 0.0}; }
-  static Init ones() { return {Kind::ones, 0.0}; }
-  static Init normal(double deviation) { return {Kind::normal, deviation}; }
-  static Init xavier(std::int64_t fan_in, std::int64_t fan_out);  // uniform, variance 2 / (fan_in + fan_out)
-};
 
 // A place in the tree of names that layers are built at. Adding a parameter here is the only way to make one, so every
 // layer's names, shapes and initial values stand in its constructor, once.
@@ -33,6 +21,8 @@ class Scope {
   Context& context() const { return *context_; }
 
   Var add(std::string_view name, const Shape& shape, Init init, bool decay = false) const;
+  // The same for what is drawn once and never trained: it is saved with the rest, but has no gradient.
+  Var add_drawn(std::string_view name, const Shape& shape, Init init) const;
 
  private:
   Context* context_;

@@ -12,12 +12,18 @@ void activate_backward(Tape& tape, Node& node) {
   tape.accumulate(node.inputs[0], dx);
 }
 
+struct Gate {
+  Activation activation;
+  Keep keep;
+};
+
 void glu_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& x = node.saved[0];  // (rows, 2h)
   const Tensor g = node.grad().contiguous(context).reshape({x.dim(0), x.dim(1) / 2});
   const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
-  cpu::glu_backward(context, {std::any_cast<Activation>(node.attributes), g, x, dx});
+  const auto& [activation, keep] = std::any_cast<const Gate&>(node.attributes);
+  cpu::glu_backward(context, {activation, g, x, dx}, keep);
   tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
 }
 
@@ -35,15 +41,16 @@ Var activate(Tape& tape, const Var& x, Activation activation) {
   return tape.record(kActivate, {x}, y, {slope_from_output(activation) ? y : in}, activation);
 }
 
-Var glu(Tape& tape, const Var& x, Activation activation) {
+Var glu(Tape& tape, const Var& x, Activation activation, double dropout_p) {
   const Context& context = tape.context();
   if (x.value().rank() == 0 || x.dim(-1) % 2 != 0)
     fail(ErrorCode::shape, "glu splits the last axis in two halves; got shape " + x.shape().text());
   const std::int64_t half = x.dim(-1) / 2, rows = half == 0 ? 0 : x.value().numel() / (2 * half);
   const Tensor in = x.value().contiguous(context).reshape({rows, 2 * half});
   const Tensor y = Tensor::empty(context, {rows, half}, in.dtype());
-  cpu::glu(context, {activation, in, y});
-  return tape.record(kGlu, {x}, y.reshape(x.shape().with(-1, half)), {in}, activation);
+  const Keep keep = next_dropout(tape, dropout_p);
+  cpu::glu(context, {activation, in, y}, keep);
+  return tape.record(kGlu, {x}, y.reshape(x.shape().with(-1, half)), {in}, Gate{activation, keep});
 }
 
 }  // namespace fovea

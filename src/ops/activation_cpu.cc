@@ -6,6 +6,7 @@
 #include "ops/activation_cpu.h"
 #include "ops/activation_policy.h"
 #include "ops/chunk-inl.h"
+#include "ops/dropout-inl.h"
 #include "ops/work.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,25 +26,34 @@ HWY_FLATTEN void pull(const R* HWY_RESTRICT g, const R* HWY_RESTRICT saved, R* H
   for (std::int64_t i = 0; i < count; ++i) dx[i] = g[i] * P::slope(saved[i]);
 }
 
+// kept: dropout's factors, or ones.
+template <class R>
+struct GateApply {
+  const R *a, *b, *kept;
+  R* y;
+};
+
 template <class P, class R>
-HWY_FLATTEN void apply_gate(const R* HWY_RESTRICT a, const R* HWY_RESTRICT b, R* HWY_RESTRICT y, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) y[i] = P::apply(a[i]) * b[i];
+HWY_FLATTEN void apply_gate(const GateApply<R>& io, std::int64_t count) {
+  const R *HWY_RESTRICT a = io.a, *HWY_RESTRICT b = io.b, *HWY_RESTRICT kept = io.kept;
+  R* HWY_RESTRICT y = io.y;
+  for (std::int64_t i = 0; i < count; ++i) y[i] = P::apply(a[i]) * b[i] * kept[i];
 }
 
 template <class R>
 struct GatePull {
-  const R *g, *a, *b;
+  const R *g, *a, *b, *kept;
   R *da, *db;
 };
 
 template <class P, class R>
 HWY_FLATTEN void pull_gate(const GatePull<R>& io, std::int64_t count) {
-  const R *HWY_RESTRICT g = io.g, *HWY_RESTRICT a = io.a, *HWY_RESTRICT b = io.b;
+  const R *HWY_RESTRICT g = io.g, *HWY_RESTRICT a = io.a, *HWY_RESTRICT b = io.b, *HWY_RESTRICT kept = io.kept;
   R *HWY_RESTRICT da = io.da, *HWY_RESTRICT db = io.db;
   for (std::int64_t i = 0; i < count; ++i) {
-    const R act = P::apply(a[i]);
-    da[i] = g[i] * b[i] * P::slope(P::kFromOutput ? act : a[i]);
-    db[i] = g[i] * act;
+    const R act = P::apply(a[i]), pulled = g[i] * kept[i];
+    da[i] = pulled * b[i] * P::slope(P::kFromOutput ? act : a[i]);
+    db[i] = pulled * act;
   }
 }
 
@@ -75,35 +85,39 @@ void pull_range(const cpu::Pull& io, std::int64_t begin, std::int64_t end) {
   });
 }
 
-void glu_rows(const cpu::Apply& io, std::int64_t begin, std::int64_t end) {
+void glu_rows(const cpu::Apply& io, const Keep& keep, std::int64_t begin, std::int64_t end) {
   visit_float(io.x.dtype(), [&]<class T>() {
     const auto kernel = visit_activation(io.activation, []<class P>() { return &apply_gate<P, Wide<T>>; });
     const std::int64_t width = io.y.dim(-1);
+    RowFactors<Wide<T>> factors(keep, width);
     ChunkIn<T> a, b;
     ChunkOut<T> out;
     for (std::int64_t row = begin; row < end; ++row) {
+      const Wide<T>* kept = factors.row(row, end);
       const T* left = io.x.data<T>() + row * 2 * width;
       T* to = io.y.data<T>() + row * width;
       for_chunks(0, width, [&](std::int64_t i, std::int64_t count) {
-        kernel(a.read(left + i, count), b.read(left + width + i, count), out.place(to + i), count);
+        kernel({a.read(left + i, count), b.read(left + width + i, count), kept + i, out.place(to + i)}, count);
         out.write(to + i, count);
       });
     }
   });
 }
 
-void glu_backward_rows(const cpu::Pull& io, std::int64_t begin, std::int64_t end) {
+void glu_backward_rows(const cpu::Pull& io, const Keep& keep, std::int64_t begin, std::int64_t end) {
   visit_float(io.g.dtype(), [&]<class T>() {
     const auto kernel = visit_activation(io.activation, []<class P>() { return &pull_gate<P, Wide<T>>; });
     const std::int64_t width = io.g.dim(-1);
+    RowFactors<Wide<T>> factors(keep, width);
     ChunkIn<T> g, a, b;
     ChunkOut<T> da, db;
     for (std::int64_t row = begin; row < end; ++row) {
+      const Wide<T>* kept = factors.row(row, end);
       const T *from = io.g.data<T>() + row * width, *left = io.saved.data<T>() + row * 2 * width;
       T* to = io.dx.data<T>() + row * 2 * width;
       for_chunks(0, width, [&](std::int64_t i, std::int64_t count) {
-        kernel({g.read(from + i, count), a.read(left + i, count), b.read(left + width + i, count), da.place(to + i),
-                db.place(to + width + i)},
+        kernel({g.read(from + i, count), a.read(left + i, count), b.read(left + width + i, count), kept + i,
+                da.place(to + i), db.place(to + width + i)},
                count);
         da.write(to + i, count);
         db.write(to + width + i, count);
@@ -142,14 +156,16 @@ void cpu::activate_backward(const Context& context, const Pull& io) {
   for_elements(context, io.g.numel(), [&](std::int64_t begin, std::int64_t end) { range(io, begin, end); });
 }
 
-void cpu::glu(const Context& context, const Apply& io) {
+void cpu::glu(const Context& context, const Apply& io, const Keep& keep) {
   const auto rows = HWY_DYNAMIC_DISPATCH(glu_rows);
-  for_rows(context, io.y.dim(0), io.y.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
+  for_rows(context, io.y.dim(0), io.y.dim(1),
+           [&](std::int64_t begin, std::int64_t end) { rows(io, keep, begin, end); });
 }
 
-void cpu::glu_backward(const Context& context, const Pull& io) {
+void cpu::glu_backward(const Context& context, const Pull& io, const Keep& keep) {
   const auto rows = HWY_DYNAMIC_DISPATCH(glu_backward_rows);
-  for_rows(context, io.g.dim(0), io.g.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
+  for_rows(context, io.g.dim(0), io.g.dim(1),
+           [&](std::int64_t begin, std::int64_t end) { rows(io, keep, begin, end); });
 }
 
 }  // namespace fovea

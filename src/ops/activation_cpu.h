@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fovea/ops.h"
+#include "ops/dropout.h"
 
 // The loops of the activations. Tensors are dense.
 namespace fovea::cpu {
@@ -11,8 +12,8 @@ struct Apply {
   Tensor x, y;
 };
 void activate(const Context& context, const Apply& io);
-// The same for x (rows, 2h): y (rows, h) = act(x[:, :h]) * x[:, h:].
-void glu(const Context& context, const Apply& io);
+// The same for x (rows, 2h): y (rows, h) = act(x[:, :h]) * x[:, h:], dropped out.
+void glu(const Context& context, const Apply& io, const Keep& keep);
 
 // dx = g act'.
 struct Pull {
@@ -22,6 +23,6 @@ struct Pull {
 void activate_backward(const Context& context, const Pull& io);
 void activate_backward_range(const Pull& io, std::int64_t begin,
                              std::int64_t end);  // elements [begin, end), one thread
-void glu_backward(const Context& context, const Pull& io);
+void glu_backward(const Context& context, const Pull& io, const Keep& keep);
 
 }  // namespace fovea::cpu

@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "hwy/highway.h"
@@ -23,15 +24,17 @@ namespace HWY_NAMESPACE {
 // factors[i] = scale or 0 for the elements [begin, begin + count).
 template <class R>
 void dropout_factors(const Keep& keep, std::int64_t begin, std::int64_t count, R* HWY_RESTRICT factors) {
-  constexpr std::int64_t kDraws = 4 * kPhiloxCounters;
-  alignas(64) std::uint32_t words[kDraws];
-  const std::uint32_t threshold = keep.threshold;
-  const R scale = static_cast<R>(keep.scale);
-  std::int64_t skip = begin % 4, done = 0;
-  for (auto counter = static_cast<std::uint64_t>(begin / 4); done < count; counter += kPhiloxCounters, skip = 0) {
+  constexpr std::int64_t kDraws = 8 * kPhiloxCounters;
+  alignas(64) std::uint32_t words[kDraws / 2];
+  alignas(64) std::uint16_t halves[kDraws];
+  const std::uint16_t threshold = keep.threshold;
+  const R scale = static_cast<R>(keep.scale());
+  std::int64_t skip = begin % 8, done = 0;
+  for (auto counter = static_cast<std::uint64_t>(begin / 8); done < count; counter += kPhiloxCounters, skip = 0) {
     philox_words({keep.seed, counter, keep.stream}, words);
+    std::memcpy(halves, words, sizeof(halves));
     const std::int64_t take = std::min<std::int64_t>(kDraws - skip, count - done);
-    for (std::int64_t i = 0; i < take; ++i) factors[done + i] = words[skip + i] >= threshold ? scale : R(0);
+    for (std::int64_t i = 0; i < take; ++i) factors[done + i] = halves[skip + i] >= threshold ? scale : R(0);
     done += take;
   }
 }

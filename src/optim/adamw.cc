@@ -9,6 +9,7 @@ namespace fovea {
 
 AdamW::AdamW(Context& context, std::vector<Parameter> parameters, AdamWOptions options)
     : context_(&context), parameters_(std::move(parameters)), options_(options) {
+  std::erase_if(parameters_, [](const Parameter& p) { return !p.trained(); });
   for (const Parameter& p : parameters_) {
     const Tensor& value = p.var.value();
     if ((value.dtype() != DType::f32 && value.dtype() != DType::f64) || !value.is_contiguous())

@@ -21,7 +21,7 @@ inline std::vector<Piece> cut_into_pieces(std::span<const Parameter> parameters)
   constexpr std::int64_t kPiece = 1 << 14;
   std::vector<Piece> pieces;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
-    if (!parameters[p].var.grad().defined()) continue;
+    if (!parameters[p].trained() || !parameters[p].var.grad().defined()) continue;
     const std::int64_t count = parameters[p].var.value().numel();
     for (std::int64_t i = 0; i < count; i += kPiece) pieces.push_back({p, i, std::min(count, i + kPiece)});
   }

@@ -21,7 +21,15 @@ struct Problem {
   std::function<double(std::int64_t head, std::int64_t i, std::int64_t j)> bias;         // empty: none; -inf masks
   std::function<double(std::int64_t head, std::int64_t i, std::int64_t j)> drop_factor;  // empty: 1; else 0 or 1/(1-p)
   std::vector<double> slopes;                                                            // ALiBi, per head; empty: none
-  std::vector<double> initial_state;  // (kv_heads, d_k, width); empty: zero
+  std::vector<double> initial_state;         // (kv_heads, d_k, width); empty: zero
+  std::vector<std::vector<double>> weights;  // what Mechanism::weights() lists
+  std::vector<double> input;                 // (n_k, width), what the layer gave the keys; empty: nothing
+  std::int64_t width = 0;
+  std::int64_t layer = 0, layers = 1;
+  bool training = false;
+  // The state decays by e^g before the key of its step enters: (n_k, kv_heads) or (n_k, kv_heads, d_k), <= 0; causal
+  // only. Empty: no decay.
+  std::vector<double> log_decay;
   // Applied to each feature row (or to q and k where there is no feature map): rotary positions. Empty: none.
   std::function<void(double* row, std::int64_t width, std::int64_t position)> rotate;
 
@@ -40,15 +48,35 @@ struct Problem {
 
 struct Result {
   std::vector<double> o;            // (n_q, heads, d_v)
-  std::vector<double> lse;          // (n_q, heads), softmax only
+  std::vector<double> lse;          // (n_q, heads), softmax and self_adjust only
   std::vector<double> final_state;  // (kv_heads, d_k, width), recurrent ones only
 };
 
-// Softmax or rectified weights over the pairs that `pattern`, `causal` and the bias keep.
-enum class Weights : std::uint8_t { softmax, rela };
-Result pairwise(const Problem& problem, Weights weights);
+// o_i = sum_j w_ij v_j over the pairs that `pattern`, `causal` and the bias keep; s: their scores.
+enum class Weights : std::uint8_t {
+  softmax,
+  self_adjust,  // s softmax(s)
+  rela,         // max(s, 0)
+  relu2,        // max(s, 0)^2
+  sigmoid,      // sigmoid(s + offset)
+  exp,
+  power,   // s^degree
+  taylor,  // of exp(s), up to s^degree
+};
+struct WeightNumbers {
+  double offset = 0.0;
+  int degree = 2;
+};
+Result pairwise(const Problem& problem, Weights weights, const WeightNumbers& numbers = {});
+// The same divided by the sum of the row's weights; a row whose sum is 0 gives 0.
+Result averaged(const Problem& problem, Weights weights, const WeightNumbers& numbers = {});
+// The same where a row's weights are made together: rule(scores, own) gets -inf for pairs that are not kept and the key
+// at the query's own position.
+using RowWeights = std::function<std::vector<double>(const std::vector<double>& scores, std::int64_t own)>;
+Result by_row(const Problem& problem, const RowWeights& rule);
 
-// Feature-map attention by its sum over keys, divided by nothing, D + eps or max(D, eps).
+// Feature-map attention by its sum over keys, with the decay behind each of them, divided by nothing, D + eps or max(D,
+// eps).
 enum class Denominator : std::uint8_t { none, add, clamp };
 struct Kernel {
   double (*map)(double);

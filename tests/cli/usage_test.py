@@ -1,7 +1,9 @@
 """Grammar, help pages, lists and completion."""
 
+import shutil
 import subprocess
 import unittest
+from pathlib import Path
 
 from support import PROGRAM, CliTest
 
@@ -61,6 +63,22 @@ class WrongUsage(CliTest):
             result = subprocess.run([PROGRAM, "list"], stdout=full, stderr=subprocess.PIPE, text=True)
         self.assertEqual(result.returncode, 1)
         self.assertIn("standard output", result.stderr)
+
+
+class Docs(CliTest):
+    def test_pages_are_what_the_registry_says(self):
+        pages = Path(__file__).resolve().parents[2] / "docs/mechanisms"
+        copy = self.folder / "mechanisms"
+        shutil.copytree(pages, copy)
+        self.good("list", "--docs", copy)
+        for page in sorted(copy.rglob("*.*")):
+            original = pages / page.relative_to(copy)
+            self.assertEqual(page.read_bytes(), original.read_bytes(),
+                             f"run: fovea list --docs docs/mechanisms ({original.name})")
+
+    def test_a_missing_page_is_named(self):
+        (self.folder / "empty").mkdir()
+        self.bad(3, ["no page about", "softmax.md"], "list", "--docs", self.folder / "empty")
 
 
 class List(CliTest):

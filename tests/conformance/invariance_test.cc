@@ -17,7 +17,7 @@ class Invariance : public Law {
     Tensor o, dq, dk, dv;
   };
   Run run_all(const Inputs& inputs, const Trial& s) {
-    for (const Var* x : {&inputs.q, &inputs.k, &inputs.v}) x->slot()->grad = Tensor();
+    for (const Var& x : inputs.leaves()) x.slot()->grad = Tensor();
     Tape tape(context_);
     const Var o = run(context_, tape, inputs, mechanism(), s).output;
     const Tensor seed = Tensor::zeros(context_, o.shape());
@@ -32,7 +32,7 @@ class Invariance : public Law {
     const auto part = [&](const Var& x) {
       return Var::leaf(x.value().slice(0, b, b + 1).slice(1, 0, length).clone(context_));
     };
-    return {part(inputs.q), part(inputs.k), part(inputs.v)};
+    return inputs.with(part);
   }
 
   // Gradients that vanish (a single token) have no relative error: values of 1 are the scale.
@@ -65,13 +65,13 @@ class Invariance : public Law {
 
   void check_padding(bool causal) {
     Trial s;
+    fit(mechanism(), s);
     s.batch = 3;
     s.options.causal = causal;
     s.options.queries.lengths.assign(std::begin(kLengths), std::end(kLengths));
-    const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+    const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
     for (std::int64_t b = 0; b < s.batch; ++b)
-      for (const Var* x : {&inputs.q, &inputs.k, &inputs.v})
-        x->value().select(0, b).slice(0, kLengths[b], s.n_q).fill(NAN);
+      for (const Var& x : inputs.tokens()) x.value().select(0, b).slice(0, kLengths[b], s.n_q).fill(NAN);
     const Run padded = run_all(inputs, s);
     check({{0, 0}, {1, 0}, {2, 0}}, padded, inputs, s);
     for (std::int64_t b = 0; b < s.batch; ++b)
@@ -82,22 +82,23 @@ class Invariance : public Law {
 
   void check_packing(bool causal) {
     Trial s;
+    fit(mechanism(), s);
     s.batch = 3;
     s.options.causal = causal;
-    const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+    const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
     Trial packed = s;
     packed.batch = 1;
     packed.n_q = packed.n_k = 30;  // 27 real rows, the rest belongs to no sequence
     packed.options.queries.cu_seqlens = {0, 19, 26, 27};
-    const Inputs rows = random_inputs(context_, packed, DType::f32, 4);
+    Inputs rows = random_inputs(context_, mechanism(), packed, DType::f32, 4);
+    rows.weights = inputs.weights;
     for (std::size_t i = 0; i < 3; ++i) {
       const std::int64_t begin = packed.options.queries.cu_seqlens[i], end = packed.options.queries.cu_seqlens[i + 1];
       const Inputs one = alone(inputs, static_cast<std::int64_t>(i), kLengths[i]);
-      rows.q.value().slice(1, begin, end).copy_from(one.q.value());
-      rows.k.value().slice(1, begin, end).copy_from(one.k.value());
-      rows.v.value().slice(1, begin, end).copy_from(one.v.value());
+      const std::vector<Var> from = one.tokens(), to = rows.tokens();
+      for (std::size_t t = 0; t < to.size(); ++t) to[t].value().slice(1, begin, end).copy_from(from[t].value());
     }
-    for (const Var* x : {&rows.q, &rows.k, &rows.v}) x->value().slice(1, 27, 30).fill(NAN);
+    for (const Var& x : rows.tokens()) x.value().slice(1, 27, 30).fill(NAN);
     check({{0, 0}, {0, 19}, {0, 26}}, run_all(rows, packed), inputs, s);
   }
 };
@@ -117,12 +118,11 @@ TEST_P(Invariance, PackedRowsEqualSeparateOnesCausal) {
 
 // A view over (b, heads, n, d) memory gives the same as dense (b, n, heads, d).
 TEST_P(Invariance, StridesAreHonoured) {
-  const Trial s;
-  const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
-  const auto strided = [&](const Var& x) {
-    return Var::leaf(x.value().transpose(1, 2).clone(context_).transpose(1, 2));
-  };
-  const Inputs views{strided(inputs.q), strided(inputs.k), strided(inputs.v)};
+  Trial s;
+  fit(mechanism(), s);
+  const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
+  const Inputs views =
+      inputs.with([&](const Var& x) { return Var::leaf(x.value().transpose(1, 2).clone(context_).transpose(1, 2)); });
   const Run dense = run_all(inputs, s), view = run_all(views, s);
   EXPECT_EQ(dense.o.to_vector<float>(), view.o.to_vector<float>());
   EXPECT_EQ(dense.dq.to_vector<float>(), view.dq.to_vector<float>());
@@ -132,15 +132,16 @@ TEST_P(Invariance, StridesAreHonoured) {
 
 // Grouped heads are repeated heads, and the gradient of a shared head is the sum over its group.
 TEST_P(Invariance, GroupedHeadsAreRepeatedHeads) {
+  if (!has(Feature::grouped)) return;
   Trial s;
-  const Inputs inputs = random_inputs(context_, s, DType::f64, 3);
+  const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f64, 3);
   const auto repeat = [&](const Var& x) {
     const Tensor out = Tensor::empty(context_, x.shape().with(2, s.heads), DType::f64);
     for (std::int64_t h = 0; h < s.heads; ++h)
       out.slice(2, h, h + 1).copy_from(x.value().slice(2, h * s.kv_heads / s.heads, h * s.kv_heads / s.heads + 1));
     return Var::leaf(out);
   };
-  const Inputs repeated{Var::leaf(inputs.q.value()), repeat(inputs.k), repeat(inputs.v)};
+  const Inputs repeated{Var::leaf(inputs.q.value()), repeat(inputs.k), repeat(inputs.v), inputs.input, inputs.weights};
   const Gradients grouped = gradients(context_, inputs, mechanism(), s);
   Trial full = s;
   full.kv_heads = s.heads;
@@ -162,15 +163,15 @@ TEST_P(Invariance, GroupedHeadsAreRepeatedHeads) {
 // U5, in the form every mechanism obeys: the items of a batch may be permuted.
 TEST_P(Invariance, BatchOrderDoesNotMatter) {
   Trial s;
+  fit(mechanism(), s);
   s.batch = 3;
-  const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+  const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
   const auto flipped = [&](const Var& x) {
     const Tensor out = Tensor::empty(context_, x.shape());
     for (std::int64_t b = 0; b < 3; ++b) out.slice(0, b, b + 1).copy_from(x.value().slice(0, 2 - b, 3 - b));
     return Var::leaf(out);
   };
-  const Run straight = run_all(inputs, s),
-            turned = run_all({flipped(inputs.q), flipped(inputs.k), flipped(inputs.v)}, s);
+  const Run straight = run_all(inputs, s), turned = run_all(inputs.with(flipped), s);
   for (std::int64_t b = 0; b < 3; ++b) {
     EXPECT_EQ(straight.o.select(0, b).to_vector<float>(), turned.o.select(0, 2 - b).to_vector<float>());
     EXPECT_EQ(straight.dk.select(0, b).to_vector<float>(), turned.dk.select(0, 2 - b).to_vector<float>());

@@ -171,12 +171,14 @@ const std::vector<OptionCase>& option_cases() {
 Trial make_trial(Context& context, const OptionCase& option, const Mechanism& mechanism, DType dtype) {
   const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
   Trial trial;
+  fit(mechanism, trial);
   option.apply(context, trial, wide);
   if (!trial.with_state) return trial;
   Trial probe = trial;  // the width of a state is the mechanism's business
   probe.n_q = probe.n_k = 1;
   Tape tape(context, {.record = false});
-  const Shape shape = run(context, tape, random_inputs(context, probe, dtype, 1), mechanism, probe).final_state.shape();
+  const Shape shape =
+      run(context, tape, random_inputs(context, mechanism, probe, dtype, 1), mechanism, probe).final_state.shape();
   trial.options.initial_state = random_leaf(context, shape, wide, 17);
   return trial;
 }

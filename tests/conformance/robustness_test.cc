@@ -26,9 +26,10 @@ class Robustness : public Law {
 TEST_P(Robustness, RowsWithoutKeysAreZero) {
   if (!has(Feature::causal) || !has(Feature::cross)) return;
   Trial s;
+  fit(mechanism(), s);
   s.n_k = 8;
   s.options.causal = true;
-  const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+  const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
   Tape tape(context_, {.record = false});
   const Tensor o = run(context_, tape, inputs, mechanism(), s).output.value();
   EXPECT_TRUE(all_zero(o.slice(1, 0, s.n_q - s.n_k).to_vector<double>()));
@@ -42,9 +43,10 @@ TEST_P(Robustness, RowsWithoutKeysAreZero) {
 TEST_P(Robustness, NoKeysAtAll) {
   if (!has(Feature::padding) || !has(Feature::cross)) return;
   Trial s;
+  fit(mechanism(), s);
   s.options.queries.lengths = {19, 19};
   s.options.keys.lengths = {0, 19};
-  const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+  const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
   for (const Var* x : {&inputs.k, &inputs.v}) x->value().select(0, 0).fill(NAN);
   Tape tape(context_, {.record = false});
   const Tensor o = run(context_, tape, inputs, mechanism(), s).output.value();
@@ -55,8 +57,9 @@ TEST_P(Robustness, NoKeysAtAll) {
 
 TEST_P(Robustness, HugeScoresStayFinite) {
   for (const double size : {1e2, -1e2}) {
-    const Trial s;
-    const Inputs inputs = random_inputs(context_, s, DType::f32, 3);
+    Trial s;
+    fit(mechanism(), s);
+    const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
     for (std::int64_t i = 0; i < inputs.q.value().numel(); ++i)
       inputs.q.value().data<float>()[i] *= static_cast<float>(size);
     for (std::int64_t i = 0; i < inputs.k.value().numel(); ++i) inputs.k.value().data<float>()[i] *= 1e2f;
@@ -71,7 +74,7 @@ TEST_P(Robustness, SameBitsAtAnyThreadCount) {
     if (!supports(mechanism(), option.needs)) continue;
     SCOPED_TRACE(option.name);
     const Trial trial = make_trial(context_, option, mechanism(), DType::f32);
-    const Inputs inputs = random_inputs(context_, trial, DType::f32, 3);
+    const Inputs inputs = random_inputs(context_, mechanism(), trial, DType::f32, 3);
     context_.set_threads(1);
     Tape tape(context_, {.training = trial.training});
     const std::vector<float> o = run(context_, tape, inputs, mechanism(), trial).output.value().to_vector<float>();
@@ -96,7 +99,7 @@ TEST_P(Robustness, UnsupportedCallsAreNamed) {
     if (supports(mechanism(), option.needs) || option.name == "state" || option.name == "state_causal") continue;
     SCOPED_TRACE(option.name);
     const Trial trial = make_trial(context_, option, mechanism(), DType::f32);
-    const Inputs inputs = random_inputs(context_, trial, DType::f32, 3);
+    const Inputs inputs = random_inputs(context_, mechanism(), trial, DType::f32, 3);
     Tape tape(context_, {.record = false});
     try {
       run(context_, tape, inputs, mechanism(), trial);

@@ -87,6 +87,14 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
       return rule.at(q.batch, h).keep(q.begin + i, k.begin + j) ? DropoutRule::scale(rate) : 0.0;
     };
   }
+  for (const Var& w : in.weights) p.weights.push_back(w.value().to_vector<double>());
+  if (in.input.defined()) {
+    p.input = rows_of(in.input.value(), k);
+    p.width = s.width;
+  }
+  p.training = s.training;
+  p.layer = o.layer;
+  p.layers = o.layers;
   if (o.initial_state.defined())
     p.initial_state = o.initial_state.value().select(0, static_cast<std::int64_t>(index)).to_vector<double>();
   return p;
@@ -100,15 +108,57 @@ void place(const std::vector<double>& from, std::vector<double>& to, const Seque
 
 }  // namespace
 
-Inputs random_inputs(Context& context, const Trial& s, DType dtype, std::uint64_t seed) {
+void fit(const Mechanism& mechanism, Trial& trial) {
+  if (!mechanism.supports(Feature::grouped)) trial.kv_heads = trial.heads;
+}
+
+std::vector<Var> Inputs::tokens() const {
+  std::vector<Var> all{q, k, v};
+  if (input.defined()) all.push_back(input);
+  return all;
+}
+
+std::vector<Var> Inputs::leaves() const {
+  std::vector<Var> all = tokens();
+  for (const Var& w : weights)
+    if (w.needs_grad()) all.push_back(w);
+  return all;
+}
+
+Inputs random_inputs(Context& context, const Mechanism& mechanism, const Trial& s, DType dtype, std::uint64_t seed) {
   Random random(seed, 1);
-  return {random_var(context, {s.batch, s.n_q, s.heads, s.d_k}, dtype, random, 0.0),
-          random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_k}, dtype, random, 0.0),
-          random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_v}, dtype, random, 0.5)};
+  Inputs in{random_var(context, {s.batch, s.n_q, s.heads, s.d_k}, dtype, random, 0.0),
+            random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_k}, dtype, random, 0.0),
+            random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_v}, dtype, random, 0.5),
+            {},
+            {}};
+  if (mechanism.needs_input()) in.input = random_var(context, {s.batch, s.n_k, s.width}, dtype, random, 0.0);
+  const LayerSizes sizes{.heads = s.heads,
+                         .kv_heads = s.kv_heads,
+                         .d_k = s.d_k,
+                         .d_v = s.d_v,
+                         .width = mechanism.needs_input() ? s.width : 0,
+                         .max_length = s.n_k};
+  in.weights = make_weights(context, mechanism, sizes, dtype);
+  for (const Var& w : in.weights)
+    if (w.needs_grad()) {
+      Tensor start = w.value();
+      for (std::int64_t i = 0; i < start.numel(); ++i) {
+        const double x = 0.5 * random.normal();
+        if (start.dtype() == DType::f64)
+          start.data<double>()[i] += x;
+        else
+          start.data<float>()[i] += static_cast<float>(x);
+      }
+    }
+  return in;
 }
 
 AttentionResult run(Context&, Tape& tape, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial) {
-  return attention(tape, inputs.q, inputs.k, inputs.v, mechanism, trial.options);
+  AttentionOptions options = trial.options;
+  options.weights = inputs.weights;
+  options.input = inputs.input;
+  return attention(tape, inputs.q, inputs.k, inputs.v, mechanism, options);
 }
 
 Expected expected(const Context& context, const Inputs& in, const Mechanism& mechanism, const Trial& s) {
@@ -174,12 +224,22 @@ std::vector<double> grad_of(const Var& leaf) {
 }  // namespace
 
 Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechanism, const Trial& s) {
-  for (const Var* leaf : {&in.q, &in.k, &in.v, &s.options.bias, &s.options.initial_state})
-    if (leaf->needs_grad()) leaf->slot()->grad = Tensor();
+  std::vector<Var> leaves = in.leaves();
+  leaves.insert(leaves.end(), {s.options.bias, s.options.initial_state});
+  for (const Var& leaf : leaves)
+    if (leaf.needs_grad()) leaf.slot()->grad = Tensor();
   Tape tape(context, {.training = s.training});
   const Weighted w = weighted(context, run(context, tape, in, mechanism, s));
   tape.backward(w.outputs, w.weights);
-  return {grad_of(in.q), grad_of(in.k), grad_of(in.v), grad_of(s.options.bias), grad_of(s.options.initial_state)};
+  Gradients g{grad_of(in.q),
+              grad_of(in.k),
+              grad_of(in.v),
+              grad_of(s.options.bias),
+              grad_of(s.options.initial_state),
+              grad_of(in.input),
+              {}};
+  for (const Var& w : in.weights) g.weights.push_back(grad_of(w));
+  return g;
 }
 
 double objective(Context& context, const Inputs& in, const Mechanism& mechanism, const Trial& s) {

@@ -1,0 +1,141 @@
+#include "cli/list_docs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/list_text.h"
+#include "core/rng.h"
+#include "io/folder.h"
+#include "mechanisms/list.h"
+#include "report/grid.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::string_view kBegin = "<!-- from here on written by: fovea list --docs -->\n";
+constexpr std::int64_t kTokens = 48;
+constexpr std::size_t kPageCap = std::size_t{1} << 20;
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+std::string parameter_table(const MechanismKind& kind) {
+  if (kind.parameters.empty()) return "It has no parameters.\n";
+  std::string out = "| Name | Default | Values | Meaning |\n| --- | --- | --- | --- |\n";
+  for (const ParameterSpec& spec : kind.parameters)
+    out += fmt::format("| `{}` | {} | {} | {} |\n", spec.name, value_text(spec.fallback), range_text(spec),
+                       escaped(spec.help));
+  return out;
+}
+
+std::string feature_lists(const MechanismKind& kind) {
+  std::string yes, no;
+  for (int i = 0; i < kFeatures; ++i) {
+    std::string& list = kind.features.has(static_cast<Feature>(i)) ? yes : no;
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", feature_name(i));
+  }
+  return fmt::format("Has: {}.\n{}", yes, no.empty() ? "" : fmt::format("\nHas not: {}.\n", no));
+}
+
+std::string picture_name(const MechanismKind& kind) { return fmt::format("pictures/{}.svg", kind.name); }
+
+std::string picture_line(const MechanismKind& kind) {
+  if (kind.picture.empty()) return "";
+  return fmt::format("## Picture\n\n![{0}]({1})\n\nWho reads whom, `{0}` on {2} tokens: queries down, keys across.\n\n",
+                     kind.picture, picture_name(kind), kTokens);
+}
+
+std::string generated(const MechanismKind& kind) {
+  return fmt::format("{}\n{}## Parameters\n\n{}\n## Support\n\n{}\nCost: {} in length.\n", kBegin, picture_line(kind),
+                     parameter_table(kind), feature_lists(kind), kind.subquadratic ? "(nearly) linear" : "quadratic");
+}
+
+// The weights of head 0, found by giving every key a value of its own: column j of o is the weight of key j.
+Grid weights_of(const Mechanism& mechanism) {
+  reference::Problem problem;
+  problem.n_q = problem.n_k = problem.d_v = kTokens;
+  problem.heads = problem.kv_heads = 1;
+  problem.d_k = 4;
+  problem.causal = !mechanism.supports(Feature::bidirectional);
+  Random random(1);
+  const auto fill = [&](std::vector<double>& values) {
+    values.resize(static_cast<std::size_t>(kTokens * problem.d_k));
+    for (double& x : values) x = 0.3 * random.normal();
+  };
+  fill(problem.q);
+  fill(problem.k);
+  problem.v.assign(static_cast<std::size_t>(kTokens * kTokens), 0.0);
+  for (std::int64_t i = 0; i < kTokens; ++i) problem.v[static_cast<std::size_t>(i * kTokens + i)] = 1.0;
+  Grid grid{kTokens, kTokens, mechanism.kind().reference(problem, mechanism).o};
+  for (double& x : grid.values) x = std::min(1.0, std::abs(x));
+  return grid;
+}
+
+std::string family_table(std::string_view family) {
+  std::string out = fmt::format("\n## {}\n\n| Name | What it is | Cost | |\n| --- | --- | --- | --- |\n", family);
+  for (const auto& kind : kMechanisms)
+    if (kind().family == family)
+      out += fmt::format("| [`{0}`]({0}.md) | {1} | {2} | {3} |\n", kind().name, escaped(kind().summary),
+                         kind().subquadratic ? "linear" : "quadratic",
+                         kind().picture.empty() ? "" : fmt::format("![]({})", picture_name(kind())));
+  return out;
+}
+
+std::string index() {
+  std::string out =
+      "# Mechanisms\n\nWritten by `fovea list --docs docs/mechanisms` from the registry that the program itself uses. "
+      "Pictures show who reads whom among 48 tokens: queries down, keys across.\n";
+  std::vector<std::string_view> families;
+  for (const auto& kind : kMechanisms)
+    if (std::find(families.begin(), families.end(), kind().family) == families.end()) families.push_back(kind().family);
+  for (const std::string_view family : families) out += family_table(family);
+  out += "\n## Support\n\n| |";
+  for (int i = 0; i < kFeatures; ++i) out += fmt::format(" {} |", feature_name(i));
+  out += "\n| --- |";
+  for (int i = 0; i < kFeatures; ++i) out += " --- |";
+  for (const auto& kind : kMechanisms) {
+    out += fmt::format("\n| `{}` |", kind().name);
+    for (int i = 0; i < kFeatures; ++i) out += kind().features.has(static_cast<Feature>(i)) ? " yes |" : "  |";
+  }
+  return out + "\n";
+}
+
+class Writer {
+ public:
+  void write(const Path& path, const std::string& text) {
+    if (std::filesystem::exists(path) && read_file(path, kPageCap) == text) return;
+    write_file(path, text);
+    changed.push_back(path);
+  }
+  std::vector<Path> changed;
+};
+
+}  // namespace
+
+std::vector<Path> write_mechanism_docs(const Path& folder) {
+  Writer writer;
+  make_folder(folder / "pictures");
+  for (const auto& entry : kMechanisms) {
+    const MechanismKind& kind = entry();
+    const Path page = folder / fmt::format("{}.md", kind.name);
+    if (!std::filesystem::exists(page))
+      fail(ErrorCode::bad_input, fmt::format("there is no page about \"{}\"", kind.name), page.string(),
+           "a page that says what it is, its definition, its cost and its paper");
+    std::string text = read_file(page, kPageCap);
+    text.resize(std::min(text.size(), text.find(kBegin)));
+    while (text.ends_with('\n')) text.pop_back();
+    writer.write(page, text + "\n\n" + generated(kind));
+    if (!kind.picture.empty())
+      writer.write(folder / picture_name(kind),
+                   grid_svg(weights_of(Mechanism::parse(kind.picture)), fmt::format("{} pattern", kind.name)));
+  }
+  writer.write(folder / "README.md", index());
+  return writer.changed;
+}
+
+}  // namespace fovea::cli

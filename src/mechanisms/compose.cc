@@ -1,0 +1,95 @@
+#include "mechanisms/compose.h"
+
+#include "autograd/add_into.h"
+
+namespace fovea {
+namespace {
+
+// Where each part of an assembled tensor goes.
+using Places = std::vector<Sequences::Rows>;
+
+Tensor rows_of(const Tensor& x, const Sequences::Rows& rows) {
+  return x.slice(0, rows.batch, rows.batch + 1).slice(1, rows.begin, rows.begin + rows.count);
+}
+
+void assemble_backward(Tape& tape, Node& node) {
+  const auto& places = std::any_cast<const Places&>(node.attributes);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (node.wants(i)) tape.accumulate(node.inputs[i], rows_of(node.grad(), places[i]));
+}
+
+constexpr Op kAssemble{"assemble_sequences", assemble_backward};
+
+// (b, n, ...) with the parts, each (1, count, ...), at their places and zero elsewhere.
+Var assemble(Tape& tape, const Shape& shape, const std::vector<Var>& parts, Places places, DType dtype) {
+  const Tensor whole = Tensor::zeros(tape.context(), shape, dtype);
+  for (std::size_t i = 0; i < parts.size(); ++i) rows_of(whole, places[i]).copy_from(parts[i].value());
+  return tape.record(kAssemble, parts, {whole}, {}, std::move(places)).front();
+}
+
+Var sequence_of(Tape& tape, const Var& x, const Sequences::Rows& rows) {
+  if (!x.defined()) return x;
+  const Var item = slice(tape, x, 0, rows.batch, rows.batch + 1);
+  return slice(tape, item, 1, rows.begin, rows.begin + rows.count);
+}
+
+bool is_whole(const Call& call) {
+  const auto covers = [](const std::vector<Sequences::Rows>& rows, const Var& x) {
+    for (const Sequences::Rows& r : rows)
+      if (r.begin != 0 || r.count != x.dim(1)) return false;
+    return static_cast<std::int64_t>(rows.size()) == x.dim(0);
+  };
+  return covers(call.queries, call.q) && covers(call.keys, call.k);
+}
+
+void repeat_backward(Tape& tape, Node& node) {
+  const auto group = std::any_cast<std::int64_t>(node.attributes);
+  const Tensor& g = node.grad();  // (b, n, heads, d)
+  const Tape::Target to = tape.target(node.inputs[0]);
+  for (std::int64_t h = 0; h < g.dim(2); ++h) {
+    const Tensor part = to.grad.slice(2, h / group, h / group + 1), more = g.slice(2, h, h + 1);
+    if (to.fresh && h % group == 0)
+      part.copy_from(more);
+    else
+      add_into(tape.context(), part, more);
+  }
+}
+
+constexpr Op kRepeat{"repeat_heads", repeat_backward};
+
+}  // namespace
+
+Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body) {
+  Tape& tape = call.tape;
+  AttentionOptions options = call.options;
+  options.queries = options.keys = {};
+  const auto whole = [](const Var& x) { return Sequences{}.rows(x.dim(0), x.dim(1), "rows"); };
+  if (is_whole(call) && call.q.dim(1) > 0 && call.k.dim(1) > 0)
+    return body({tape, call.q, call.k, call.v, call.mechanism, options, whole(call.q), whole(call.k)});
+  std::vector<Var> parts;
+  Places places;
+  for (std::size_t s = 0; s < call.queries.size(); ++s) {
+    if (call.queries[s].count == 0 || call.keys[s].count == 0) continue;
+    const Var q = sequence_of(tape, call.q, call.queries[s]), k = sequence_of(tape, call.k, call.keys[s]),
+              v = sequence_of(tape, call.v, call.keys[s]);
+    options.input = sequence_of(tape, call.options.input, call.keys[s]);
+    parts.push_back(body({tape, q, k, v, call.mechanism, options, whole(q), whole(k)}));
+    places.push_back(call.queries[s]);
+  }
+  const Shape shape{call.q.dim(0), call.q.dim(1), call.q.dim(2), call.v.dim(3)};
+  return assemble(tape, shape, parts, std::move(places), call.q.dtype());
+}
+
+Var by_head(Tape& tape, const Var& x) { return transpose(tape, x, 1, 2); }
+Var by_token(Tape& tape, const Var& x) { return transpose(tape, x, 1, 2); }
+
+Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads) {
+  const std::int64_t group = heads / x.dim(2);
+  if (group == 1) return x;
+  const Tensor out = Tensor::empty(tape.context(), x.shape().with(2, heads), x.dtype());
+  for (std::int64_t h = 0; h < heads; ++h)
+    out.slice(2, h, h + 1).copy_from(x.value().slice(2, h / group, h / group + 1));
+  return tape.record(kRepeat, {x}, out, {}, group);
+}
+
+}  // namespace fovea

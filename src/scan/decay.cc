@@ -1,0 +1,79 @@
+#include "scan/decay.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "scan/cpu/rows.h"
+
+namespace fovea::scan {
+
+template <class R>
+std::vector<R> decay_over(const Problem& problem, const In& log_decay, const Cut& cut, std::size_t kv_head) {
+  const auto channels = static_cast<std::size_t>(problem.d_k);
+  if (problem.decay == Decay::none) return std::vector<R>(channels, R{1});
+  if (problem.decay == Decay::head) {
+    const double sum = static_cast<double>(cut.end - cut.begin) * problem.log_decay[kv_head];
+    return std::vector<R>(channels, static_cast<R>(std::exp(sum)));
+  }
+  const auto columns = static_cast<std::size_t>(decay_columns(problem));
+  const Piece& piece = problem.pieces[cut.piece];
+  const cpu::Place first = {piece.batch, piece.k0 + cut.begin, static_cast<std::int64_t>(kv_head)};
+  const R* g = static_cast<const R*>(cpu::rows_at(dtype_of<R>, log_decay, first, columns).data);
+  std::vector<double> sums(columns, 0.0);
+  for (std::int64_t t = cut.begin; t < cut.end; ++t, g += log_decay.row)
+    for (std::size_t a = 0; a < columns; ++a) sums[a] += g[a];
+  std::vector<R> out(channels);
+  for (std::size_t a = 0; a < channels; ++a) out[a] = static_cast<R>(std::exp(sums[a % columns]));
+  return out;
+}
+
+template <class R>
+DecayGradient<R>::DecayGradient(const Context& context, const Problem& problem, const Backward& io, const Wave& wave)
+    : problem_(problem),
+      io_(io),
+      first_piece_(wave.first),
+      kv_heads_(static_cast<std::size_t>(problem.kv_heads)),
+      columns_(io.d_log_decay.data == nullptr ? 0 : static_cast<std::size_t>(decay_columns(problem))),
+      cuts_(cut_for_scan(problem, wave.first, wave.last)),
+      last_(wave.last - wave.first),
+      sums_(context, cuts_.size() * kv_heads_ * columns_) {
+  for (std::size_t i = 0; i < cuts_.size(); ++i) last_[cuts_[i].piece - first_piece_] = i;
+  std::fill_n(sums_.data(), cuts_.size() * kv_heads_ * columns_, 0.0);
+}
+
+template <class R>
+void DecayGradient<R>::start(const StateLayout<R>& layout, std::size_t piece, std::size_t kv_head, const R* state) {
+  if (io_.d_final_state == nullptr) return;
+  double* end = sums(last_[piece - first_piece_]) + kv_head * columns_;
+  const R* gradient =
+      static_cast<const R*>(io_.d_final_state) + (piece * kv_heads_ + kv_head) * layout.d_k * layout.width;
+  for (std::size_t a = 0; a < layout.d_k; ++a)
+    for (std::size_t w = 0; w < layout.width; ++w)
+      end[a % columns_] += static_cast<double>(state[w * layout.ld_k + a]) * gradient[a * layout.width + w];
+}
+
+template <class R>
+R* DecayGradient<R>::row(std::size_t piece, std::int64_t t, std::size_t kv_head) const {
+  const Piece& p = problem_.pieces[piece];
+  const cpu::Place at = {p.batch, p.k0 + t, static_cast<std::int64_t>(kv_head)};
+  return static_cast<R*>(cpu::rows_at(dtype_of<R>, io_.d_log_decay, at, columns_).data);
+}
+
+template <class R>
+void DecayGradient<R>::join(std::size_t piece, std::size_t kv_head) const {
+  for (std::size_t i = last_[piece - first_piece_]; cuts_[i].begin > 0; --i) {
+    const R* behind = row(piece, cuts_[i].begin, kv_head);
+    const Cut& cut = cuts_[i - 1];
+    for (std::int64_t t = cut.begin; t < cut.end; ++t) {
+      R* own = row(piece, t, kv_head);
+      for (std::size_t a = 0; a < columns_; ++a) own[a] += behind[a];
+    }
+  }
+}
+
+template std::vector<float> decay_over(const Problem&, const In&, const Cut&, std::size_t);
+template std::vector<double> decay_over(const Problem&, const In&, const Cut&, std::size_t);
+template class DecayGradient<float>;
+template class DecayGradient<double>;
+
+}  // namespace fovea::scan
