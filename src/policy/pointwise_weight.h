@@ -72,7 +72,8 @@ struct ExponentialWeight {
   }
   template <class R>
   FOVEA_HD static R pull(R score, R weight, R grad) {
-    return weight == 0 || score > kEnd<R> ? R{0} : weight * grad;
+    const R pulled = score > kEnd<R> ? R{0} : weight * grad;  // one condition with "or" is not vectorised
+    return weight == 0 ? R{0} : pulled;
   }
 };
 

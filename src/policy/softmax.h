@@ -63,13 +63,19 @@ struct Softmax {
 // Self-adjusting softmax: weight = natural score times its share. The shares, their sum and the statistic are those of
 // softmax.
 struct SelfAdjust : Softmax {
+  // Finite for a masked score. Asks about the score, not the share: two choices by the share become a branch, and the
+  // loop is not vectorised.
+  template <class R>
+  FOVEA_HD static R natural(R score) {
+    return score == -math::kInfinity<R> ? R{0} : score * math::kLn2<R>;
+  }
   template <class R>
   FOVEA_HD static R weight(R score, R share) {
-    return share == 0 ? R{0} : score * math::kLn2<R> * share;
+    return natural(score) * share;
   }
   template <class R>
   FOVEA_HD static R pull(R score, R share, R grad, R delta) {
-    const R factor = 1 + score * math::kLn2<R>;
+    const R factor = 1 + natural(score);
     return share == 0 ? R{0} : share * (grad * factor - delta);
   }
 };

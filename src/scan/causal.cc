@@ -257,7 +257,6 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
   const auto lanes = [&](const States& states) {
     return choose_lanes(states.cuts().size(), problem.kv_heads, context.threads());
   };
-  const bool pulls_decay = io.d_log_decay.data != nullptr && decay_columns(problem) != 0;
   for (const Piece& piece : problem.pieces) clear_rows(problem, piece, io.dq, problem.d_k);
   for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
     const RowDots<R> all_dots(context, problem, wave);
@@ -281,20 +280,19 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
       each_segment(driver, problem, states.cuts(), lanes(states), [&](const cpu::Task<R>& task, std::size_t cut) {
         kernels.pull_queries(task, io, states.of(cut), dots(task));
       });
-      if (pulls_decay)
+      if (decay.wanted())
         states.each_end(States::Start::left, [&](std::size_t piece, std::size_t g, const R* state) {
-          decay.end(driver.layout, piece, g, state);
+          decay.start(driver.layout, piece, g, state);
         });
     }
     States d_states(context, driver, problem, io.log_decay, wave);
     d_states.start(States::Start::right, io.d_final_state,
                    [&](const cpu::Task<R>& task, R* sum) { kernels.add_queries(task, io, sum, dots(task)); });
     each_segment(driver, problem, d_states.cuts(), lanes(d_states), [&](const cpu::Task<R>& task, std::size_t cut) {
-      kernels.pull_keys(task, io, d_states.of(cut), dots(task));
+      kernels.pull_keys(task, io, d_states.of(cut), dots(task), decay.sums(cut));
     });
     d_states.save(States::Start::right, io.d_initial_state);
-    if (pulls_decay)
-      driver.each_state(wave, [&](std::size_t piece, std::size_t g) { decay.sum(piece, g); });
+    if (decay.wanted()) driver.each_state(wave, [&](std::size_t piece, std::size_t g) { decay.join(piece, g); });
   }
 }
 

@@ -1,5 +1,6 @@
 #include "scan/decay.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "scan/cpu/rows.h"
@@ -22,7 +23,7 @@ std::vector<R> decay_over(const Problem& problem, const In& log_decay, const Cut
   for (std::int64_t t = cut.begin; t < cut.end; ++t, g += log_decay.row)
     for (std::size_t a = 0; a < columns; ++a) sums[a] += g[a];
   std::vector<R> out(channels);
-  for (std::size_t a = 0; a < channels; ++a) out[a] = static_cast<R>(std::exp(sums[columns == 1 ? 0 : a]));
+  for (std::size_t a = 0; a < channels; ++a) out[a] = static_cast<R>(std::exp(sums[a % columns]));
   return out;
 }
 
@@ -31,36 +32,42 @@ DecayGradient<R>::DecayGradient(const Context& context, const Problem& problem, 
     : problem_(problem),
       io_(io),
       first_piece_(wave.first),
-      columns_(static_cast<std::size_t>(decay_columns(problem))),
-      running_(context, (wave.last - wave.first) * static_cast<std::size_t>(problem.kv_heads) * columns_) {}
-
-template <class R>
-double* DecayGradient<R>::running(std::size_t piece, std::size_t kv_head) const {
-  const std::size_t head = (piece - first_piece_) * static_cast<std::size_t>(problem_.kv_heads) + kv_head;
-  return running_.data() + head * columns_;
+      kv_heads_(static_cast<std::size_t>(problem.kv_heads)),
+      columns_(io.d_log_decay.data == nullptr ? 0 : static_cast<std::size_t>(decay_columns(problem))),
+      cuts_(cut_for_scan(problem, wave.first, wave.last)),
+      last_(wave.last - wave.first),
+      sums_(context, cuts_.size() * kv_heads_ * columns_) {
+  for (std::size_t i = 0; i < cuts_.size(); ++i) last_[cuts_[i].piece - first_piece_] = i;
+  std::fill_n(sums_.data(), cuts_.size() * kv_heads_ * columns_, 0.0);
 }
 
 template <class R>
-void DecayGradient<R>::end(const StateLayout<R>& layout, std::size_t piece, std::size_t kv_head, const R* state) {
-  double* sums = running(piece, kv_head);
-  std::fill_n(sums, columns_, 0.0);
+void DecayGradient<R>::start(const StateLayout<R>& layout, std::size_t piece, std::size_t kv_head, const R* state) {
   if (io_.d_final_state == nullptr) return;
+  double* end = sums(last_[piece - first_piece_]) + kv_head * columns_;
   const R* gradient =
-      static_cast<const R*>(io_.d_final_state) + (piece * layout.kv_heads + kv_head) * layout.d_k * layout.width;
+      static_cast<const R*>(io_.d_final_state) + (piece * kv_heads_ + kv_head) * layout.d_k * layout.width;
   for (std::size_t a = 0; a < layout.d_k; ++a)
     for (std::size_t w = 0; w < layout.width; ++w)
-      sums[columns_ == 1 ? 0 : a] += static_cast<double>(state[w * layout.ld_k + a]) * gradient[a * layout.width + w];
+      end[a % columns_] += static_cast<double>(state[w * layout.ld_k + a]) * gradient[a * layout.width + w];
 }
 
 template <class R>
-void DecayGradient<R>::sum(std::size_t piece, std::size_t kv_head) {
-  double* sums = running(piece, kv_head);
+R* DecayGradient<R>::row(std::size_t piece, std::int64_t t, std::size_t kv_head) const {
   const Piece& p = problem_.pieces[piece];
-  const cpu::Place first = {p.batch, p.k0, static_cast<std::int64_t>(kv_head)};
-  R* rows = static_cast<R*>(cpu::rows_at(dtype_of<R>, io_.d_log_decay, first, columns_).data);
-  for (std::int64_t t = p.nk - 1; t >= 0; --t) {
-    R* row = rows + t * io_.d_log_decay.row;
-    for (std::size_t a = 0; a < columns_; ++a) row[a] = static_cast<R>(sums[a] += row[a]);
+  const cpu::Place at = {p.batch, p.k0 + t, static_cast<std::int64_t>(kv_head)};
+  return static_cast<R*>(cpu::rows_at(dtype_of<R>, io_.d_log_decay, at, columns_).data);
+}
+
+template <class R>
+void DecayGradient<R>::join(std::size_t piece, std::size_t kv_head) const {
+  for (std::size_t i = last_[piece - first_piece_]; cuts_[i].begin > 0; --i) {
+    const R* behind = row(piece, cuts_[i].begin, kv_head);
+    const Cut& cut = cuts_[i - 1];
+    for (std::int64_t t = cut.begin; t < cut.end; ++t) {
+      R* own = row(piece, t, kv_head);
+      for (std::size_t a = 0; a < columns_; ++a) own[a] += behind[a];
+    }
   }
 }
 

@@ -53,6 +53,7 @@ struct CausalBackward : Pass<R> {
     mask<Lanes::keys>(buffers.d_scores, c, weights);
   }
 
+  bool pulls_decay() const { return io.d_log_decay.data != nullptr && decay_columns(problem) != 0; }
   // The rows of d_log_decay that belong to a chunk.
   Rows<void*> decay_gradient(const Chunk& chunk, std::int64_t g) const {
     return rows_at(dtype_of<R>, io.d_log_decay, this->key_place(chunk.key, g),
@@ -89,7 +90,7 @@ struct CausalPullQueries : CausalBackward<R> {
     const Matrix<R> state = this->state_of(states, g);
     this->load_keys(keys, chunk.key, g, chunk.rows);
     if (chunk.has_queries) simd::transpose<R>(buffers.v, buffers.v_across, chunk.rows, this->width);
-    if (io.d_log_decay.data != nullptr) clear<R>(chunk.rows, this->decay_gradient(chunk, g));
+    if (this->pulls_decay()) clear<R>(chunk.rows, this->decay_gradient(chunk, g));
     for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h) head(chunk, h, state);
     this->update_state(state, chunk.rows);
   }
@@ -104,8 +105,8 @@ struct CausalPullQueries : CausalBackward<R> {
       read_decayed<Lanes::keys, R>({buffers.d_scores, buffers.k, weights.steps, buffers.d_rows, d_k});
     else
       read_keys<R>(buffers.d_scores, buffers.k, buffers.d_rows, {c, d_k, c}, &next);
-    if (io.d_log_decay.data != nullptr)
-      add_products<R>(R{1}, buffers.q, buffers.d_rows, {c, d_k, 0}, this->decay_gradient(chunk, this->kv_head_of(h)));
+    if (this->pulls_decay())
+      add_products<R>(buffers.q, buffers.d_rows, {c, d_k, 0}, this->decay_gradient(chunk, this->kv_head_of(h)));
     store_pulled<R>(buffers.d_rows, buffers.q, problem.map, c,
                     this->out(io.dq, this->query_place(chunk.query, h), d_k));
   }
@@ -120,8 +121,8 @@ struct CausalPullKeys : CausalBackward<R> {
   using Pass<R>::buffers, Pass<R>::problem, Pass<R>::next, Pass<R>::weights;
   using CausalBackward<R>::io, CausalBackward<R>::keys, CausalBackward<R>::chunks;
 
-  CausalPullKeys(const Task<R>& t, const Backward& backward, R* s, const R* d)
-      : CausalBackward<R>(t, backward, d), d_states(s) {}
+  CausalPullKeys(const Task<R>& t, const Backward& backward, R* s, const R* d, double* sums)
+      : CausalBackward<R>(t, backward, d), d_states(s), decays(sums) {}
 
   void run() {
     const std::size_t c = this->rows(), d_k = this->d_k, d_v = this->d_v;
@@ -147,8 +148,9 @@ struct CausalPullKeys : CausalBackward<R> {
     if (chunk.has_queries) simd::transpose<R>(buffers.v, buffers.v_across, c, width);
     for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h) head(chunk, h, d_state);
 
-    if (io.d_log_decay.data != nullptr)
-      add_products<R>(R{-1}, buffers.k, buffers.d_rows, {c, d_k, 0}, this->decay_gradient(chunk, g));
+    if (this->pulls_decay())
+      sum_decays<R>(buffers.k, buffers.d_rows, {c, d_k, 0}, this->decay_gradient(chunk, g),
+                    decays + g * decay_columns(problem));
     const Place at = this->key_place(chunk.key, g);
     store_pulled<R>(buffers.d_rows, buffers.k, problem.map, c, this->out(io.dk, at, d_k));
     simd::transpose<R>(buffers.y_across, buffers.y, d_v, c);
@@ -186,6 +188,7 @@ struct CausalPullKeys : CausalBackward<R> {
   }
 
   R* d_states;
+  double* decays;
 };
 
 template <class R>
@@ -193,8 +196,8 @@ void causal_pull_queries(const Task<R>& task, const Backward& io, R* states, con
   CausalPullQueries<R>(task, io, states, dots).run();
 }
 template <class R>
-void causal_pull_keys(const Task<R>& task, const Backward& io, R* d_states, const R* dots) {
-  CausalPullKeys<R>(task, io, d_states, dots).run();
+void causal_pull_keys(const Task<R>& task, const Backward& io, R* d_states, const R* dots, double* decays) {
+  CausalPullKeys<R>(task, io, d_states, dots, decays).run();
 }
 
 template <class R>

@@ -78,8 +78,9 @@ struct CausalBackwardKernels {
   void (*pull_queries)(const Task<R>& task, const Backward& io, R* states, const R* dots);
   // Adds the queries' share to the gradient of the states, from the right to the left.
   void (*add_queries)(const Task<R>& task, const Backward& io, R* d_states, const R* dots);
-  // dk and dv, from the right to the left. Subtracts f(k) df(k) from d_log_decay.
-  void (*pull_keys)(const Task<R>& task, const Backward& io, R* d_states, const R* dots);
+  // dk and dv, from the right to the left; also d_log_decay within these rows: `decays`, [kv_heads][columns], is what
+  // comes from the right, and runs along.
+  void (*pull_keys)(const Task<R>& task, const Backward& io, R* d_states, const R* dots, double* decays);
 };
 template <class R>
 CausalBackwardKernels<R> causal_backward_kernels();

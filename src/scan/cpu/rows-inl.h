@@ -134,31 +134,47 @@ void clear(std::size_t rows, const Rows<void*>& to) {
   for (std::size_t i = 0; i < rows; ++i, out += to.stride) std::fill_n(out, to.dim, R{0});
 }
 
-// rows[i] += sign x[i] y[i], by column or summed over all columns into one; elements of R. size: rows, columns.
-template <class R>
-HWY_NOINLINE void add_products(R sign, Matrix<const R> x, Matrix<const R> y, const Extent& size,
-                               const Rows<void*>& to) {
-  R* out = static_cast<R*>(to.data);
-  for (std::size_t i = 0; i < size.m; ++i, out += to.stride) {
-    const R *HWY_RESTRICT a = x.row(i), *HWY_RESTRICT b = y.row(i);
-    if (to.dim == 1) {
-      R sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (std::size_t j = 0; j < size.n; ++j) sum += a[j] * b[j];
-      out[0] += sign * sum;
-    } else {
-#pragma omp simd
-      for (std::size_t j = 0; j < size.n; ++j) out[j] += sign * a[j] * b[j];
-    }
-  }
-}
-
 template <class R, class T>
 HWY_NOINLINE R dot_as(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::size_t n) {
   R sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::size_t i = 0; i < n; ++i) sum += static_cast<R>(a[i]) * static_cast<R>(b[i]);
   return sum;
+}
+
+// rows[i] += x[i] y[i], by column or summed over all columns into one; elements of R. size: rows, columns.
+template <class R>
+HWY_NOINLINE void add_products(Matrix<const R> x, Matrix<const R> y, const Extent& size, const Rows<void*>& to) {
+  R* out = static_cast<R*>(to.data);
+  for (std::size_t i = 0; i < size.m; ++i, out += to.stride) {
+    const R *a = x.row(i), *b = y.row(i);
+    if (to.dim == 1) {
+      out[0] += dot_as<R>(a, b, size.n);
+    } else {
+#pragma omp simd
+      for (std::size_t j = 0; j < size.n; ++j) out[j] += a[j] * b[j];
+    }
+  }
+}
+
+// The same with a minus, and then the sums from the last row up to each one; they start from `sums` and end there.
+template <class R>
+HWY_NOINLINE void sum_decays(Matrix<const R> x, Matrix<const R> y, const Extent& size, const Rows<void*>& to,
+                             double* sums) {
+  for (std::size_t i = size.m; i-- > 0;) {
+    R* out = static_cast<R*>(to.data) + static_cast<std::int64_t>(i) * to.stride;
+    const R *a = x.row(i), *b = y.row(i);
+    if (to.dim == 1) {
+      sums[0] += out[0] - dot_as<R>(a, b, size.n);
+      out[0] = static_cast<R>(sums[0]);
+    } else {
+#pragma omp simd
+      for (std::size_t j = 0; j < size.n; ++j) {
+        sums[j] += out[j] - a[j] * b[j];
+        out[j] = static_cast<R>(sums[j]);
+      }
+    }
+  }
 }
 
 // What the gradient of o turns into on its way to y = S^T f(q): with r = 1 / D or the norm's factor,

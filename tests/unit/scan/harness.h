@@ -61,4 +61,10 @@ double loss(const Case& setup, const Values& values);
 // where b is.
 double distance(const std::vector<double>& a, const std::vector<double>& b);
 
+// The largest distance of any result.
+double worst(const Results& a, const Results& b);
+
+// Fresh memory is NaN.
+Context make_context(int threads = 1);
+
 }  // namespace fovea::scan::test

@@ -308,4 +308,12 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return most / scale;
 }
 
+double worst(const Results& a, const Results& b) {
+  double most = 0;
+  for (auto member : kEveryResult) most = std::max(most, distance(a.*member, b.*member));
+  return most;
+}
+
+Context make_context(int threads) { return Context(ContextOptions{.threads = threads, .memory = {.poison = true}}); }
+
 }  // namespace fovea::scan::test

@@ -9,10 +9,6 @@
 namespace fovea::scan::test {
 namespace {
 
-Context make_context(int threads = 1) {
-  return Context(ContextOptions{.threads = threads, .memory = {.poison = true}});
-}
-
 // A random direction on the entries that are numbers.
 std::vector<double> direction(const std::vector<double>& x, std::uint64_t seed) {
   Random random(seed);
@@ -51,12 +47,6 @@ void expect_double_is_right(const Context& context, const Case& setup, const Val
   expect_slope(setup, values, &Values::v, engine.dv);
   if (setup.states) expect_slope(setup, values, &Values::initial, engine.d_initial);
   if (!values.log_decay.empty()) expect_slope(setup, values, &Values::log_decay, engine.d_log_decay);
-}
-
-double worst(const Results& a, const Results& b) {
-  double most = 0;
-  for (auto member : kEveryResult) most = std::max(most, distance(a.*member, b.*member));
-  return most;
 }
 
 // All maps, orders, decays, normalisers, with and without states and grouped heads.
@@ -323,67 +313,6 @@ TEST(Scan, TheFutureDoesNotLeak) {
     const Results after = run_engine<float>(context, setup, values);
     for (std::size_t e = 0; e < 41 * 7; ++e) EXPECT_EQ(before.o[e], after.o[e]);
   }
-}
-
-// A decay of -inf starts afresh: rows behind it see nothing of what was before, whatever it was.
-TEST(Scan, InfiniteDecayForgets) {
-  const Context context = make_context();
-  for (Decay decay : {Decay::step, Decay::channel})
-    for (std::int64_t reset : {0, 5, 16, 37}) {
-      Case whole = single(40, 40);
-      whole.causal = whole.states = true;
-      whole.decay = decay;
-      whole.heads = whole.kv_heads = 1;
-      Values values = random_values(whole, 16);
-      const auto columns = static_cast<std::ptrdiff_t>(decay_columns(whole.problem(DType::f64)));
-      std::fill_n(values.log_decay.begin() + reset * columns, columns, -std::numeric_limits<double>::infinity());
-      Case tail = whole;
-      tail.pieces = {{0, reset, 40 - reset, reset, 40 - reset}};
-      Values fresh = values;
-      std::fill(fresh.initial.begin(), fresh.initial.end(), 0.0);
-      const Results all = run_engine<float>(context, whole, values), rest = run_engine<float>(context, tail, fresh);
-      for (auto member : {&Results::o, &Results::dq, &Results::dk, &Results::dv, &Results::d_log_decay}) {
-        std::vector<double> behind = all.*member;
-        const std::size_t row = behind.size() / 40;
-        std::fill_n(behind.begin(), row * static_cast<std::size_t>(reset), std::nan(""));
-        EXPECT_LT(distance(behind, rest.*member), 1e-5) << reset;
-      }
-      EXPECT_LT(distance(all.final, rest.final), 1e-6) << reset;
-      if (reset == 0) {
-        EXPECT_EQ(all.d_initial, std::vector<double>(all.d_initial.size(), 0.0));
-      }
-    }
-}
-
-// The same decay in every channel, or at every step, is the simpler form of it.
-TEST(Scan, EqualDecaysGiveTheSimplerForm) {
-  const Context context = make_context();
-  Case head = single(90, 90);
-  head.causal = head.states = true;
-  head.decay = Decay::head;
-  head.log_decay = {-0.25f, -0.03125f};
-  Case step = head, channel = head;
-  step.decay = Decay::step;
-  channel.decay = Decay::channel;
-  step.log_decay = channel.log_decay = {};
-  Values values = random_values(head, 17);
-  const Results expected = run_engine<double>(context, head, values);
-  for (std::int64_t e = 0; e < 90 * 2; ++e) values.log_decay.push_back(head.log_decay[static_cast<std::size_t>(e % 2)]);
-  Results found = run_engine<double>(context, step, values);
-  const std::vector<double> d_step = found.d_log_decay;
-  found.d_log_decay.clear();
-  EXPECT_LT(worst(found, expected), 1e-13);
-
-  const std::vector<double> by_step = values.log_decay;
-  values.log_decay.clear();
-  for (double g : by_step) values.log_decay.insert(values.log_decay.end(), static_cast<std::size_t>(head.d_k), g);
-  found = run_engine<double>(context, channel, values);
-  std::vector<double> summed(d_step.size(), 0.0);
-  for (std::size_t e = 0; e < found.d_log_decay.size(); ++e)
-    summed[e / static_cast<std::size_t>(head.d_k)] += found.d_log_decay[e];
-  EXPECT_LT(distance(summed, d_step), 1e-12);
-  found.d_log_decay.clear();
-  EXPECT_LT(worst(found, expected), 1e-13);
 }
 
 TEST(Scan, RefusesWhatItCannotDo) {

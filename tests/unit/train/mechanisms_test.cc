@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "fovea/mechanism.h"
 #include "fovea/optim.h"
 #include "support/names.h"
 #include "support/tiny.h"
