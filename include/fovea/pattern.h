@@ -42,7 +42,7 @@ class FOVEA_EXPORT Pattern {
 
   // The pattern among the tokens first, first + step, ... alone, numbered from 0.
   Pattern every(std::int64_t step, std::int64_t first) const;
-  Pattern operator!() const;
+  Pattern operator~() const;  // all other pairs
   Pattern operator&(const Pattern& other) const;
   Pattern operator|(const Pattern& other) const;
 

@@ -52,37 +52,39 @@ Pattern full_pattern(const AttentionOptions& options, Pattern pattern) {
   return pattern;
 }
 
-// The rows of one sequence that are a multiple of a step apart, and one of their keys' positions.
-struct Residue {
-  Sequences::Rows q, k;  // begin, and how many
-  std::int64_t first;    // position of key 0
+// A sequence, or some of its rows: begin, and how many.
+struct Pairing {
+  Sequences::Rows q, k;
 };
 
-// Class r of a sequence. Queries are aligned with the last key, so the last query of a class sits on its last key.
-Residue residue_of(const Sequences::Rows& q, const Sequences::Rows& k, std::int64_t step, std::int64_t r) {
-  const auto count = [&](std::int64_t rows, std::int64_t first) { return (rows - first + step - 1) / step; };
+// The rows of a sequence whose positions are r modulo the step. Queries are aligned with the last key, so the last
+// query of a class sits on its last key.
+Pairing residue_of(const Pairing& whole, std::int64_t step, std::int64_t r) {
+  const auto [q, k] = whole;
+  const auto count = [&](std::int64_t rows, std::int64_t first) {
+    return std::max<std::int64_t>(0, (rows - first + step - 1) / step);
+  };
   const std::int64_t first_q = (((r - (k.count - q.count)) % step) + step) % step;
-  return {{q.batch, q.begin + first_q, std::max<std::int64_t>(0, count(q.count, first_q))},
-          {k.batch, k.begin + r, std::max<std::int64_t>(0, count(k.count, r))},
-          r};
+  return {{q.batch, q.begin + first_q, count(q.count, first_q)}, {k.batch, k.begin + r, count(k.count, r)}};
 }
 
-void add_pieces(const Sequences::Rows& q, const Sequences::Rows& k, const Part& part, std::int64_t d, TiledCall& call,
-                Run& run) {
-  for (std::int64_t r = 0; r < std::min(part.step, std::max(q.count, k.count)); ++r) {
-    const Residue rows = residue_of(q, k, part.step, r);
-    if (rows.q.count == 0 && rows.k.count == 0) continue;
-    const Pattern pattern = part.step == 1 ? part.pattern : part.pattern.every(part.step, rows.first);
-    const tile::TileSize tile = tile::tile_size_for(pattern, rows.q.count, rows.k.count, d);
-    call.plans.push_back(tile::plan_for(pattern, rows.q.count, rows.k.count, tile));
+void add_pieces(const Pairing& whole, const Part& part, std::int64_t d, TiledCall& call, Run& run) {
+  // No two positions are further apart than both lengths: a longer step only ever meets itself.
+  const std::int64_t step = std::max<std::int64_t>(1, std::min(part.step, whole.q.count + whole.k.count));
+  for (std::int64_t r = 0; r < step; ++r) {
+    const auto [q, k] = residue_of(whole, step, r);
+    if (q.count == 0 && k.count == 0) continue;
+    const Pattern pattern = step == 1 ? part.pattern : part.pattern.every(step, r);
+    const tile::TileSize tile = tile::tile_size_for(pattern, q.count, k.count, d);
+    call.plans.push_back(tile::plan_for(pattern, q.count, k.count, tile));
     run.pieces.push_back({.batch = q.batch,
-                          .q0 = rows.q.begin,
-                          .nq = rows.q.count,
-                          .k0 = rows.k.begin,
-                          .nk = rows.k.count,
+                          .q0 = q.begin,
+                          .nq = q.count,
+                          .k0 = k.begin,
+                          .nk = k.count,
                           .plan = call.plans.back().get(),
-                          .q_step = part.step,
-                          .k_step = part.step});
+                          .q_step = step,
+                          .k_step = step});
   }
 }
 
@@ -101,12 +103,12 @@ Run start_run(const Call& call, const Part& part, const std::vector<Run>& before
 void add_runs(const Call& call, const Tiled& tiled, TiledCall& out) {
   for (std::size_t s = 0; s < call.queries.size(); ++s) {
     std::vector<Part> parts{{tiled.pattern}};
-    if (tiled.parts) parts = tiled.parts(call.keys[s].count);
+    if (tiled.parts) parts = tiled.parts(call.queries[s].count, call.keys[s].count);
     for (std::size_t p = 0; p < parts.size(); ++p) {
       if (p == out.runs.size()) out.runs.push_back(start_run(call, parts[p], out.runs));
       parts[p].pattern = full_pattern(call.options, parts[p].pattern);
       out.scattered |= p > 0 || parts[p].step > 1;
-      add_pieces(call.queries[s], call.keys[s], parts[p], call.q.dim(3), out, out.runs[p]);
+      add_pieces({call.queries[s], call.keys[s]}, parts[p], call.q.dim(3), out, out.runs[p]);
     }
   }
 }
@@ -259,7 +261,7 @@ double count_pairs(const std::vector<Part>& parts, const Sizes& sizes) {
     TiledCall call;
     Run run;
     if (sizes.causal) part.pattern = part.pattern & Pattern::causal();
-    add_pieces(rows, rows, part, 0, call, run);
+    add_pieces({rows, rows}, part, 0, call, run);
     for (const auto& plan : call.plans)
       pairs += static_cast<double>(plan->kept_pairs) * (part.head < 0 ? sizes.heads : 1.0);
   }

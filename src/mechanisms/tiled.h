@@ -20,9 +20,9 @@ struct Tiled {
   Pattern pattern;      // of the mechanism itself
   double offset = 0.0;  // numbers of the weight, see tile::Problem
   int degree = 2;
-  // Instead of the pattern (softmax only): the parts for a sequence of so many keys, always equally many with the same
+  // Instead of the pattern (softmax only): the parts for sequences of these lengths, always equally many with the same
   // heads. They are joined by their log-sum-exp.
-  std::function<std::vector<Part>(std::int64_t n_k)> parts = {};
+  std::function<std::vector<Part>(std::int64_t n_q, std::int64_t n_k)> parts = {};
 };
 
 // Runs the call on the tiled engine and records it.

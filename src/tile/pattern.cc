@@ -136,7 +136,7 @@ RulePtr every_of(const RulePtr& rule, std::int64_t step, std::int64_t first) {
 // All that a pattern does not keep.
 class Not final : public Rule {
  public:
-  explicit Not(RulePtr inner) : Rule("!" + inner->text()), inner_(std::move(inner)) {}
+  explicit Not(RulePtr inner) : Rule("~" + inner->text()), inner_(std::move(inner)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override { return !inner_->keep(query, key); }
   Cover cover(const Rect& rect) const override {
@@ -255,7 +255,7 @@ Pattern Pattern::every(std::int64_t step, std::int64_t first) const {
   return Pattern(every_of(rule_, step, first));
 }
 
-Pattern Pattern::operator!() const { return Pattern(std::make_shared<Not>(rule_)); }
+Pattern Pattern::operator~() const { return Pattern(std::make_shared<Not>(rule_)); }
 Pattern Pattern::operator&(const Pattern& other) const {
   return Pattern(std::make_shared<Pair<true>>(rule_, other.rule_));
 }
