@@ -78,8 +78,9 @@ struct MechanismKind {
                                std::int64_t seen) = nullptr;
   // Weights besides q, k and v; null: none.
   std::vector<WeightSpec> (*weights)(const Mechanism& mechanism, const LayerSizes& sizes) = nullptr;
-  bool needs_input = false;  // reads AttentionOptions::input
-  bool chooses = false;      // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie
+  bool needs_input = false;                                    // reads AttentionOptions::input
+  bool (*spares_input)(const Mechanism& mechanism) = nullptr;  // settings that do not, of one that does
+  bool chooses = false;  // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie
   LayerStyle style = {};
   // The settings of a picture of 48 tokens, "window:left=4,right=4"; empty: it would show nothing but a filled square.
   std::string_view picture = {};

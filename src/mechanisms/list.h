@@ -15,14 +15,26 @@ const MechanismKind& relu2_kind();
 const MechanismKind& sa_softmax_kind();
 const MechanismKind& sigmoid_kind();
 const MechanismKind& diag_kind();
+const MechanismKind& window_kind();
+const MechanismKind& dilated_kind();
+const MechanismKind& star_kind();
+const MechanismKind& sparse_fixed_kind();
+const MechanismKind& sparse_strided_kind();
+const MechanismKind& logsparse_kind();
+const MechanismKind& cascade_kind();
+const MechanismKind& longformer_kind();
+const MechanismKind& bigbird_kind();
+const MechanismKind& fixed_encoder_kind();
 const MechanismKind& linear_kind();
 const MechanismKind& norm_kind();
 
 // The one list of mechanisms. Lookup by name, `fovea list`, the conformance suite, the benchmarks and the docs index
 // all come from it.
 inline constexpr const MechanismKind& (*kMechanisms[])() = {
-    softmax_kind, taylor_kind,     topk_kind,    sparsemax_kind, entmax15_kind, margin_kind, rela_kind,
-    relu2_kind,   sa_softmax_kind, sigmoid_kind, diag_kind,      linear_kind,   norm_kind,
+    softmax_kind,    taylor_kind,  topk_kind,          sparsemax_kind,      entmax15_kind,  margin_kind,
+    rela_kind,       relu2_kind,   sa_softmax_kind,    sigmoid_kind,        diag_kind,      window_kind,
+    dilated_kind,    star_kind,    sparse_fixed_kind,  sparse_strided_kind, logsparse_kind, cascade_kind,
+    longformer_kind, bigbird_kind, fixed_encoder_kind, linear_kind,         norm_kind,
 };
 
 }  // namespace fovea
