@@ -35,7 +35,7 @@ void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
     fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {} form", mechanism.name(), name_of(feature)), {},
          fmt::format("one that has it: fovea list --with {}", name_of(feature)));
   };
-  need(Feature::bidirectional);
+  if (!mechanism.supports(Feature::causal)) need(Feature::bidirectional);
   need(Feature::packed);
   if (config.positions == Positions::rotary) need(Feature::rotary);
   if (!mechanism.supports(config.dtype))
@@ -94,7 +94,8 @@ void AttentionLayer::make_projections(const Scope& scope, const ModelConfig& con
       k_.emplace(scope / "k", config.width, keys, Linear::Options{.activation = style.qk_activation});
     v_.emplace(scope / "v", config.width, values, Linear::Options{.activation = style.v_activation});
   }
-  if (style.gate) gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = Activation::silu});
+  if (style.gate)
+    gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = style.gate_activation});
   out_.emplace(scope / "out", values, config.width);
 }
 
@@ -113,6 +114,7 @@ void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config)
 AttentionOptions AttentionLayer::options(const Var& x, const Layout& layout) const {
   AttentionOptions options;
   options.queries = layout.rows;
+  options.causal = !mechanism_.supports(Feature::bidirectional);  // what has a causal form only, reads the past only
   options.dropout_p = dropout_;
   options.weights = weights_;
   if (mechanism_.needs_input()) options.input = x;
