@@ -92,4 +92,20 @@ Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads) {
   return tape.record(kRepeat, {x}, out, {}, group);
 }
 
+Call with_repeated_heads(const Call& call) {
+  const std::int64_t heads = call.q.dim(2);
+  return {call.tape,
+          call.q,
+          repeat_heads(call.tape, call.k, heads),
+          repeat_heads(call.tape, call.v, heads),
+          call.mechanism,
+          call.options,
+          call.queries,
+          call.keys};
+}
+
+const Sequences& key_sequences(const Call& call) {
+  return call.options.keys.empty() && call.q.dim(1) == call.k.dim(1) ? call.options.queries : call.options.keys;
+}
+
 }  // namespace fovea

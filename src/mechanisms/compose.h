@@ -18,5 +18,10 @@ Var by_token(Tape& tape, const Var& x);
 
 // k or v (b, n, kv_heads, d) with every head repeated for the query heads that share it: (b, n, heads, d).
 Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads);
+// The call with k and v repeated so.
+Call with_repeated_heads(const Call& call);
+
+// How the rows of k, v and the layer's input divide into sequences.
+const Sequences& key_sequences(const Call& call);
 
 }  // namespace fovea

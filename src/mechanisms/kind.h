@@ -57,7 +57,8 @@ struct LayerStyle {
   std::int64_t value_factor = 1;  // values are so many times as wide
   bool shared_qk = false;         // k is q
   Activation qk_activation = Activation::identity, v_activation = Activation::identity;
-  bool gate = false;  // output times silu(x W + b)
+  bool gate = false;  // output times act(x W + b)
+  Activation gate_activation = Activation::silu;
 };
 
 // Everything the registry knows about a mechanism. Each mechanism's file defines one; list.h names them all.
@@ -95,6 +96,9 @@ inline constexpr Features kPairwise = kPairwiseNoLse.with(Feature::lse);
 inline constexpr Features kRecurrent{Feature::causal,  Feature::bidirectional, Feature::cross,
                                      Feature::padding, Feature::packed,        Feature::state,
                                      Feature::step,    Feature::grouped,       Feature::strict};
+// A state that fades has a direction in time.
+inline constexpr Features kDecayed{Feature::causal, Feature::cross, Feature::padding, Feature::packed,
+                                   Feature::state,  Feature::step,  Feature::grouped, Feature::strict};
 
 // 2 (d_k + d_v) flops for every pair; backward rebuilds the scores and makes four more products.
 inline Flops pairwise_flops(double pairs, const Sizes& s) {

@@ -27,14 +27,21 @@ const MechanismKind& bigbird_kind();
 const MechanismKind& fixed_encoder_kind();
 const MechanismKind& linear_kind();
 const MechanismKind& norm_kind();
+const MechanismKind& performer_kind();
+const MechanismKind& rfa_kind();
+const MechanismKind& cosformer_kind();
+const MechanismKind& retnet_kind();
+const MechanismKind& lightning_kind();
+const MechanismKind& gla_kind();
 
 // The one list of mechanisms. Lookup by name, `fovea list`, the conformance suite, the benchmarks and the docs index
 // all come from it.
 inline constexpr const MechanismKind& (*kMechanisms[])() = {
-    softmax_kind,    taylor_kind,  topk_kind,          sparsemax_kind,      entmax15_kind,  margin_kind,
-    rela_kind,       relu2_kind,   sa_softmax_kind,    sigmoid_kind,        diag_kind,      window_kind,
-    dilated_kind,    star_kind,    sparse_fixed_kind,  sparse_strided_kind, logsparse_kind, cascade_kind,
-    longformer_kind, bigbird_kind, fixed_encoder_kind, linear_kind,         norm_kind,
+    softmax_kind,    taylor_kind,    topk_kind,          sparsemax_kind,      entmax15_kind,  margin_kind,
+    rela_kind,       relu2_kind,     sa_softmax_kind,    sigmoid_kind,        diag_kind,      window_kind,
+    dilated_kind,    star_kind,      sparse_fixed_kind,  sparse_strided_kind, logsparse_kind, cascade_kind,
+    longformer_kind, bigbird_kind,   fixed_encoder_kind, linear_kind,         norm_kind,      performer_kind,
+    rfa_kind,        cosformer_kind, retnet_kind,        lightning_kind,      gla_kind,
 };
 
 }  // namespace fovea

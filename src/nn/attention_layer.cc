@@ -96,7 +96,8 @@ void AttentionLayer::make_projections(const Scope& scope, const ModelConfig& con
       k_.emplace(scope / "k", config.width, keys, Linear::Options{.activation = style.qk_activation});
     v_.emplace(scope / "v", config.width, values, Linear::Options{.activation = style.v_activation});
   }
-  if (style.gate) gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = Activation::silu});
+  if (style.gate)
+    gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = style.gate_activation});
   out_.emplace(scope / "out", values, config.width);
 }
 
