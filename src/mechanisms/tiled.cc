@@ -58,6 +58,8 @@ SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias) {
   p.d_v = call.v.dim(3);
   p.pieces = out->pieces;
   p.weight = tiled.weight;
+  p.offset = tiled.offset;
+  p.degree = tiled.degree;
   p.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.d_k)));
   p.alibi = out->slopes.empty() ? nullptr : out->slopes.data();
   p.bias = bias_array(bias);
@@ -139,9 +141,8 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   const SharedCall described = describe(call, tiled, bias.value());
 
   const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
-  const bool softmax = tiled.weight == tile::Weight::softmax;
   Tensor lse;
-  if (softmax) {
+  if (tile::has_statistic(tiled.weight)) {
     lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, statistic_type(q.dtype()));
     lse.fill(-INFINITY);
   }

@@ -8,7 +8,9 @@ namespace fovea {
 // What a mechanism asks of the tiled engine, besides the options of the call.
 struct Tiled {
   tile::Weight weight = tile::Weight::softmax;
-  Pattern pattern;  // of the mechanism itself
+  Pattern pattern;      // of the mechanism itself
+  double offset = 0.0;  // numbers of the weight, see tile::Problem
+  int degree = 2;
 };
 
 // Runs the call on the tiled engine and records it.

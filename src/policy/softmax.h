@@ -7,7 +7,8 @@
 namespace fovea {
 
 // Softmax weights with a running maximum (going forward) or from the saved log-sum-exp (going back). Scores arrive in
-// units of 1 / kUnit, so that the exponential is a plain power of two. A masked score is -infinity.
+// units of 1 / kUnit, so that the exponential is a plain power of two. A masked score is -infinity. A pair's share is
+// what is summed and normalised; for softmax it is the weight.
 struct Softmax {
   static constexpr bool kHasTop = true;  // a running maximum, a sum and a saved statistic
   template <class R>
@@ -22,6 +23,7 @@ struct Softmax {
   FOVEA_HD static R fold(R before, R now) {
     return math::exp2_low(before - now);
   }
+  // The share, not normalised yet.
   template <class R>
   FOVEA_HD static R weigh(R score, R top) {
     return math::exp2_low(score - top);
@@ -41,16 +43,34 @@ struct Softmax {
   FOVEA_HD static R reopen(R statistic) {
     return statistic == -math::kInfinity<R> ? math::kInfinity<R> : statistic * math::kLog2e<R>;
   }
-  // The weight, rebuilt.
+  // The share, rebuilt and normalised.
   template <class R>
   FOVEA_HD static R again(R score, R reopened) {
     return math::exp2_low(score - reopened);
   }
-  // Gradient of the natural score from that of the weight; delta = sum_j weight_j grad_j - (gradient of the statistic).
-  // A zero weight gives zero whatever the gradient: masked pairs may hold NaN there.
   template <class R>
-  FOVEA_HD static R pull(R, R weight, R grad, R delta) {
-    return weight == 0 ? R{0} : weight * (grad - delta);
+  FOVEA_HD static R weight(R, R share) {
+    return share;
+  }
+  // Gradient of the natural score from that of the weight; delta = sum_j weight_j grad_j - (gradient of the statistic).
+  // A zero share gives zero whatever the gradient: masked pairs may hold NaN there.
+  template <class R>
+  FOVEA_HD static R pull(R, R share, R grad, R delta) {
+    return share == 0 ? R{0} : share * (grad - delta);
+  }
+};
+
+// Self-adjusting softmax: weight = natural score times its share. The shares, their sum and the statistic are those of
+// softmax.
+struct SelfAdjust : Softmax {
+  template <class R>
+  FOVEA_HD static R weight(R score, R share) {
+    return share == 0 ? R{0} : score * math::kLn2<R> * share;
+  }
+  template <class R>
+  FOVEA_HD static R pull(R score, R share, R grad, R delta) {
+    const R factor = 1 + score * math::kLn2<R>;
+    return share == 0 ? R{0} : share * (grad * factor - delta);
   }
 };
 

@@ -71,13 +71,46 @@ double softmax_row(std::vector<double>& s) {
   return top + std::log(total);
 }
 
+// exp(x) up to the power x^degree.
+double taylor(double x, int degree) {
+  double sum = 1.0, term = 1.0;
+  for (int m = 1; m <= degree; ++m) sum += term *= x / m;
+  return sum;
+}
+
+// A weight that depends on its own score alone.
+double pointwise(double s, Weights weights, const WeightNumbers& numbers) {
+  if (s == -kInfinity) return 0.0;
+  switch (weights) {
+    case Weights::relu2: return relu(s) * relu(s);
+    case Weights::sigmoid: return 1.0 / (1.0 + std::exp(-(s + numbers.offset)));
+    case Weights::exp: return std::exp(s);
+    case Weights::power: return std::pow(s, numbers.degree);
+    case Weights::taylor: return taylor(s, numbers.degree);
+    default: return relu(s);
+  }
+}
+
+// Turns scores into weights in place; returns the log-sum-exp, or -inf for weights that have none.
+double weigh_row(std::vector<double>& s, Weights weights, const WeightNumbers& numbers) {
+  if (weights == Weights::softmax) return softmax_row(s);
+  if (weights == Weights::self_adjust) {
+    std::vector<double> shares = s;
+    const double lse = softmax_row(shares);
+    for (std::size_t j = 0; j < s.size(); ++j) s[j] = shares[j] == 0.0 ? 0.0 : s[j] * shares[j];
+    return lse;
+  }
+  for (double& x : s) x = pointwise(x, weights, numbers);
+  return -kInfinity;
+}
+
 }  // namespace
 
 double elu(double x) { return x > 0 ? x : std::expm1(x); }
 double elu_plus_one(double x) { return x > 0 ? x + 1 : std::exp(x); }
 double relu(double x) { return x > 0 ? x : 0.0; }
 
-Result pairwise(const Problem& given, Weights weights) {
+Result pairwise(const Problem& given, Weights weights, const WeightNumbers& numbers) {
   const Problem p = mapped(given, nullptr);
   Result out;
   out.o.assign(at(p.n_q * p.heads * p.d_v), 0.0);
@@ -85,10 +118,7 @@ Result pairwise(const Problem& given, Weights weights) {
   for (std::int64_t i = 0; i < p.n_q; ++i) {
     for (std::int64_t h = 0; h < p.heads; ++h) {
       std::vector<double> w = scores(p, i, h);
-      if (weights == Weights::softmax)
-        out.lse[at(i * p.heads + h)] = softmax_row(w);
-      else
-        for (double& x : w) x = relu(x);
+      out.lse[at(i * p.heads + h)] = weigh_row(w, weights, numbers);
       double* o = &out.o[at((i * p.heads + h) * p.d_v)];
       for (std::int64_t j = 0; j < p.n_k; ++j) {
         if (w[at(j)] == 0.0) continue;  // a value behind a zero weight may be NaN

@@ -44,13 +44,26 @@ struct Problem {
 
 struct Result {
   std::vector<double> o;            // (n_q, heads, d_v)
-  std::vector<double> lse;          // (n_q, heads), softmax only
+  std::vector<double> lse;          // (n_q, heads), softmax and self_adjust only
   std::vector<double> final_state;  // (kv_heads, d_k, width), recurrent ones only
 };
 
-// Softmax or rectified weights over the pairs that `pattern`, `causal` and the bias keep.
-enum class Weights : std::uint8_t { softmax, rela };
-Result pairwise(const Problem& problem, Weights weights);
+// o_i = sum_j w_ij v_j over the pairs that `pattern`, `causal` and the bias keep; s: their scores.
+enum class Weights : std::uint8_t {
+  softmax,
+  self_adjust,  // s softmax(s)
+  rela,         // max(s, 0)
+  relu2,        // max(s, 0)^2
+  sigmoid,      // sigmoid(s + offset)
+  exp,
+  power,   // s^degree
+  taylor,  // of exp(s), up to s^degree
+};
+struct WeightNumbers {
+  double offset = 0.0;
+  int degree = 2;
+};
+Result pairwise(const Problem& problem, Weights weights, const WeightNumbers& numbers = {});
 
 // Feature-map attention by its sum over keys, divided by nothing, D + eps or max(D, eps).
 enum class Denominator : std::uint8_t { none, add, clamp };

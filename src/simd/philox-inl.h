@@ -21,16 +21,19 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int kPhiloxCounters = 16;
 
-// philox(key, counter + i, high) for i in [0, kPhiloxCounters).
+// philox(key, counter + i step, high) for i in [0, kPhiloxCounters).
 struct PhiloxRun {
   std::uint64_t key, counter, high;
+  std::uint32_t step = 1;
+
+  std::uint64_t at(int i) const { return counter + static_cast<std::uint64_t>(i) * step; }
 };
 
 #if HWY_TARGET == HWY_SCALAR
 // words[4 i + w]: word w of counter i.
 inline void philox_words(const PhiloxRun& run, std::uint32_t* HWY_RESTRICT words) {
   for (int i = 0; i < kPhiloxCounters; ++i) {
-    const Philox block = philox(run.key, run.counter + static_cast<std::uint64_t>(i), run.high);
+    const Philox block = philox(run.key, run.at(i), run.high);
     for (int w = 0; w < 4; ++w) words[4 * i + w] = block.word[w];
   }
 }
@@ -38,7 +41,7 @@ inline void philox_words(const PhiloxRun& run, std::uint32_t* HWY_RESTRICT words
 // words[kPhiloxCounters w + i]: word w of counter i.
 inline void philox_planes(const PhiloxRun& run, std::uint32_t* HWY_RESTRICT words) {
   for (int i = 0; i < kPhiloxCounters; ++i) {
-    const Philox block = philox(run.key, run.counter + static_cast<std::uint64_t>(i), run.high);
+    const Philox block = philox(run.key, run.at(i), run.high);
     for (int w = 0; w < 4; ++w) words[kPhiloxCounters * w + i] = block.word[w];
   }
 }
@@ -53,8 +56,11 @@ struct PhiloxLanes {
   static constexpr hn::Rebind<std::uint32_t, hn::ScalableTag<std::uint64_t> > d_half{};
   using Vector = hn::Vec<decltype(d64)>;
 
-  PhiloxLanes(std::uint64_t counter, std::uint64_t high)
-      : c0(hn::Iota(d64, counter)), c1(hn::ShiftRight<32>(c0)), c2(hn::Set(d64, high)), c3(hn::Set(d64, high >> 32)) {}
+  PhiloxLanes(std::uint64_t counter, Vector offsets, std::uint64_t high)
+      : c0(hn::Add(hn::Set(d64, counter), offsets)),
+        c1(hn::ShiftRight<32>(c0)),
+        c2(hn::Set(d64, high)),
+        c3(hn::Set(d64, high >> 32)) {}
 
   HWY_INLINE void round(PhiloxKey key) {
     const Vector p0 = hn::MulEven(hn::BitCast(d32, c0), hn::Set(d32, kPhiloxFactor0));
@@ -83,9 +89,11 @@ struct PhiloxLanes {
 // store(lanes, i): the counters from i on are through.
 template <class Store>
 HWY_INLINE void philox_run(const PhiloxRun& run, const Store& store) {
-  const std::uint64_t lanes = hn::Lanes(PhiloxLanes::d64);
-  for (std::uint64_t i = 0; i < kPhiloxCounters; i += 2 * lanes) {
-    PhiloxLanes a(run.counter + i, run.high), b(run.counter + i + lanes, run.high);
+  const auto lanes = static_cast<int>(hn::Lanes(PhiloxLanes::d64));
+  const auto offsets =
+      hn::MulEven(hn::BitCast(PhiloxLanes::d32, hn::Iota(PhiloxLanes::d64, 0)), hn::Set(PhiloxLanes::d32, run.step));
+  for (int i = 0; i < kPhiloxCounters; i += 2 * lanes) {
+    PhiloxLanes a(run.at(i), offsets, run.high), b(run.at(i + lanes), offsets, run.high);
     PhiloxKey key{static_cast<std::uint32_t>(run.key), static_cast<std::uint32_t>(run.key >> 32)};
     for (int round = 0; round < kPhiloxRounds; ++round, key = key.next()) {
       a.round(key);
@@ -97,10 +105,10 @@ HWY_INLINE void philox_run(const PhiloxRun& run, const Store& store) {
 }
 
 inline void philox_words(const PhiloxRun& run, std::uint32_t* HWY_RESTRICT words) {
-  philox_run(run, [words](const PhiloxLanes& lanes, std::uint64_t i) HWY_ATTR { lanes.store_words(words + 4 * i); });
+  philox_run(run, [words](const PhiloxLanes& lanes, int i) HWY_ATTR { lanes.store_words(words + 4 * i); });
 }
 inline void philox_planes(const PhiloxRun& run, std::uint32_t* HWY_RESTRICT words) {
-  philox_run(run, [words](const PhiloxLanes& lanes, std::uint64_t i) HWY_ATTR { lanes.store_planes(words + i); });
+  philox_run(run, [words](const PhiloxLanes& lanes, int i) HWY_ATTR { lanes.store_planes(words + i); });
 }
 #endif
 

@@ -15,10 +15,20 @@ constexpr std::int64_t kMaxRow = std::int64_t{1} << 32;  // rows are half of a d
   fail(code, what, "tiled attention", hint);
 }
 
+// Is every row of first, first + step, ... below kMaxRow?
+bool rows_fit(std::int64_t first, std::int64_t count, std::int64_t step) {
+  return count == 0 || (first < kMaxRow && count - 1 <= (kMaxRow - 1 - first) / step);
+}
+
 void check_piece(const Piece& piece) {
   if (piece.batch < 0 || piece.q0 < 0 || piece.k0 < 0 || piece.nq < 0 || piece.nk < 0)
     refuse(ErrorCode::shape, "a piece with a negative offset or length");
-  if (piece.q0 + piece.nq > kMaxRow || piece.k0 + piece.nk > kMaxRow)
+  if (piece.q_step < 1 || piece.k_step < 1)
+    refuse(ErrorCode::shape,
+           "a piece with steps " + std::to_string(piece.q_step) + " and " + std::to_string(piece.k_step),
+           "steps are 1 or more");
+  if (!rows_fit(piece.q0, piece.nq, piece.q_step) || !rows_fit(piece.k0, piece.nk, piece.k_step) ||
+      piece.gap < -kMaxRow || piece.gap > kMaxRow)
     refuse(ErrorCode::shape, "a piece beyond row 2^32");
   if (piece.plan == nullptr) refuse(ErrorCode::internal, "a piece without a plan");
   if (piece.plan->n_q != piece.nq || piece.plan->n_k != piece.nk)
@@ -57,6 +67,10 @@ void check(const Problem& problem) {
   if (problem.d_k < 1 || problem.d_v < 1 || problem.d_k > kMaxWidth || problem.d_v > kMaxWidth)
     refuse(ErrorCode::shape, "head widths " + std::to_string(problem.d_k) + " and " + std::to_string(problem.d_v));
   if (!std::isfinite(problem.scale)) refuse(ErrorCode::usage, "the scale is not a finite number");
+  if (!std::isfinite(problem.offset)) refuse(ErrorCode::usage, "the offset is not a finite number");
+  if ((problem.weight == Weight::power || problem.weight == Weight::taylor) && problem.degree != 2 &&
+      problem.degree != 4)
+    refuse(ErrorCode::usage, "weights of degree " + std::to_string(problem.degree), "2 or 4");
   if (!(problem.dropout.p >= 0.0f && problem.dropout.p < 1.0f))
     refuse(ErrorCode::usage, "dropout " + std::to_string(problem.dropout.p), "a probability from 0 to below 1");
   for (const Piece& piece : problem.pieces) check_piece(piece);
@@ -77,9 +91,9 @@ void check(const Problem& problem, const Forward& io) {
 
 void check(const Problem& problem, const Backward& io) {
   check(problem);
-  const bool softmax = problem.weight == Weight::softmax;
-  if (!softmax && io.d_lse.data != nullptr)
-    refuse(ErrorCode::unsupported, "a gradient of the log-sum-exp without softmax");
+  const bool statistic = has_statistic(problem.weight);
+  if (!statistic && io.d_lse.data != nullptr)
+    refuse(ErrorCode::unsupported, "a gradient of the log-sum-exp of weights that have none");
   if (io.d_bias.data != nullptr && problem.bias.data == nullptr)
     refuse(ErrorCode::usage, "a gradient of a bias without the bias");
   const Rows rows = rows_of(problem);
@@ -87,8 +101,8 @@ void check(const Problem& problem, const Backward& io) {
     need(io.q, "q");
     need(io.d_o, "the gradient of o");
     need(io.dq, "dq");
-    if (softmax) need(io.o, "o");
-    if (softmax) need(io.lse, "the log-sum-exp");
+    if (statistic) need(io.o, "o");
+    if (statistic) need(io.lse, "the log-sum-exp");
   }
   if (rows.keys) {
     need(io.k, "k");

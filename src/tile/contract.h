@@ -20,15 +20,42 @@ struct Array {
 using In = Array<const void*>;
 using Out = Array<void*>;
 
-// One independent rectangle of attention: rows [q0, q0 + nq) of q against rows [k0, k0 + nk) of k and v in one batch
-// item. Padding by lengths, packed sequences and plain batches are all lists of pieces. Pieces do not overlap in q.
-// Query i (local) sits at position i + nk - nq: bottom-right alignment.
+// One independent rectangle of attention in one batch item: rows q0, q0 + q_step, ... (nq of them) of q, o and their
+// kin against rows k0, k0 + k_step, ... (nk) of k, v and theirs. Padding by lengths, packed sequences and plain batches
+// are all lists of pieces; with steps the residue classes of a dilated pattern are dense pieces.
+// The plan is local: its query i sits at position i + nk - nq (bottom-right alignment), its key j at position j.
+// Bias, dropout and ALiBi go by the rows of the arrays.
+// The pieces of a call share no row of q. Forward may read a row of k from several; backward overwrites dk and dv, so
+// there they share no row of k either.
 struct Piece {
   std::int64_t batch = 0, q0 = 0, nq = 0, k0 = 0, nk = 0;
   const Plan* plan = nullptr;  // compiled for exactly (nq, nk)
+  std::int64_t q_step = 1, k_step = 1;
+  std::int64_t gap = 0;  // for ALiBi: how many rows the last query stands behind the last key; 0: on top of it
+
+  std::int64_t query_row(std::int64_t i) const { return q0 + i * q_step; }
+  std::int64_t key_row(std::int64_t j) const { return k0 + j * k_step; }
+  // Rows from key j to query i; where the steps are equal, those of the plan's positions times the step.
+  std::int64_t distance(std::int64_t i, std::int64_t j) const {
+    return gap + (nk - 1 - j) * k_step - (nq - 1 - i) * q_step;
+  }
 };
 
-enum class Weight : std::uint8_t { softmax, rela };
+// What a score s weighs. Pairs that are not kept weigh exactly 0. All but the first two have no normaliser: a column of
+// ones in v gives the sum of a row's weights. Every weight runs in every dtype, bf16 on pairs where the machine has
+// them.
+enum class Weight : std::uint8_t {
+  softmax,      // exp(s) / sum of exp(s)
+  self_adjust,  // s exp(s) / sum of exp(s)
+  rela,         // max(s, 0)
+  relu2,        // max(s, 0)^2
+  sigmoid,      // 1 / (1 + exp(-(s + offset)))
+  exp,          // exp(s) up to 2^100 (f64: 2^996), constant beyond
+  power,        // s^degree
+  taylor,       // sum over m <= degree of s^m / m!
+};
+// Those that save the log-sum-exp of a row and need it in backward, together with o.
+constexpr bool has_statistic(Weight weight) { return weight == Weight::softmax || weight == Weight::self_adjust; }
 
 // Additive bias (batch, heads, n_q, n_k) in f32 (f64 for f64 problems); stride 0 on a broadcast axis; indexed by global
 // rows of q and k. -inf entries mask.
@@ -49,13 +76,15 @@ struct Problem {
   std::int64_t d_k = 0, d_v = 0;
   std::span<const Piece> pieces;
   Weight weight = Weight::softmax;
+  double offset = 0.0;  // of sigmoid
+  int degree = 2;       // of power and taylor: 2 or 4
   double scale = 1.0;
-  const float* alibi = nullptr;  // slope of each query head: score -= slope * |query position - key position|
+  const float* alibi = nullptr;  // slope of each query head: score -= slope * |distance in rows|
   BiasArray<const void*> bias;
   Dropout dropout;
 };
 
-// Row statistic of softmax: the natural log-sum-exp, -inf for an empty row; (batch, n_q, heads), dim 1.
+// Row statistic: the natural log-sum-exp, -inf for an empty row; (batch, n_q, heads), dim 1. See has_statistic.
 // Rows of o and lse that belong to no piece are not written: the caller clears them.
 struct Forward {
   In q, k, v;
@@ -67,7 +96,7 @@ void forward(const Context& context, const Problem& problem, const Forward& io);
 struct Backward {
   In q, k, v, o, lse;
   In d_o;
-  In d_lse;        // may be null; only softmax has one
+  In d_lse;        // may be null; only weights with a statistic have one
   Out dq, dk, dv;  // overwritten on the rows of the pieces; other rows are the caller's
   BiasArray<void*>
       d_bias;  // may be null; same broadcast axes as the bias; overwritten, the caller clears what no piece reaches

@@ -25,8 +25,10 @@ struct BiasSharing {
 
 BiasSharing sharing_of(const Problem& problem, const BiasArray<void*>& bias) {
   if (bias.data == nullptr) return {};
-  return {bias.query == 0, bias.key == 0,
-          (bias.head == 0 && problem.heads > 1) || (bias.batch == 0 && problem.pieces.size() > 1)};
+  const bool queries = bias.query == 0, keys = bias.key == 0;
+  const bool units =
+      (queries && keys) || (bias.head == 0 && problem.heads > 1) || (bias.batch == 0 && problem.pieces.size() > 1);
+  return {queries, keys, units};
 }
 
 // Two ways to divide the work:
@@ -221,12 +223,12 @@ class BackwardDriver {
     const Piece& piece = *task.unit->piece;
     const Plan& plan = *piece.plan;
     const BiasArray<void*>& bias = call_.io.d_bias;
-    R* base = static_cast<R*>(bias.data) + piece.batch * bias.batch + task.head * bias.head + piece.q0 * bias.query +
-              piece.k0 * bias.key;
+    R* base = static_cast<R*>(bias.data) + piece.batch * bias.batch + task.head * bias.head;
     const std::int64_t q0 = std::int64_t{task.block} * plan.tile_q, q1 = std::min(q0 + plan.tile_q, piece.nq);
     const auto clear = [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = q0; i < q1; ++i)
-        for (std::int64_t j = begin; j < std::min(end, piece.nk); ++j) base[i * bias.query + j * bias.key] = 0;
+        for (std::int64_t j = begin; j < std::min(end, piece.nk); ++j)
+          base[piece.query_row(i) * bias.query + piece.key_row(j) * bias.key] = 0;
     };
     if (call_.bias_is_shared) return clear(0, piece.nk);
     std::int64_t done = 0;

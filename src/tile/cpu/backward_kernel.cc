@@ -9,6 +9,7 @@
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
 #include "tile/cpu/turns.h"
+#include "tile/cpu/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
@@ -27,8 +28,8 @@ struct BiasGradient {
     if (bias.data == nullptr) return;
     data = static_cast<R*>(bias.data) + piece.batch * bias.batch + head * bias.head + piece.q0 * bias.query +
            piece.k0 * bias.key;
-    query = bias.query;
-    key = bias.key;
+    query = bias.query * piece.q_step;
+    key = bias.key * piece.k_step;
     add = call.bias_is_shared;
   }
 
@@ -46,37 +47,6 @@ struct BiasGradient {
   }
 };
 
-// What a pass over a tile needs of its rows, one per lane.
-template <class R>
-struct RowTerms {
-  const R* statistic;
-  const R* delta;
-};
-
-// s: scores in, weights out; ds: gradients of the weights in, of the scores out. Both are [keys x lanes].
-template <class W, class R>
-HWY_NOINLINE void weigh_back(R* HWY_RESTRICT s, R* HWY_RESTRICT ds, const RowTerms<R>& rows, std::int64_t keys,
-                             std::int64_t lanes) {
-  const R* HWY_RESTRICT statistic = rows.statistic;
-  const R* HWY_RESTRICT delta = rows.delta;
-  for (std::int64_t j = 0; j < keys; ++j, s += lanes, ds += lanes)
-    for (std::int64_t c = 0; c < lanes; c += kChunk<R>)
-      for (std::int64_t l = c; l < c + kChunk<R>; ++l) {
-        const R weight = W::again(s[l], statistic[l]);
-        ds[l] = W::pull(s[l], weight, ds[l], delta[l]);
-        s[l] = weight;
-      }
-}
-
-// The same under dropout: `kept` is the factor of every pair, 0 or 1 / (1 - p).
-template <class W, class R>
-HWY_NOINLINE void weigh_back(R* HWY_RESTRICT s, R* HWY_RESTRICT ds, const R* HWY_RESTRICT kept, const RowTerms<R>& rows,
-                             const TileAt& at) {
-  for (std::int64_t i = 0; i < at.kc * at.lanes; ++i) ds[i] *= kept[i];
-  weigh_back<W>(s, ds, rows, at.kc, at.lanes);
-  for (std::int64_t i = 0; i < at.kc * at.lanes; ++i) s[i] *= kept[i];
-}
-
 // How many blocks of a row come before this one.
 inline std::int32_t count_before(std::span<const Plan::Entry> row, std::int32_t block) {
   std::int32_t count = 0;
@@ -91,7 +61,7 @@ inline std::int32_t count_before(std::span<const Plan::Entry> row, std::int32_t 
 //   S^T = K Q^T, modified; dP^T = V dO^T; P = again(S); dS = pull(P, dP);
 //   dV += P^T dO; dK += dS^T Q; dQ += dS K.
 // Five products of one kind. dK and dV of the block stay in cache; only dQ is summed in memory.
-template <class M, class W>
+template <class M>
 class KeyTile {
  public:
   using R = typename M::Real;
@@ -104,6 +74,7 @@ class KeyTile {
         packed_(call, unit),
         keys_(packed_.keys(key_block)),
         key_block_(key_block),
+        weights_(passes_of<R>(call.problem.weight)),
         t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch),
         next_(next) {}
 
@@ -116,7 +87,7 @@ class KeyTile {
     const HeadRange heads = heads_of(problem_, unit_.kv_head);
     for (std::int64_t h = heads.begin; h < heads.end; ++h) {
       const Head head{
-          h, {problem_, *unit_.piece, h, W::template kUnit<R>}, {problem_, *unit_.piece, h}, {call_, *unit_.piece, h}};
+          h, {problem_, *unit_.piece, h, weights_.unit}, {problem_, *unit_.piece, h}, {call_, *unit_.piece, h}};
       for (const Plan::Entry& entry : plan.column(key_block_))
         for (std::int32_t block = entry.block; block < entry.block + entry.count; ++block)
           visit(head, block, entry.mask);
@@ -164,16 +135,18 @@ class KeyTile {
     const auto across_k = static_cast<std::size_t>(packed_.across_k);
     const Product<R, Element> s{keys_.k, across_k, slot.q_across, lanes, t_.s, lanes, keys, lanes, d_k, next_};
     const Product<R, Element> dp{keys_.v, d_v, slot.do_across, lanes, t_.ds, lanes, keys, lanes, d_v, next_};
-    M::score(s, M::product_scale(static_cast<R>(problem_.scale) * W::template kUnit<R>), nullptr);
+    M::score(s, M::product_scale(static_cast<R>(problem_.scale) * weights_.unit), nullptr);
     M::score(dp, R{1}, nullptr);
   }
 
   void weigh(const Head& head, const QuerySlot<M>& slot) const {
     const RowTerms<R> rows{slot.statistic, slot.delta};
-    if (!head.dropout.active()) return weigh_back<W>(t_.s, t_.ds, rows, at_.kc, at_.lanes);
-    const R dropped = static_cast<R>(DropoutRule::scale(problem_.dropout.p));
-    head.dropout.draw(at_, t_.spare, dropped);
-    weigh_back<W>(t_.s, t_.ds, t_.spare, rows, at_);
+    if (head.dropout.active()) {
+      head.dropout.draw(at_, t_.spare, static_cast<R>(DropoutRule::scale(problem_.dropout.p)));
+      multiply(t_.ds, t_.spare, at_.kc * at_.lanes);
+    }
+    weights_.weigh_back(problem_, at_, t_.s, t_.ds, rows);
+    if (head.dropout.active()) multiply(t_.s, t_.spare, at_.kc * at_.lanes);
   }
 
   // Weights and score gradients as operands; queries beyond the sequence must not reach one.
@@ -215,14 +188,15 @@ class KeyTile {
   PackedUnit<M> packed_;
   KeySlot<M> keys_;
   std::int32_t key_block_;
+  WeightPasses<R> weights_;
   BackwardScratch<M> t_;
   Prefetch* next_;
   TileAt at_{};
 };
 
-template <class M, class W>
+template <class M>
 void pull(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next) {
-  KeyTile<M, W>(call, unit, key_block, scratch, next).run();
+  KeyTile<M>(call, unit, key_block, scratch, next).run();
 }
 
 template <class M>
@@ -235,13 +209,13 @@ std::size_t backward_scratch_bytes(const Problem& problem, TileSize largest) {
   return BackwardScratch<M>(problem, largest, nullptr).bytes;
 }
 
-template <class M, class W>
+template <class M>
 struct BackwardTable {
   static constexpr BackwardKernel kKernel{
-      backward_unit_bytes<M>, backward_scratch_bytes<M>, pack_keys<M>, pack_queries<M, W>, pull<M, W>, finish<M>};
+      backward_unit_bytes<M>, backward_scratch_bytes<M>, pack_keys<M>, pack_queries<M>, pull<M>, finish<M>};
 };
 
-const BackwardKernel* find_backward(Numbers numbers, Weight weight) { return choose<BackwardTable>(numbers, weight); }
+const BackwardKernel* find_backward(Numbers numbers) { return choose<BackwardTable>(numbers); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tile
@@ -254,7 +228,7 @@ HWY_EXPORT(find_backward);
 
 const BackwardKernel& backward_kernel(const Problem& problem) {
   const Numbers numbers = numbers_of(problem);
-  return *HWY_DYNAMIC_DISPATCH(find_backward)(numbers, problem.weight);
+  return *HWY_DYNAMIC_DISPATCH(find_backward)(numbers);
 }
 
 }  // namespace fovea::tile

@@ -19,6 +19,7 @@
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
 #include "tile/cpu/scratch.h"
+#include "tile/cpu/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
@@ -202,7 +203,7 @@ void pack_keys(const BackwardCall& call, const Unit& unit, std::int32_t key_bloc
 }
 
 // Packs one query block of one head.
-template <class M, class W>
+template <class M>
 class QueryPacker {
  public:
   using R = typename M::Real;
@@ -213,6 +214,7 @@ class QueryPacker {
         problem_(call.problem),
         piece_(*unit.piece),
         head_(queries.head),
+        weights_(passes_of<R>(call.problem.weight)),
         unit_(call, unit),
         to_(unit_.queries(queries)),
         at_(query_tile<R>(unit, queries.block)),
@@ -236,7 +238,7 @@ class QueryPacker {
     round_woven<M>({staged, unit_.ld_k}, {to_.q, unit_.ld_k}, at_.qc, unit_.ld_k);
     if constexpr (!M::kPaired) {
       // The score operand is rounded as in forward, so that the rebuilt scores have the same bits.
-      load_rows<R>(q, scale * W::template kUnit<R>, t_.rows, unit_.ld_k);
+      load_rows<R>(q, scale * weights_.unit, t_.rows, unit_.ld_k);
       clear_empty(t_.rows, unit_.ld_k);
     }
     turn({t_.rows, unit_.ld_k}, to_.q_across, problem_.d_k);
@@ -246,7 +248,7 @@ class QueryPacker {
     R* staged = stage(to_.d_o);
     *to_.finite_do = load_rows<R>(rows(call_.io.d_o, problem_.d_v), R{1}, staged, unit_.ld_v);
     clear_empty(staged, unit_.ld_v);
-    if constexpr (W::kHasTop) subtract_outputs(staged);
+    if (weights_.has_top) subtract_outputs(staged);
     round_woven<M>({staged, unit_.ld_v}, {to_.d_o, unit_.ld_v}, at_.qc, unit_.ld_v);
     turn({staged, unit_.ld_v}, to_.do_across, problem_.d_v);
   }
@@ -263,15 +265,15 @@ class QueryPacker {
     return QueryRows{problem_, piece_, head_}(array, at_, width);
   }
   R statistic_at(const In& array, std::int64_t i) const {
-    return *static_cast<const R*>(element(array, dtype_of<R>, piece_.batch, piece_.q0 + at_.q0 + i, head_));
+    return *static_cast<const R*>(element(array, dtype_of<R>, piece_.batch, piece_.query_row(at_.q0 + i), head_));
   }
-  bool is_empty(std::int64_t i) const { return W::kHasTop && to_.statistic[i] == math::kInfinity<R>; }
+  bool is_empty(std::int64_t i) const { return weights_.has_top && to_.statistic[i] == math::kInfinity<R>; }
 
   void read_statistics() const {
     std::fill_n(to_.statistic, at_.lanes, math::kInfinity<R>);  // padding lanes weigh nothing
     std::fill_n(to_.delta, at_.lanes, R{0});
-    if constexpr (W::kHasTop)
-      for (std::int64_t i = 0; i < at_.qc; ++i) to_.statistic[i] = W::reopen(statistic_at(call_.io.lse, i));
+    if (weights_.has_top)
+      for (std::int64_t i = 0; i < at_.qc; ++i) to_.statistic[i] = Softmax::reopen(statistic_at(call_.io.lse, i));
   }
 
   // Nothing of an empty row may reach a gradient, not even its NaN.
@@ -309,15 +311,16 @@ class QueryPacker {
   const Problem& problem_;
   const Piece& piece_;
   std::int64_t head_;
+  WeightPasses<R> weights_;
   PackedUnit<M> unit_;
   QuerySlot<M> to_;
   TileAt at_;
   BackwardScratch<M> t_;
 };
 
-template <class M, class W>
+template <class M>
 void pack_queries(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch) {
-  QueryPacker<M, W>(call, unit, queries, scratch).run();
+  QueryPacker<M>(call, unit, queries, scratch).run();
 }
 
 template <class M>

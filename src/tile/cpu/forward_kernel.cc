@@ -8,6 +8,7 @@
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
 #include "tile/cpu/scratch.h"
+#include "tile/cpu/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
@@ -87,10 +88,7 @@ struct ForwardScratch {
   }
 };
 
-// Passes over a tile [keys x lanes]. Keys are the outer loop, so that a lane's sum is not needed again at once: with
-// lanes outside, the d 32 forward was a tenth slower. The pointers are parameters because only there the compiler
-// trusts `restrict`.
-
+// s is [keys x lanes].
 template <class R>
 HWY_NOINLINE void raise_top(const R* HWY_RESTRICT s, R* HWY_RESTRICT top, std::int64_t keys, std::int64_t lanes) {
   for (std::int64_t j = 0; j < keys; ++j, s += lanes)
@@ -99,30 +97,19 @@ HWY_NOINLINE void raise_top(const R* HWY_RESTRICT s, R* HWY_RESTRICT top, std::i
 }
 
 // `factor` holds the maximum before this tile; it becomes the factor of what was collected under it.
-template <class W, class R>
+template <class R>
 HWY_NOINLINE void fold(R* HWY_RESTRICT factor, const R* HWY_RESTRICT top, R* HWY_RESTRICT sum, std::int64_t lanes) {
   for (std::int64_t c = 0; c < lanes; c += kChunk<R>)
     for (std::int64_t l = c; l < c + kChunk<R>; ++l) {
-      factor[l] = W::fold(factor[l], top[l]);
+      factor[l] = Softmax::fold(factor[l], top[l]);
       sum[l] *= factor[l];
     }
-}
-
-template <class W, class R>
-HWY_NOINLINE void weigh(R* HWY_RESTRICT s, const R* HWY_RESTRICT top, R* HWY_RESTRICT sum, std::int64_t keys,
-                        std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j, s += lanes)
-    for (std::int64_t c = 0; c < lanes; c += kChunk<R>)
-      for (std::int64_t l = c; l < c + kChunk<R>; ++l) {
-        s[l] = W::weigh(s[l], top[l]);
-        sum[l] += s[l];
-      }
 }
 
 // One query block of one head: for every key block of its row in the plan,
 //   S^T = K Q^T, modified; fold the row maxima; P = weigh(S); O^T = O^T factor + V^T P^T.
 // Lanes are queries throughout, so maxima and sums are vertical, and the rescaling of O is part of loading it.
-template <class M, class W>
+template <class M>
 class QueryTile {
  public:
   using R = typename M::Real;
@@ -136,7 +123,8 @@ class QueryTile {
         rows_{call.problem, *unit.piece, head},
         keys_(call.problem, unit),
         t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch),
-        modifier_(call.problem, *unit.piece, head, W::template kUnit<R>),
+        weights_(passes_of<R>(call.problem.weight)),
+        modifier_(call.problem, *unit.piece, head, weights_.unit),
         dropout_(call.problem, *unit.piece, head),
         keep_(call.keep) {}
 
@@ -153,14 +141,14 @@ class QueryTile {
   }
 
  private:
-  R unit_scale() const { return static_cast<R>(problem_.scale) * W::template kUnit<R>; }
+  R unit_scale() const { return static_cast<R>(problem_.scale) * weights_.unit; }
 
   void open() {
     const std::int64_t width = elements<M>(problem_.d_k);
     M::load(rows_(io_.q, at_, problem_.d_k), M::operand_scale(unit_scale()), t_.q_rows, width);
     if (at_.qc < at_.lanes) std::fill_n(t_.q, width * at_.lanes, Element{0});
     turn_tile<Element>({t_.q_rows, width}, {t_.q, at_.lanes}, at_.qc, width);
-    std::fill_n(t_.top, at_.lanes, W::template kFloor<R>);
+    std::fill_n(t_.top, at_.lanes, Softmax::kFloor<R>);
     std::fill_n(t_.sum, at_.lanes, R{0});
     std::fill_n(t_.o, problem_.d_v * at_.lanes, R{0});
   }
@@ -170,10 +158,10 @@ class QueryTile {
     at_.kc = std::min<std::int64_t>(piece_.plan->tile_k, piece_.nk - at_.k0);
     at_.mask = mask;
     const auto keys = keys_.block(key_block);
-    if constexpr (W::kHasTop) std::copy_n(t_.top, at_.lanes, t_.factor);
+    if (weights_.has_top) std::copy_n(t_.top, at_.lanes, t_.factor);
     score(keys.k);
-    if constexpr (W::kHasTop) fold<W>(t_.factor, t_.top, t_.sum, at_.lanes);
-    weigh<W>(t_.s, t_.top, t_.sum, at_.kc, at_.lanes);
+    if (weights_.has_top) fold(t_.factor, t_.top, t_.sum, at_.lanes);
+    weights_.weigh(problem_, at_, t_.s, t_.top, t_.sum);
     if (dropout_.active()) dropout_.apply(at_, t_.s, t_.spare);
     round_woven<M>({t_.s, at_.lanes}, {t_.p, at_.lanes}, at_.kc, at_.lanes);
     gather(keys.v, *keys.finite != 0 || !modifier_.may_hide(mask));
@@ -184,10 +172,10 @@ class QueryTile {
     const auto d = static_cast<std::size_t>(elements<M>(problem_.d_k)), lanes = static_cast<std::size_t>(at_.lanes);
     const Product<R, Element> p{k, d, t_.q, lanes, t_.s, lanes, static_cast<std::size_t>(at_.kc), lanes, d, next_};
     const bool modified = modifier_.touches(at_.mask);
-    M::score(p, M::product_scale(unit_scale()), W::kHasTop && !modified ? t_.top : nullptr);
+    M::score(p, M::product_scale(unit_scale()), weights_.has_top && !modified ? t_.top : nullptr);
     if (!modified) return;
     modifier_.apply(at_, t_.s, t_.spare);
-    if constexpr (W::kHasTop) raise_top(t_.s, t_.top, at_.kc, at_.lanes);
+    if (weights_.has_top) raise_top(t_.s, t_.top, at_.kc, at_.lanes);
   }
 
   // O^T = O^T factor + V^T P^T
@@ -196,20 +184,21 @@ class QueryTile {
     const auto keys = static_cast<std::size_t>(elements<M>(at_.kc));
     const Product<R, Element> p{v, d, t_.p, lanes, t_.o, lanes, d, lanes, keys, next_};
     if (safe) {
-      if constexpr (W::kHasTop)
+      if (weights_.has_top)
         M::add_onto(p, t_.factor);
       else
         M::template add<Order::columns>(p);
       return;
     }
-    if constexpr (W::kHasTop)
+    if (weights_.has_top)
       for (std::int64_t i = 0; i < problem_.d_v * at_.lanes; ++i) t_.o[i] *= t_.factor[i % at_.lanes];
     product_hiding<M>(p, Order::columns, true);
   }
 
   void close() {
     const R dropped = dropout_.active() ? static_cast<R>(DropoutRule::scale(problem_.dropout.p)) : R{1};
-    for (std::int64_t l = 0; l < at_.lanes; ++l) t_.factor[l] = W::close(t_.sum[l]) * dropped;
+    for (std::int64_t l = 0; l < at_.lanes; ++l)
+      t_.factor[l] = weights_.has_top ? Softmax::close(t_.sum[l]) * dropped : dropped;
     for (std::int64_t c = 0; c < problem_.d_v; ++c) {
       R* HWY_RESTRICT o = t_.o + c * at_.lanes;
       const R* HWY_RESTRICT factor = t_.factor;
@@ -217,10 +206,10 @@ class QueryTile {
     }
     turn_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
     store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_(io_.o, at_, problem_.d_v), keep_);
-    if (W::kHasTop && io_.lse.data != nullptr)
+    if (weights_.has_top && io_.lse.data != nullptr)
       for (std::int64_t l = 0; l < at_.qc; ++l) {
-        void* lse = element(io_.lse, dtype_of<R>, piece_.batch, piece_.q0 + at_.q0 + l, head_);
-        *static_cast<R*>(lse) = W::statistic(t_.top[l], t_.sum[l]);
+        void* lse = element(io_.lse, dtype_of<R>, piece_.batch, piece_.query_row(at_.q0 + l), head_);
+        *static_cast<R*>(lse) = Softmax::statistic(t_.top[l], t_.sum[l]);
       }
   }
 
@@ -231,6 +220,7 @@ class QueryTile {
   QueryRows rows_;
   PackedKeys<M> keys_;
   ForwardScratch<M> t_;
+  WeightPasses<R> weights_;
   ScoreModifier<R> modifier_;
   WeightDropout dropout_;
   TileAt at_{};
@@ -258,17 +248,17 @@ void pack(const ForwardCall& call, const Unit& unit, std::int32_t key_block) {
   *to.finite = M::load_woven(v, to.v, problem.d_v);
 }
 
-template <class M, class W>
+template <class M>
 void attend(const ForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next) {
-  QueryTile<M, W>(call, unit, queries.head, scratch).run(queries.block, next);
+  QueryTile<M>(call, unit, queries.head, scratch).run(queries.block, next);
 }
 
-template <class M, class W>
+template <class M>
 struct ForwardTable {
-  static constexpr ForwardKernel kKernel{unit_bytes<M>, scratch_bytes<M>, pack<M>, attend<M, W>};
+  static constexpr ForwardKernel kKernel{unit_bytes<M>, scratch_bytes<M>, pack<M>, attend<M>};
 };
 
-const ForwardKernel* find_forward(Numbers numbers, Weight weight) { return choose<ForwardTable>(numbers, weight); }
+const ForwardKernel* find_forward(Numbers numbers) { return choose<ForwardTable>(numbers); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tile
@@ -281,7 +271,7 @@ HWY_EXPORT(find_forward);
 
 const ForwardKernel& forward_kernel(const Problem& problem) {
   const Numbers numbers = numbers_of(problem);
-  return *HWY_DYNAMIC_DISPATCH(find_forward)(numbers, problem.weight);
+  return *HWY_DYNAMIC_DISPATCH(find_forward)(numbers);
 }
 
 }  // namespace fovea::tile

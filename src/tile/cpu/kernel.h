@@ -7,8 +7,8 @@
 #include "simd/prefetch.h"
 #include "tile/contract.h"
 
-// What the drivers (forward.cc, backward.cc) know of the kernels: functions for one instruction set, dtype and weight.
-// The kernels know nothing of threads; the drivers know nothing of vectors.
+// What the drivers (forward.cc, backward.cc) know of the kernels: functions for one instruction set and kind of
+// numbers. The kernels know nothing of threads; the drivers know nothing of vectors.
 namespace fovea::tile {
 
 // The rows of one island of a piece's plan, for one kv head: what shares packed keys and values.

@@ -17,8 +17,6 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "policy/rela.h"
-#include "policy/softmax.h"
 #include "simd/product-inl.h"
 #include "tile/cpu/bf16_product.h"
 #include "tile/cpu/kernel.h"
@@ -180,18 +178,13 @@ void round_woven(Rectangle<const typename M::Real> from, Rectangle<typename M::E
               static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
 
-// The kernel of a problem from a table with one entry per kind of numbers and weight.
-template <template <class M, class W> class Table, class M>
-const auto* choose_weight(Weight weight) {
-  return weight == Weight::rela ? &Table<M, Rela>::kKernel : &Table<M, Softmax>::kKernel;
-}
-template <template <class M, class W> class Table>
-const auto* choose(Numbers numbers, Weight weight) {
+// The kernel of a problem from a table with one entry per kind of numbers.
+template <template <class M> class Table>
+const auto* choose(Numbers numbers) {
 #if FOVEA_BF16_PAIRS && HWY_TARGET <= HWY_AVX3
-  if (numbers == Numbers::bf16_pairs) return choose_weight<Table, Bf16Pairs>(weight);
+  if (numbers == Numbers::bf16_pairs) return &Table<Bf16Pairs>::kKernel;
 #endif
-  return numbers == Numbers::f64 ? choose_weight<Table, Plain<double>>(weight)
-                                 : choose_weight<Table, Plain<float>>(weight);
+  return numbers == Numbers::f64 ? &Table<Plain<double>>::kKernel : &Table<Plain<float>>::kKernel;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -60,7 +60,8 @@ struct QueryRows {
 
   template <class Pointer>
   Rows<Pointer> operator()(const Array<Pointer>& array, const TileAt& at, std::int64_t width) const {
-    return {element(array, problem.dtype, piece.batch, piece.q0 + at.q0, head), problem.dtype, array.row, at.qc, width};
+    return {element(array, problem.dtype, piece.batch, piece.query_row(at.q0), head), problem.dtype,
+            array.row * piece.q_step, at.qc, width};
   }
 };
 // The caller's rows of one key block.
@@ -69,8 +70,8 @@ Rows<Pointer> key_rows(const Problem& problem, const Array<Pointer>& array, cons
                        std::int64_t width) {
   const Piece& piece = *unit.piece;
   const std::int64_t k0 = std::int64_t{key_block} * unit.plan().tile_k;
-  return {element(array, problem.dtype, piece.batch, piece.k0 + k0, unit.kv_head), problem.dtype, array.row,
-          std::min<std::int64_t>(unit.plan().tile_k, piece.nk - k0), width};
+  return {element(array, problem.dtype, piece.batch, piece.key_row(k0), unit.kv_head), problem.dtype,
+          array.row * piece.k_step, std::min<std::int64_t>(unit.plan().tile_k, piece.nk - k0), width};
 }
 
 // Calls f(j, c) for every key row j and every chunk of lanes [c, c + kChunk) of a tile.
@@ -84,8 +85,7 @@ HWY_INLINE void for_each_chunk(const TileAt& at, F&& f) {
 template <class R>
 class ScoreModifier {
  public:
-  ScoreModifier(const Problem& problem, const Piece& piece, std::int64_t head, R unit)
-      : piece_(&piece), unit_(unit), shift_(piece.nk - piece.nq) {
+  ScoreModifier(const Problem& problem, const Piece& piece, std::int64_t head, R unit) : piece_(&piece), unit_(unit) {
     if (problem.alibi != nullptr) {
       alibi_ = true;
       slope_ = static_cast<R>(problem.alibi[head]) * unit;
@@ -93,8 +93,8 @@ class ScoreModifier {
     if (problem.bias.data != nullptr) {
       bias_ = static_cast<const R*>(problem.bias.data) + piece.batch * problem.bias.batch + head * problem.bias.head +
               piece.q0 * problem.bias.query + piece.k0 * problem.bias.key;
-      bias_query_ = problem.bias.query;
-      bias_key_ = problem.bias.key;
+      bias_query_ = problem.bias.query * piece.q_step;
+      bias_key_ = problem.bias.key * piece.k_step;
     }
   }
 
@@ -130,11 +130,11 @@ class ScoreModifier {
   }
 
   HWY_NOINLINE void add_alibi(const TileAt& at, R* HWY_RESTRICT scores) const {
-    const R slope = slope_;
+    const R slope = slope_, step = static_cast<R>(piece_->q_step);
     for_each_chunk<R>(at, [&](std::int64_t j, std::int64_t c) {
       R* HWY_RESTRICT s = scores + j * at.lanes + c;
-      const R first = static_cast<R>(at.q0 + c + shift_ - at.k0 - j);
-      for (int l = 0; l < kChunk<R>; ++l) s[l] = Alibi::apply(s[l], slope, first + static_cast<R>(l));
+      const R first = static_cast<R>(piece_->distance(at.q0 + c, at.k0 + j));
+      for (int l = 0; l < kChunk<R>; ++l) s[l] = Alibi::apply(s[l], slope, first + step * static_cast<R>(l));
     });
   }
 
@@ -151,12 +151,17 @@ class ScoreModifier {
 
   const Piece* piece_;
   R unit_;
-  std::int64_t shift_;
   bool alibi_ = false;
   R slope_ = 0;
   const R* bias_ = nullptr;
   std::int64_t bias_query_ = 0, bias_key_ = 0;
 };
+
+// to[i] *= by[i]
+template <class R>
+HWY_INLINE void multiply(R* HWY_RESTRICT to, const R* HWY_RESTRICT by, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] *= by[i];
+}
 
 // Dropout of the weights of one piece and head.
 class WeightDropout {
@@ -169,22 +174,22 @@ class WeightDropout {
 
   bool active() const { return active_; }
 
-  // kept[j][i] = `factor` or 0. Philox gives four neighbouring keys at once; the quads of a tile may stick out at both
-  // ends.
+  // kept[j][i] = `factor` or 0. Philox gives four neighbouring rows of keys at once; a tile may begin and end inside
+  // such a quad, and with a step it skips some of its rows.
   template <class R>
   HWY_NOINLINE void draw(const TileAt& at, R* HWY_RESTRICT kept, R factor) const {
-    const std::int64_t first = piece_->k0 + at.k0, end = first + at.kc;
-    const auto query = static_cast<std::uint32_t>(piece_->q0 + at.q0);
+    const auto row_of = [&](std::int64_t j) { return piece_->key_row(at.k0 + j); };
+    const auto step = static_cast<std::uint32_t>(piece_->q_step);
     alignas(64) std::uint32_t words[4 * kPhiloxCounters];
-    for (std::int64_t quad = first / 4; quad * 4 < end; ++quad) {
-      const auto keys = static_cast<std::uint32_t>(quad);
+    for (std::int64_t j = 0, end; j < at.kc; j = end) {
+      const std::int64_t quad = row_of(j) / 4;
+      for (end = j + 1; end < at.kc && row_of(end) / 4 == quad;) ++end;
       for (std::int64_t c = 0; c < at.lanes; c += kPhiloxCounters) {
-        philox_planes(PhiloxRun{rule_.key, rule_.counter(query + static_cast<std::uint32_t>(c), keys), rule_.high},
-                      words);
-        for (std::int64_t w = 0; w < 4; ++w) {
-          const std::int64_t j = quad * 4 + w - first;
-          if (j >= 0 && j < at.kc) keep(words + w * kPhiloxCounters, factor, kept + j * at.lanes + c, at.lanes - c);
-        }
+        const auto query = static_cast<std::uint32_t>(piece_->query_row(at.q0 + c));
+        const std::uint64_t counter = rule_.counter(query, static_cast<std::uint32_t>(quad));
+        philox_planes(PhiloxRun{rule_.key, counter, rule_.high, step}, words);
+        for (std::int64_t i = j; i < end; ++i)
+          keep(words + row_of(i) % 4 * kPhiloxCounters, factor, kept + i * at.lanes + c, at.lanes - c);
       }
     }
   }
@@ -192,7 +197,7 @@ class WeightDropout {
   template <class R>
   HWY_NOINLINE void apply(const TileAt& at, R* HWY_RESTRICT weights, R* HWY_RESTRICT spare) const {
     draw(at, spare, R{1});
-    for (std::int64_t i = 0; i < at.kc * at.lanes; ++i) weights[i] *= spare[i];
+    multiply(weights, spare, at.kc * at.lanes);
   }
 
  private:

@@ -99,8 +99,9 @@ void UnitFetch::keys(BlockRange blocks, const In& k, const In& v) const {
   const std::int64_t first = std::int64_t{blocks.begin} * unit.plan().tile_k;
   const std::int64_t rows = std::min(std::int64_t{blocks.end} * unit.plan().tile_k, piece.nk) - first;
   if (rows <= 0) return;
-  add(element(k, problem.dtype, piece.batch, piece.k0 + first, unit.kv_head), k.row, problem.d_k, rows);
-  add(element(v, problem.dtype, piece.batch, piece.k0 + first, unit.kv_head), v.row, problem.d_v, rows);
+  const std::int64_t row = piece.key_row(first);
+  add(element(k, problem.dtype, piece.batch, row, unit.kv_head), k.row * piece.k_step, problem.d_k, rows);
+  add(element(v, problem.dtype, piece.batch, row, unit.kv_head), v.row * piece.k_step, problem.d_v, rows);
 }
 
 void UnitFetch::queries(BlockRange blocks, const In& array, std::int64_t width) const {
@@ -109,7 +110,7 @@ void UnitFetch::queries(BlockRange blocks, const In& array, std::int64_t width) 
   const std::int64_t rows = std::min(std::int64_t{blocks.end} * unit.plan().tile_q, piece.nq) - first;
   if (rows <= 0 || array.data == nullptr) return;
   const std::int64_t head = heads_of(problem, unit.kv_head).begin;
-  add(element(array, problem.dtype, piece.batch, piece.q0 + first, head), array.row, width, rows);
+  add(element(array, problem.dtype, piece.batch, piece.query_row(first), head), array.row * piece.q_step, width, rows);
 }
 
 void UnitFetch::add(const void* data, std::int64_t stride, std::int64_t width, std::int64_t rows) const {

@@ -7,7 +7,7 @@
 
 #include "policy/alibi.h"
 #include "policy/dropout.h"
-#include "policy/rela.h"
+#include "policy/pointwise_weight.h"
 #include "policy/softmax.h"
 
 namespace fovea {
@@ -73,14 +73,77 @@ TEST(SoftmaxPolicy, PullIsTheDerivative) {
   }
 }
 
-TEST(RelaPolicy, IsARampWithItsSlope) {
-  EXPECT_EQ(Rela::weigh(2.5f, 0.0f), 2.5f);
-  EXPECT_EQ(Rela::weigh(-2.5f, 0.0f), 0.0f);
-  EXPECT_EQ(Rela::weigh(-math::kInfinity<float>, 0.0f), 0.0f);
-  EXPECT_TRUE(std::isnan(Rela::weigh(std::nanf(""), 0.0f)));
-  EXPECT_EQ(Rela::pull(2.5f, 2.5f, 0.3f, 7.0f), 0.3f);
-  EXPECT_EQ(Rela::pull(-2.5f, 0.0f, 0.3f, 7.0f), 0.0f);
-  EXPECT_EQ(Rela::pull(-math::kInfinity<float>, 0.0f, std::nanf(""), 0.0f), 0.0f);
+TEST(SelfAdjustPolicy, WeighsByTheNaturalScore) {
+  const double score = -1.5 * SelfAdjust::kUnit<double>, lse = SelfAdjust::reopen(0.25);
+  const double share = SelfAdjust::again(score, lse);
+  EXPECT_NEAR(share, std::exp(-1.75), 1e-15);
+  EXPECT_NEAR(SelfAdjust::weight(score, share), -1.5 * std::exp(-1.75), 1e-15);
+  EXPECT_EQ(SelfAdjust::weight(-math::kInfinity<double>, 0.0), 0.0);
+  EXPECT_EQ(SelfAdjust::pull(-math::kInfinity<double>, 0.0, std::nan(""), 1.0), 0.0);
+}
+
+TEST(SelfAdjustPolicy, PullIsTheDerivative) {
+  const std::vector<double> scores{0.3, -1.0, 2.0}, grads{0.7, -0.2, 0.4};
+  const auto loss = [&](std::vector<double> s) {
+    double sum = 0, value = 0;
+    for (double x : s) sum += std::exp(x);
+    for (std::size_t i = 0; i < s.size(); ++i) value += grads[i] * s[i] * std::exp(s[i]) / sum;
+    return value;
+  };
+  double sum = 0;
+  for (double x : scores) sum += std::exp(x);
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto up = scores, down = scores;
+    up[i] += 1e-6;
+    down[i] -= 1e-6;
+    const double share = std::exp(scores[i]) / sum, score = scores[i] * SelfAdjust::kUnit<double>;
+    EXPECT_NEAR(SelfAdjust::pull(score, share, grads[i], loss(scores)), (loss(up) - loss(down)) / 2e-6, 1e-9);
+  }
+}
+
+// What every pointwise weight owes: its definition in both precisions, its derivative, nothing from a masked pair, and
+// a NaN from a NaN.
+template <class W>
+void check_pointwise(const W& policy, double (*define)(double)) {
+  for (double s = -6.0; s <= 6.0; s += 0.37) {
+    const double unit = W::template kUnit<double>, weight = policy.weigh(s * unit);
+    EXPECT_NEAR(weight, define(s), 1e-13 * (1 + std::fabs(define(s))));
+    const double single = policy.weigh(static_cast<float>(s) * W::template kUnit<float>);
+    EXPECT_NEAR(single, define(static_cast<float>(s)), 3e-6 * (1 + std::fabs(define(s))));
+    const double slope = (define(s + 1e-6) - define(s - 1e-6)) / 2e-6;
+    EXPECT_NEAR(policy.pull(s * unit, weight, 0.5), 0.5 * slope, 1e-6 * (1 + std::fabs(slope)));
+  }
+  constexpr float kHidden = -math::kInfinity<float>;
+  EXPECT_EQ(policy.weigh(kHidden), 0.0f);
+  EXPECT_EQ(policy.pull(kHidden, 0.0f, std::nanf("")), 0.0f);
+  EXPECT_EQ(policy.weigh(-math::kInfinity<double>), 0.0);
+  EXPECT_EQ(policy.pull(-math::kInfinity<double>, 0.0, std::nan("")), 0.0);
+  EXPECT_TRUE(std::isnan(policy.weigh(std::nanf(""))));
+}
+
+TEST(PointwisePolicies, KeepTheirPromises) {
+  check_pointwise(Rela(), [](double s) { return s > 0 ? s : 0.0; });
+  check_pointwise(Relu2(), [](double s) { return s > 0 ? s * s : 0.0; });
+  check_pointwise(SigmoidWeight{-1.25}, [](double s) { return 1 / (1 + std::exp(1.25 - s)); });
+  check_pointwise(ExponentialWeight(), [](double s) { return std::exp(s); });
+  check_pointwise(PolynomialWeight::power(2), [](double s) { return s * s; });
+  check_pointwise(PolynomialWeight::power(4), [](double s) { return s * s * s * s; });
+  check_pointwise(PolynomialWeight::taylor(2), [](double s) { return 1 + s + s * s / 2; });
+  check_pointwise(PolynomialWeight::taylor(4),
+                  [](double s) { return 1 + s + s * s / 2 + s * s * s / 6 + s * s * s * s / 24; });
+}
+
+TEST(PointwisePolicies, SigmoidReachesItsEnds) {
+  const SigmoidWeight policy{3.0};
+  EXPECT_EQ(policy.weigh(-1e30f), 0.0f);
+  EXPECT_EQ(policy.weigh(1e30f), 1.0f);
+  EXPECT_EQ(policy.pull(1e30f, 1.0f, 5.0f), 0.0f);
+}
+
+TEST(PointwisePolicies, ExpEndsWhereManyOfThemHaveASum) {
+  EXPECT_EQ(ExponentialWeight::weigh(1e30f), 0x1p100f);
+  EXPECT_EQ(ExponentialWeight::weigh(math::kInfinity<double>), 0x1p996);
+  EXPECT_EQ(ExponentialWeight::pull(1e30f, 0x1p100f, 5.0f), 0.0f);
 }
 
 TEST(AlibiPolicy, FallsWithDistanceOnBothSides) {

@@ -11,13 +11,14 @@
 
 #include "core/rng.h"
 #include "fovea/context.h"
+#include "plain_weight.h"
 #include "policy/dropout.h"
 #include "tile/contract.h"
 
 // A tiled attention problem with all its arrays, run by the engine and by plain loops in double.
 namespace fovea::tile::testing {
 
-enum class Bias { none, dense, per_head_broadcast, per_batch_broadcast, keys_only, queries_only };
+enum class Bias { none, dense, per_head_broadcast, per_batch_broadcast, keys_only, queries_only, one_per_head };
 
 struct Options {
   std::string name = {};
@@ -25,6 +26,8 @@ struct Options {
   Pattern pattern = Pattern::full();
   TileSize tile{16, 16};
   Weight weight = Weight::softmax;
+  double offset = -0.7;  // of sigmoid
+  int degree = 4;        // of power and taylor
   DType dtype = DType::f64;
   Bias bias = Bias::none;
   bool bias_hides = false;  // some entries are -infinity
@@ -33,11 +36,24 @@ struct Options {
   bool d_lse = false;
   double size = 1.0;               // of the entries of q and k
   bool heads_first = false;        // memory order (batch, heads, n, dim)
-  std::vector<Piece> pieces = {};  // without plans; empty: one per batch item
+  std::vector<Piece> pieces = {};  // without plans; empty: one per batch item, or one per residue class of `step`
+  std::int64_t step = 1;
   std::uint64_t seed = 1;
   double tolerance = 1.0;  // factor: huge scores have large rounding errors
 };
 inline void PrintTo(const Options& options, std::ostream* out) { *out << options.name; }
+
+// The rows of every batch item by their position modulo `step`: pieces that cover everything.
+inline std::vector<Piece> residue_pieces(const Options& o, std::int64_t step) {
+  const auto count = [&](std::int64_t first, std::int64_t n) { return first < n ? (n - 1 - first) / step + 1 : 0; };
+  std::vector<Piece> pieces;
+  for (std::int64_t b = 0; b < o.batch; ++b)
+    for (std::int64_t k0 = 0; k0 < step; ++k0) {
+      const std::int64_t q0 = ((k0 + o.n_q - o.n_k) % step + step) % step;
+      pieces.push_back({b, q0, count(q0, o.n_q), k0, count(k0, o.n_k), nullptr, step, step});
+    }
+  return pieces;
+}
 
 // (batch, n, heads, dim) in double, and the same in the problem's dtype.
 struct Field {
@@ -99,8 +115,7 @@ class AttentionCase {
     Options& o = options_;
     wide_ = o.dtype == DType::f64 ? DType::f64 : DType::f32;
     whole_ = o.pieces.empty();
-    if (whole_)
-      for (std::int64_t b = 0; b < o.batch; ++b) o.pieces.push_back({b, 0, o.n_q, 0, o.n_k, nullptr});
+    if (whole_) o.pieces = residue_pieces(o, o.step);
     for (Piece& piece : o.pieces) {
       plans_.push_back(std::make_shared<const Plan>(compile_plan(o.pattern, piece.nq, piece.nk, o.tile)));
       piece.plan = plans_.back().get();
@@ -137,6 +152,8 @@ class AttentionCase {
     p.d_v = o.d_v;
     p.pieces = o.pieces;
     p.weight = o.weight;
+    p.offset = o.offset;
+    p.degree = o.degree;
     p.scale = scale();
     p.alibi = slopes_.empty() ? nullptr : slopes_.data();
     p.dropout = {o.dropout, 7, 3};
@@ -145,21 +162,23 @@ class AttentionCase {
     return p;
   }
 
+  PlainWeight plain_weight() const { return {options_.weight, options_.offset, options_.degree}; }
+
   void run_forward(const Context& context) {
-    const bool softmax = options_.weight == Weight::softmax;
-    const Forward io{a_.q.in(), a_.k.in(), a_.v.in(), a_.o.out(), softmax ? a_.lse.out() : Out{}};
+    const bool statistic = has_statistic(options_.weight);
+    const Forward io{a_.q.in(), a_.k.in(), a_.v.in(), a_.o.out(), statistic ? a_.lse.out() : Out{}};
     forward(context, problem(), io);
     a_.o.load();
-    if (softmax) a_.lse.load();
+    if (statistic) a_.lse.load();
   }
 
   void run_backward(const Context& context) {
-    const bool softmax = options_.weight == Weight::softmax;
+    const bool statistic = has_statistic(options_.weight);
     Backward io{a_.q.in(),
                 a_.k.in(),
                 a_.v.in(),
-                softmax ? a_.o.in() : In{},
-                softmax ? a_.lse.in() : In{},
+                statistic ? a_.o.in() : In{},
+                statistic ? a_.lse.in() : In{},
                 a_.d_o.in(),
                 options_.d_lse ? a_.d_lse.in() : In{},
                 a_.dq.out(),
@@ -167,7 +186,8 @@ class AttentionCase {
                 a_.dv.out(),
                 {}};
     // What no piece reaches is the caller's; where pieces reach everything, the engine must overwrite NaN.
-    std::vector<std::byte> d_bias(bias_storage_.size(), std::byte{whole_ ? std::uint8_t{0xff} : std::uint8_t{0}});
+    const bool reached = whole_ && options_.step == 1;
+    std::vector<std::byte> d_bias(bias_storage_.size(), std::byte{reached ? std::uint8_t{0xff} : std::uint8_t{0}});
     if (!d_bias.empty()) {
       io.d_bias = bias_strides<void*>();
       io.d_bias.data = d_bias.data();
@@ -227,6 +247,7 @@ class AttentionCase {
       case Bias::per_batch_broadcast: return {1, o.heads, o.n_q, o.n_k};
       case Bias::keys_only: return {o.batch, 1, 1, o.n_k};
       case Bias::queries_only: return {1, o.heads, o.n_q, 1};
+      case Bias::one_per_head: return {o.batch, o.heads, 1, 1};
     }
     return {};
   }
@@ -251,78 +272,65 @@ class AttentionCase {
     store_bias();
   }
 
-  // One query row of the reference, key by key.
-  struct Row {
-    std::vector<double> score, weight, drop;  // drop: 0, or the factor of what dropout keeps
-    std::vector<char> kept;
-  };
-
-  Row score_row(const Piece& piece, std::int64_t h, std::int64_t i) const {
-    const Options& o = options_;
-    const std::int64_t b = piece.batch, qi = piece.q0 + i, kv = h * o.kv_heads / o.heads;
-    const std::int64_t position = i + piece.nk - piece.nq;
-    const DropoutRule rule = DropoutRule::of(o.dropout, 7, 3).at(b, h);
-    const auto n = static_cast<std::size_t>(piece.nk);
-    Row row{std::vector<double>(n), std::vector<double>(n),
-            std::vector<double>(n, o.dropout > 0 ? DropoutRule::scale(o.dropout) : 1.0), std::vector<char>(n)};
-    for (std::size_t j = 0; j < n; ++j) {
-      const std::int64_t key = static_cast<std::int64_t>(j), kj = piece.k0 + key;
-      row.kept[j] = o.pattern.keep(position, key);
-      if (!row.kept[j]) continue;
-      double& s = row.score[j];
-      for (std::int64_t c = 0; c < o.d_k; ++c) s += a_.q.at(b, qi, h, c) * a_.k.at(b, kj, kv, c);
-      s *= scale();
-      if (!slopes_.empty()) s -= slopes_[static_cast<std::size_t>(h)] * std::abs(static_cast<double>(position - key));
-      if (!a_.bias.empty()) s += a_.bias[bias_index(b, h, qi, kj)];
-      if (o.dropout > 0 && !rule.keep(qi, kj)) row.drop[j] = 0;
-    }
-    return row;
+  // The last query stands `gap` rows behind the last key.
+  static double alibi_distance(const Piece& piece, std::int64_t query_row, std::int64_t key_row) {
+    const std::int64_t last_query = piece.q0 + (piece.nq - 1) * piece.q_step;
+    const std::int64_t last_key = piece.k0 + (piece.nk - 1) * piece.k_step;
+    return std::abs(static_cast<double>((last_key - key_row) - (last_query - query_row) + piece.gap));
   }
 
-  // Fills the weights; returns the log-sum-exp (0 for ReLA).
-  double weigh_row(Row& row) const {
-    const bool softmax = options_.weight == Weight::softmax;
-    double top = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (std::size_t j = 0; j < row.score.size(); ++j)
-      if (row.kept[j]) top = std::max(top, row.score[j]);
-    for (std::size_t j = 0; j < row.score.size(); ++j) {
-      if (!row.kept[j]) continue;
-      row.weight[j] = !softmax ? std::max(row.score[j], 0.0) : std::isinf(top) ? 0.0 : std::exp(row.score[j] - top);
-      sum += row.weight[j];
-    }
-    if (!softmax) return 0.0;
-    for (double& x : row.weight) x = sum == 0 ? 0.0 : x / sum;
-    return sum == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum);
+  double score(const Piece& piece, std::int64_t h, std::int64_t qi, std::int64_t kj) const {
+    const Options& o = options_;
+    double s = 0;
+    for (std::int64_t c = 0; c < o.d_k; ++c)
+      s += a_.q.at(piece.batch, qi, h, c) * a_.k.at(piece.batch, kj, h * o.kv_heads / o.heads, c);
+    s *= scale();
+    if (!slopes_.empty()) s -= slopes_[static_cast<std::size_t>(h)] * alibi_distance(piece, qi, kj);
+    if (!a_.bias.empty()) s += a_.bias[bias_index(piece.batch, h, qi, kj)];
+    return s;
+  }
+
+  // Weights of one query row, key by key.
+  PlainWeight::Row weigh_row(const Piece& piece, std::int64_t h, std::int64_t i) const {
+    std::vector<double> scores;
+    for (std::int64_t j = 0; j < piece.nk; ++j)
+      scores.push_back(options_.pattern.keep(i + piece.nk - piece.nq, j)
+                           ? score(piece, h, piece.q0 + i * piece.q_step, piece.k0 + j * piece.k_step)
+                           : -std::numeric_limits<double>::infinity());
+    return plain_weight().weigh(std::move(scores));
+  }
+
+  // 0, or the factor of what dropout keeps.
+  double drop_factor(const Piece& piece, std::int64_t h, std::int64_t qi, std::int64_t kj) const {
+    if (options_.dropout == 0) return 1.0;
+    const DropoutRule rule = DropoutRule::of(options_.dropout, 7, 3).at(piece.batch, h);
+    return rule.keep(qi, kj) ? DropoutRule::scale(options_.dropout) : 0.0;
   }
 
   void reference_row(const Piece& piece, std::int64_t h, std::int64_t i, Arrays& r) const {
     const Options& o = options_;
-    const bool softmax = o.weight == Weight::softmax;
-    const std::int64_t b = piece.batch, qi = piece.q0 + i, kv = h * o.kv_heads / o.heads;
-    Row row = score_row(piece, h, i);
-    r.lse.at(b, qi, h) = weigh_row(row);
-    double delta = softmax && o.d_lse ? -a_.d_lse.at(b, qi, h) : 0.0;
+    const std::int64_t b = piece.batch, qi = piece.q0 + i * piece.q_step, kv = h * o.kv_heads / o.heads;
+    const PlainWeight::Row row = weigh_row(piece, h, i);
+    r.lse.at(b, qi, h) = row.lse;
     std::vector<double> dw(row.score.size(), 0.0);
     for (std::size_t j = 0; j < dw.size(); ++j) {
-      if (!row.kept[j] || (softmax && row.weight[j] == 0)) continue;
-      const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j);
+      if (std::isinf(row.score[j])) continue;
+      const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j) * piece.k_step;
+      const double drop = drop_factor(piece, h, qi, kj), weight = row.weight[j] * drop;
       for (std::int64_t c = 0; c < o.d_v; ++c) {
-        const double g = a_.d_o.at(b, qi, h, c), weight = row.weight[j] * row.drop[j];
-        if (weight != 0) r.o.at(b, qi, h, c) += weight * a_.v.at(b, kj, kv, c);
+        const double g = a_.d_o.at(b, qi, h, c);
+        r.o.at(b, qi, h, c) += weight * a_.v.at(b, kj, kv, c);
         r.dv.at(b, kj, kv, c) += weight * g;
-        dw[j] += row.drop[j] * g * a_.v.at(b, kj, kv, c);
+        dw[j] += drop * g * a_.v.at(b, kj, kv, c);
       }
-      delta += row.weight[j] * dw[j];
     }
-    for (std::size_t j = 0; j < dw.size(); ++j) {
-      const double ds = !softmax             ? (row.kept[j] && row.score[j] > 0 ? dw[j] : 0.0)
-                        : row.weight[j] == 0 ? 0.0
-                                             : row.weight[j] * (dw[j] - delta);
-      const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j);
-      if (!a_.bias.empty()) r.d_bias[bias_index(b, h, qi, kj)] += ds;
-      for (std::int64_t c = 0; ds != 0 && c < o.d_k; ++c) {
-        r.dq.at(b, qi, h, c) += scale() * ds * a_.k.at(b, kj, kv, c);
-        r.dk.at(b, kj, kv, c) += scale() * ds * a_.q.at(b, qi, h, c);
+    const std::vector<double> ds = plain_weight().pull(row, dw, o.d_lse ? a_.d_lse.at(b, qi, h) : 0.0);
+    for (std::size_t j = 0; j < ds.size(); ++j) {
+      const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j) * piece.k_step;
+      if (!a_.bias.empty()) r.d_bias[bias_index(b, h, qi, kj)] += ds[j];
+      for (std::int64_t c = 0; c < o.d_k; ++c) {
+        r.dq.at(b, qi, h, c) += scale() * ds[j] * a_.k.at(b, kj, kv, c);
+        r.dk.at(b, kj, kv, c) += scale() * ds[j] * a_.q.at(b, qi, h, c);
       }
     }
   }

@@ -40,7 +40,7 @@ void expect_same_bits(const Arrays& a, const Arrays& b) {
 }
 
 TEST(AttentionLaws, SameBitsAtAnyThreadCount) {
-  std::vector<Options> cases(6);
+  std::vector<Options> cases(8);
   cases[0] = {.n_q = 150, .n_k = 150, .heads = 1, .kv_heads = 1, .pattern = Pattern::causal(), .dtype = DType::f32};
   cases[1] = {.batch = 3, .n_q = 90, .n_k = 90, .heads = 4, .kv_heads = 2, .dtype = DType::f32, .dropout = 0.1f};
   cases[2] = {.batch = 2, .n_q = 90, .n_k = 70, .dtype = DType::f32, .bias = Bias::per_head_broadcast};
@@ -48,6 +48,9 @@ TEST(AttentionLaws, SameBitsAtAnyThreadCount) {
       .n_q = 300, .n_k = 300, .heads = 8, .kv_heads = 8, .pattern = Pattern::window(20, 0), .dtype = DType::f32};
   cases[4] = {.batch = 9, .n_q = 64, .n_k = 64, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32};
   cases[5] = {.batch = 2, .n_q = 60, .n_k = 60, .dtype = DType::f32, .bias = Bias::queries_only, .d_lse = true};
+  cases[6] = {.n_q = 200, .n_k = 190, .heads = 1, .kv_heads = 1, .dtype = DType::f32, .dropout = 0.1f, .step = 3};
+  cases[7] = {.batch = 2, .n_q = 60, .n_k = 60, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32};
+  cases[7].bias = Bias::one_per_head;
   for (const Options& options : cases) {
     const Arrays one = run(options, 1);
     for (int threads : {2, 3, 7}) expect_same_bits(run(options, threads), one);
@@ -75,7 +78,7 @@ TEST(AttentionLaws, TileSizeDoesNotMatter) {
 
 // Rows outside the pieces hold NaN; the pieces' results are those of a batch without them.
 TEST(AttentionLaws, PaddingMayHoldNaN) {
-  for (Weight weight : {Weight::softmax, Weight::rela})
+  for (Weight weight : kWeights)
     for (DType dtype : {DType::f32, DType::f64}) {
       Options options{.batch = 2, .n_q = 40, .n_k = 44, .pattern = Pattern::causal(), .weight = weight, .dtype = dtype};
       options.pieces = {{0, 0, 31, 0, 17, nullptr}, {1, 3, 20, 5, 30, nullptr}};
@@ -96,9 +99,52 @@ TEST(AttentionLaws, PaddingMayHoldNaN) {
     }
 }
 
+// Residue classes as pieces are the dilated pattern: same bias, same dropout, same distances.
+TEST(AttentionLaws, StepsAreADilatedPattern) {
+  for (std::int64_t step : {2, 3, 5, 16})
+    for (Bias bias : {Bias::dense, Bias::per_head_broadcast, Bias::keys_only, Bias::queries_only, Bias::one_per_head}) {
+      Options options{.batch = 2, .n_q = 41, .n_k = 57, .heads = 4, .bias = bias, .dropout = 0.2f, .d_lse = true};
+      options.alibi = true;
+      Options classes = options;
+      classes.step = step;
+      classes.pattern = Pattern::window(4, 2);
+      options.pattern = Pattern::predicate("dilated", [=](std::int64_t q, std::int64_t k) {
+        return (q - k) % step == 0 && (q - k) / step <= 4 && (k - q) / step <= 2;
+      });
+      for (Weight weight : kWeights) {
+        classes.weight = options.weight = weight;
+        classes.d_lse = options.d_lse = has_statistic(weight);
+        const Arrays ours = run(classes, 2), want = run(options, 2);
+        EXPECT_LT(difference(ours.o.values, want.o.values), 1e-13);
+        EXPECT_LT(difference(ours.dq.values, want.dq.values), 1e-13);
+        EXPECT_LT(difference(ours.dk.values, want.dk.values), 1e-13);
+        EXPECT_LT(difference(ours.dv.values, want.dv.values), 1e-13);
+        EXPECT_LT(difference(ours.d_bias, want.d_bias), 1e-13);
+      }
+    }
+}
+
+// Rows that a step passes over are neither read nor written.
+TEST(AttentionLaws, RowsBetweenStepsMayHoldNaN) {
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    Options options{.n_q = 40, .n_k = 45, .pattern = Pattern::causal(), .dtype = dtype};
+    options.pieces = {{0, 1, 13, 2, 11, nullptr, 3, 4}};
+    const auto poison = [](AttentionCase& c) {
+      const auto fill = [](Field& f, auto is_read) {
+        for (std::int64_t i = 0; i < f.n; ++i)
+          for (std::int64_t x = 0; !is_read(i) && x < 16; ++x) f.at(0, i, x / 8, x % 8) = kNaN;
+        f.store();
+      };
+      for (Field* f : {&c.arrays().q, &c.arrays().d_o}) fill(*f, [](std::int64_t i) { return i % 3 == 1 && i < 40; });
+      for (Field* f : {&c.arrays().k, &c.arrays().v}) fill(*f, [](std::int64_t j) { return j % 4 == 2 && j <= 42; });
+    };
+    expect_same_bits(run(options, 2, poison), run(options, 2));
+  }
+}
+
 // A key that a mask hides from everybody, by pattern or by a bias of -infinity, may hold NaN and infinity.
 TEST(AttentionLaws, HiddenKeysMayHoldNaN) {
-  for (Weight weight : {Weight::softmax, Weight::rela})
+  for (Weight weight : kWeights)
     for (bool by_bias : {false, true}) {
       Options options{.n_q = 30, .n_k = 30, .weight = weight};
       if (by_bias)
@@ -182,20 +228,21 @@ class Differences {
     case_.run_forward(context_);
     case_.run_backward(context_);
     gradients_ = case_.arrays();
+    for (double x : gradients_.o.values) limit_ = std::max(limit_, 1e-7 * std::fabs(x));
   }
 
   void check(Field Arrays::*input, Field Arrays::*gradient) {
     Field& field = case_.arrays().*input;
     for (std::size_t i = 0; i < field.values.size(); i += 1 + field.values.size() / 40) {
       const double slope = difference_quotient(field.values[i], [&] { field.store(); });
-      EXPECT_NEAR((gradients_.*gradient).values[i], slope, 1e-7) << "element " << i;
+      EXPECT_NEAR((gradients_.*gradient).values[i], slope, limit_) << "element " << i;
     }
   }
   void check_bias() {
     std::vector<double>& bias = case_.arrays().bias;
     for (std::size_t i = 0; i < bias.size(); i += 1 + bias.size() / 40) {
       const double slope = difference_quotient(bias[i], [&] { case_.store_bias(); });
-      EXPECT_NEAR(gradients_.d_bias[i], slope, 1e-7) << "element " << i;
+      EXPECT_NEAR(gradients_.d_bias[i], slope, limit_) << "element " << i;
     }
   }
 
@@ -227,6 +274,7 @@ class Differences {
   Context context_{{.threads = 1}};
   AttentionCase case_;
   Arrays gradients_;
+  double limit_ = 1e-7;  // the rounding error of the loss over the step
 };
 
 TEST(AttentionLaws, GradientsAreDerivatives) {
@@ -234,18 +282,56 @@ TEST(AttentionLaws, GradientsAreDerivatives) {
   all.pattern = Pattern::causal();
   all.alibi = true;
   all.dropout = 0.2f;
-  for (Weight weight : {Weight::softmax, Weight::rela})
+  for (Weight weight : kWeights)
     for (Bias bias : {Bias::dense, Bias::per_head_broadcast, Bias::keys_only, Bias::queries_only}) {
       Options options = all;
       options.weight = weight;
       options.bias = bias;
-      options.d_lse = weight == Weight::softmax;
+      options.d_lse = has_statistic(weight);
       Differences differences(options);
       differences.check(&Arrays::q, &Arrays::dq);
       differences.check(&Arrays::k, &Arrays::dk);
       differences.check(&Arrays::v, &Arrays::dv);
       differences.check_bias();
     }
+}
+
+// Weights without a normaliser leave it to a column of ones in v: exp over its sum is softmax.
+TEST(AttentionLaws, AColumnOfOnesSumsTheWeights) {
+  Options options{.n_q = 30, .n_k = 37, .d_v = 8, .pattern = Pattern::causal(), .weight = Weight::exp};
+  const auto ones = [](AttentionCase& c) {
+    for (std::int64_t j = 0; j < 37; ++j) c.arrays().v.at(0, j, 0, 7) = c.arrays().v.at(0, j, 1, 7) = 1.0;
+    c.arrays().v.store();
+  };
+  const Arrays ours = run(options, 2, ones);
+  options.weight = Weight::softmax;
+  const Arrays want = run(options, 2, ones);
+  for (std::int64_t i = 0; i < 30; ++i)
+    for (std::int64_t c = 0; c < 8; ++c)
+      EXPECT_NEAR(ours.o.at(0, i, 1, c) / ours.o.at(0, i, 1, 7), want.o.at(0, i, 1, c), 1e-14);
+}
+
+// Scores far beyond the range of exp: the weight ends, and the sum of many is still a number.
+TEST(AttentionLaws, ExpEndsInsteadOfOverflowing) {
+  const Options options{.n_q = 20, .n_k = 40, .weight = Weight::exp, .dtype = DType::f32, .size = 40.0};
+  const Arrays a = run(options, 2);
+  for (const Field* f : {&a.o, &a.dq, &a.dk, &a.dv})
+    for (double x : f->values) ASSERT_TRUE(std::isfinite(x));
+}
+
+// Where softmax is saturated its gradient is gone, the self-adjusting one is not.
+TEST(AttentionLaws, SelfAdjustKeepsItsGradient) {
+  Options options{.n_q = 1, .n_k = 3, .heads = 1, .kv_heads = 1, .d_k = 1, .d_v = 1};
+  const auto saturate = [](AttentionCase& c) {
+    Arrays& a = c.arrays();
+    a.q.values = {1.0}, a.k.values = {20.0, 0.0, 0.0}, a.v.values = {1.0, 0.0, 0.0}, a.d_o.values = {1.0};
+    for (Field* f : {&a.q, &a.k, &a.v, &a.d_o}) f->store();
+  };
+  EXPECT_LT(std::fabs(run(options, 1, saturate).dk.values[0]), 1e-7);
+  options.weight = Weight::self_adjust;
+  const Arrays a = run(options, 1, saturate);
+  EXPECT_NEAR(a.o.values[0], 20.0, 1e-6);
+  EXPECT_GT(std::fabs(a.dk.values[0]), 0.5);
 }
 
 TEST(AttentionLaws, DropoutKeepsTheRightShareAndTheMean) {
@@ -288,12 +374,22 @@ TEST(AttentionLaws, RefusesWhatItCannotDo) {
   refuses([](Problem& p) { p.d_v = -4; });
   refuses([](Problem& p) { p.dtype = DType::i32; });
   refuses([](Problem& p) { p.scale = kNaN; });
+  refuses([](Problem& p) { p.offset = kNaN; });
+  for (int degree : {-2, 0, 3, 5, 1 << 30})
+    refuses([&](Problem& p) { p.weight = degree % 2 == 0 ? Weight::power : Weight::taylor, p.degree = degree; });
   refuses([](Problem& p) { p.dropout.p = 1.0f; });
   refuses([](Problem& p) { p.dropout.p = -0.1f; });
   const Plan other = compile_plan(Pattern::full(), 9, 9, {16, 16});
   const std::vector<Piece> wrong{{0, 0, 33, 0, 33, &other}}, none{{0, 0, 33, 0, 33, nullptr}};
   refuses([&](Problem& p) { p.pieces = wrong; });
   refuses([&](Problem& p) { p.pieces = none; });
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;
+  const Plan* plan = c.problem().pieces[0].plan;
+  const std::vector<Piece> strange{{0, 0, 33, 0, 33, plan, 0, 1},       {0, 0, 33, 0, 33, plan, 1, -3},
+                                   {0, 0, 33, 0, 33, plan, kFar, 1},    {0, 0, 33, 0, 33, plan, 1, INT64_MAX},
+                                   {0, kFar, 33, 0, 33, plan, 1, 1},    {0, 0, 33, INT64_MAX, 33, plan, 1, 1},
+                                   {0, 0, 33, 0, 33, plan, 1, 1, kFar}, {0, 0, 33, 0, 33, plan, 1, 1, INT64_MIN}};
+  for (const Piece& piece : strange) refuses([&](Problem& p) { p.pieces = std::span(&piece, 1); });
   EXPECT_THROW(forward(context, c.problem(), Forward{}), Error);
   EXPECT_THROW(backward(context, c.problem(), Backward{}), Error);
 }

@@ -97,11 +97,6 @@ void add_modifiers(CaseList& list) {
     o.batch = 2, o.heads = 4, o.n_q = 37, o.n_k = 52, o.d_k = 9, o.d_v = 17, o.pattern = Pattern::causal();
     o.alibi = true, o.dropout = 0.1f, o.d_lse = true, o.bias = Bias::per_head_broadcast;
   });
-  list.add("rela", [](Options& o) { o.weight = Weight::rela; });
-  list.add("rela_everything", [](Options& o) {
-    o.weight = Weight::rela, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::dense, o.bias_hides = true;
-    o.pattern = Pattern::causal(), o.heads = 4;
-  });
   for (Bias bias :
        {Bias::dense, Bias::per_head_broadcast, Bias::per_batch_broadcast, Bias::keys_only, Bias::queries_only}) {
     const auto name = "bias" + std::to_string(static_cast<int>(bias));
@@ -110,6 +105,20 @@ void add_modifiers(CaseList& list) {
       o.bias = bias, o.bias_hides = true, o.heads = 4, o.pattern = Pattern::causal(), o.d_lse = true;
     });
   }
+}
+
+void add_weights(CaseList& list) {
+  for (Weight weight : kWeights) {
+    const std::string name = name_of(weight);
+    list.add(name, [&](Options& o) { o.weight = weight; });
+    list.add(name + "_everything", [&](Options& o) {
+      o.weight = weight, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::dense, o.bias_hides = true;
+      o.pattern = Pattern::causal(), o.heads = 4, o.step = 2, o.d_lse = has_statistic(weight);
+    });
+    list.half(name, [&](Options& o) { o.weight = weight, o.pattern = Pattern::causal(), o.d_k = 7, o.d_v = 9; });
+  }
+  for (Weight weight : {Weight::power, Weight::taylor})
+    list.add(name_of(weight) + std::string("_of_two"), [&](Options& o) { o.weight = weight, o.degree = 2; });
 }
 
 void add_pieces_and_edges(CaseList& list) {
@@ -125,6 +134,26 @@ void add_pieces_and_edges(CaseList& list) {
     o.batch = 3, o.n_q = 40, o.n_k = 44, o.bias = Bias::per_batch_broadcast;
     o.pieces = {{0, 0, 40, 0, 17, nullptr}, {1, 0, 13, 0, 44, nullptr}, {2, 0, 22, 0, 0, nullptr}};
   });
+  list.add("steps", [](Options& o) {
+    o.n_q = 47, o.n_k = 52, o.heads = 4, o.pattern = Pattern::causal(), o.alibi = true, o.dropout = 0.2f;
+    o.bias = Bias::dense, o.d_lse = true, o.step = 3;
+  });
+  list.add("steps_in_rings", [](Options& o) {
+    o.batch = 2, o.n_q = o.n_k = 150, o.heads = o.kv_heads = 4, o.pattern = Pattern::window(4, 2);
+    o.bias = Bias::keys_only, o.step = 2;
+  });
+  list.add("steps_of_keys", [](Options& o) {
+    o.n_q = 21, o.n_k = 90, o.alibi = true, o.dropout = 0.3f, o.bias = Bias::per_head_broadcast;
+    o.pieces = {{0, 1, 20, 2, 18, nullptr, 1, 5, 7}};
+  });
+  list.add("steps_of_queries", [](Options& o) {
+    o.batch = 2, o.n_q = 100, o.n_k = 40, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::queries_only, o.d_lse = true;
+    o.pieces = {{0, 3, 13, 0, 40, nullptr, 7, 1, -4}, {1, 0, 25, 4, 17, nullptr, 4, 2, 0}};
+  });
+  list.half("steps", [](Options& o) {
+    o.n_q = 47, o.n_k = 52, o.d_k = 7, o.d_v = 9, o.pattern = Pattern::causal(), o.dropout = 0.2f;
+    o.step = 3;
+  });
   list.add("no_queries", [](Options& o) { o.n_q = 0; });
   list.add("no_keys", [](Options& o) { o.n_k = 0; });
   list.add("huge", [](Options& o) { o.size = 100.0, o.d_k = 4, o.tolerance = 3000.0; });
@@ -136,6 +165,7 @@ std::vector<Options> all_options() {
   CaseList list;
   add_patterns_and_shapes(list);
   add_modifiers(list);
+  add_weights(list);
   add_pieces_and_edges(list);
   return list.cases();
 }

@@ -126,7 +126,7 @@ TEST(Bf16Attention, TakesPairsWhereTheMachineHasThem) {
     const bool pairs = isa == Isa::avx512_bf16;
     EXPECT_EQ(numbers_of(half), pairs ? Numbers::bf16_pairs : Numbers::f32) << name_of(isa);
     EXPECT_EQ(numbers_of(single), Numbers::f32);
-    for (Weight weight : {Weight::softmax, Weight::rela}) {
+    for (Weight weight : kWeights) {
       half.weight = single.weight = weight;
       EXPECT_EQ(&forward_kernel(half) != &forward_kernel(single), pairs);
       EXPECT_EQ(&backward_kernel(half) != &backward_kernel(single), pairs);
@@ -179,14 +179,17 @@ std::vector<Options> features() {
   add("bias", [](Options& o) { o.bias = Bias::dense, o.batch = 2; });
   add("shared_bias", [](Options& o) { o.bias = Bias::per_head_broadcast, o.bias_hides = true, o.heads = 4; });
   add("key_bias", [](Options& o) { o.bias = Bias::keys_only, o.bias_hides = true; });
+  add("steps", [](Options& o) { o.pattern = Pattern::causal(), o.alibi = true, o.dropout = 0.1f, o.step = 3; });
   add("large_scores", [](Options& o) { o.size = 4.0; });
-  add("rela", [](Options& o) { o.weight = Weight::rela, o.pattern = Pattern::causal(); });
   const auto everything = [](Options& o) {
     o.batch = 2, o.heads = 4, o.pattern = Pattern::causal() & Pattern::window(20, 0), o.alibi = true;
     o.dropout = 0.1f, o.bias = Bias::per_batch_broadcast, o.bias_hides = true;
   };
-  add("everything", [&](Options& o) { everything(o), o.d_lse = true; });
-  add("rela_everything", [&](Options& o) { everything(o), o.weight = Weight::rela; });
+  for (Weight weight : kWeights) {
+    const std::string name = name_of(weight);
+    add(name, [&](Options& o) { o.weight = weight, o.pattern = Pattern::causal(); });
+    add(name + "_everything", [&](Options& o) { everything(o), o.weight = weight, o.d_lse = has_statistic(weight); });
+  }
   return out;
 }
 
@@ -203,7 +206,7 @@ TEST_P(Bf16Options, AgreesWithDouble) {
     c.run_backward(context);
     const Arrays want = c.reference();
     EXPECT_LT(distance(c.arrays().o.values, want.o.values), 1e-2) << "o";
-    if (o.weight == Weight::softmax) {
+    if (has_statistic(o.weight)) {
       EXPECT_LT(distance(c.arrays().lse.values, want.lse.values), 1e-5) << "lse";
     }
     EXPECT_LT(distance(c.arrays().dq.values, want.dq.values), 2e-2) << "dq";
@@ -256,7 +259,7 @@ TEST(Bf16Attention, SameBitsAtAnyThreadCount) {
 // A key that nobody sees may hold anything without changing a bit: beside its neighbour in a pair, and as the odd last
 // one.
 TEST(Bf16Attention, HiddenKeysMayHoldNaN) {
-  for (Weight weight : {Weight::softmax, Weight::rela})
+  for (Weight weight : kWeights)
     for (bool by_bias : {false, true})
       for (std::int64_t hidden : {10, 11, 30}) {
         Options options{.n_q = 31, .n_k = 31, .d_k = 7, .d_v = 9, .weight = weight, .dtype = DType::bf16};
@@ -311,7 +314,7 @@ TEST(Bf16Attention, VisibleNaNArrives) {
 
 // Rows that no piece holds are NaN here; the last query and key of each piece have no partner in their pair.
 TEST(Bf16Attention, PaddingMayHoldNaN) {
-  for (Weight weight : {Weight::softmax, Weight::rela}) {
+  for (Weight weight : kWeights) {
     Options options{.n_q = 40, .n_k = 44, .weight = weight, .dtype = DType::bf16};
     options.alibi = true;
     options.pieces = {{0, 0, 17, 0, 19, nullptr}, {0, 20, 5, 21, 7, nullptr}};
