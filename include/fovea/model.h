@@ -29,6 +29,7 @@ struct FOVEA_EXPORT ModelConfig {
   std::int64_t width = 64;
   std::int64_t heads = 2;
   std::vector<std::string> layers = {"softmax", "softmax"};  // one mechanism each: "diag:block=64"; "norm*2" is two
+  bool causal = false;  // tokens read no later one; for mechanisms that have no bidirectional form
   NormKind norm = NormKind::layer;
   double norm_eps = 1e-5;
   bool norm_affine = true;  // learned gains (and for LayerNorm biases)
@@ -47,7 +48,8 @@ struct FOVEA_EXPORT ModelConfig {
   bool checkpointing = false;            // keep only each layer's input and run the layer again in backward
 
   // "transformer", "transnormer-t1", "transnormer-t2"; or a mechanism ("norm", "diag:block=32"): the transformer preset
-  // with that mechanism in every layer; or a list ("diag*1,norm*1"): the transformer preset with those layers.
+  // with that mechanism in every layer; or a list ("diag*1,norm*1"): the transformer preset with those layers. Causal
+  // when one of them has no other form.
   // Vocabulary and classes are left for the data set to fill in.
   static ModelConfig preset(std::string_view name);
   static std::vector<std::string_view> preset_names();

@@ -11,13 +11,14 @@ namespace {
 struct ScanCall {
   scan::Problem problem;
   std::vector<scan::Piece> pieces;
-  std::vector<float> log_decay;
+  std::vector<float> head_log_decay;
+  DType decay_type = DType::f32;  // of the caller's log_decay
   std::vector<Sequences::Rows> queries, keys;
   bool final_state = false;
 };
 using SharedCall = std::shared_ptr<const ScanCall>;
 
-enum Saved : std::size_t { kQ, kK, kV, kO, kStatistic, kInitialState, kFinalState };
+enum Saved : std::size_t { kQ, kK, kV, kLogDecay, kO, kStatistic, kInitialState, kFinalState };
 
 Activation activation_of(scan::Map map) {
   switch (map) {
@@ -29,13 +30,20 @@ Activation activation_of(scan::Map map) {
   return Activation::identity;
 }
 
+scan::Decay decay_of(const Scanned& scanned) {
+  if (scanned.log_decay.defined())
+    return scanned.log_decay.shape().rank() == 4 ? scan::Decay::channel : scan::Decay::step;
+  return scanned.head_log_decay.empty() ? scan::Decay::none : scan::Decay::head;
+}
+
 SharedCall describe(const Call& call, const Scanned& scanned, scan::Map map) {
   auto out = std::make_shared<ScanCall>();
   for (std::size_t s = 0; s < call.queries.size(); ++s) {
     const Sequences::Rows &q = call.queries[s], &k = call.keys[s];
     out->pieces.push_back({q.batch, q.begin, q.count, k.begin, k.count});
   }
-  out->log_decay = scanned.log_decay;
+  out->head_log_decay = scanned.head_log_decay;
+  if (scanned.log_decay.defined()) out->decay_type = scanned.log_decay.dtype();
   out->queries = call.queries;
   out->keys = call.keys;
   out->final_state = call.options.final_state;
@@ -48,7 +56,8 @@ SharedCall describe(const Call& call, const Scanned& scanned, scan::Map map) {
   p.pieces = out->pieces;
   p.causal = call.options.causal;
   p.map = map;
-  p.log_decay = out->log_decay.empty() ? nullptr : out->log_decay.data();
+  p.decay = decay_of(scanned);
+  p.log_decay = p.decay == scan::Decay::head ? out->head_log_decay.data() : nullptr;
   p.denominator = scanned.denominator;
   p.denominator_eps = scanned.denominator_eps;
   p.rms_norm = scanned.rms_norm;
@@ -78,6 +87,17 @@ void check_state(const Var& state, const scan::Problem& p) {
          "initial_state");
 }
 
+void check_decay(const Var& log_decay, const scan::Problem& p, const Var& k) {
+  if (!log_decay.defined()) return;
+  Shape expected{k.dim(0), k.dim(1), p.kv_heads};
+  if (p.decay == scan::Decay::channel) expected = {k.dim(0), k.dim(1), p.kv_heads, p.d_k};
+  if (log_decay.shape() != expected || !is_float(log_decay.dtype()))
+    fail(ErrorCode::shape,
+         fmt::format("log_decay is {} {}, expected floats {}", name_of(log_decay.dtype()), log_decay.shape().text(),
+                     expected.text()),
+         "log_decay");
+}
+
 // Bidirectional backward starts from the sums that forward ends with. They are kept where they take less memory than
 // the keys that would give them again.
 bool saves_final_state(const scan::Problem& p) {
@@ -99,13 +119,16 @@ void scan_backward(Tape& tape, Node& node) {
   const Tensor dq = gradient_like(tape, node.inputs[0], saved[kQ], call->queries);
   const Tensor dk = gradient_like(tape, node.inputs[1], saved[kK], call->keys);
   const Tensor dv = gradient_like(tape, node.inputs[2], saved[kV], call->keys);
-  const bool state_grad = node.wants(3);
+  const bool state_grad = node.wants(3), decay_grad = node.wants(4);
   const Tensor d_initial =
       state_grad ? Tensor::empty(context, state_shape(call->problem), state_type(dtype)) : Tensor();
+  const Tensor d_log_decay =
+      decay_grad ? output_like(context, saved[kLogDecay].shape(), state_type(dtype), call->keys) : Tensor();
   scan::backward(context, call->problem,
                  {.q = array_of<scan::In>(saved[kQ]),
                   .k = array_of<scan::In>(saved[kK]),
                   .v = array_of<scan::In>(saved[kV]),
+                  .log_decay = array_of<scan::In>(saved[kLogDecay]),
                   .o = array_of<scan::In>(saved[kO]),
                   .statistic = statistic_array<scan::In>(saved[kStatistic]),
                   .d_o = array_of<scan::In>(d_o),
@@ -115,11 +138,13 @@ void scan_backward(Tape& tape, Node& node) {
                   .dq = array_of<scan::Out>(dq),
                   .dk = array_of<scan::Out>(dk),
                   .dv = array_of<scan::Out>(dv),
+                  .d_log_decay = array_of<scan::Out>(d_log_decay),
                   .d_initial_state = d_initial.raw()});
   tape.accumulate(node.inputs[0], dq);
   tape.accumulate(node.inputs[1], dk);
   tape.accumulate(node.inputs[2], dv);
   if (state_grad) tape.accumulate(node.inputs[3], d_initial);
+  if (decay_grad) tape.accumulate(node.inputs[4], d_log_decay.to(context, call->decay_type));
 }
 
 constexpr Op kScan{"scan_attention", scan_backward};
@@ -139,9 +164,13 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   const SharedCall described = describe(call, scanned, map_first ? scan::Map::identity : scanned.map);
   const scan::Problem& p = described->problem;
   check_state(call.options.initial_state, p);
+  check_decay(scanned.log_decay, p, k);
 
   const Tensor tq = dense_rows(context, q.value()), tk = dense_rows(context, k.value()),
                tv = dense_rows(context, call.v.value());
+  const Tensor log_decay = scanned.log_decay.defined()
+                               ? dense_rows(context, scanned.log_decay.value().to(context, state_type(p.dtype)))
+                               : Tensor();
   const Tensor initial =
       call.options.initial_state.defined() ? call.options.initial_state.value().contiguous(context) : Tensor();
   const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
@@ -151,14 +180,14 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   const bool keeps_state = call.options.final_state || (tape.recording() && saves_final_state(p));
   const Tensor final_state = keeps_state ? Tensor::empty(context, state_shape(p), state_type(p.dtype)) : Tensor();
   scan::forward(context, p,
-                {array_of<scan::In>(tq), array_of<scan::In>(tk), array_of<scan::In>(tv), array_of<scan::Out>(o),
-                 statistic_array<scan::Out>(statistic), initial.raw(), final_state.raw()});
+                {array_of<scan::In>(tq), array_of<scan::In>(tk), array_of<scan::In>(tv), array_of<scan::In>(log_decay),
+                 array_of<scan::Out>(o), statistic_array<scan::Out>(statistic), initial.raw(), final_state.raw()});
 
-  const std::vector<Var> inputs{q, k, call.v, call.options.initial_state};
+  const std::vector<Var> inputs{q, k, call.v, call.options.initial_state, scanned.log_decay};
   std::vector<Tensor> outputs{o};
   if (call.options.final_state) outputs.push_back(final_state);
-  const std::vector<Var> results =
-      tape.record(kScan, inputs, std::move(outputs), {tq, tk, tv, o, statistic, initial, final_state}, described);
+  const std::vector<Var> results = tape.record(kScan, inputs, std::move(outputs),
+                                               {tq, tk, tv, log_decay, o, statistic, initial, final_state}, described);
   return {results[0], {}, results.size() > 1 ? results[1] : Var()};
 }
 

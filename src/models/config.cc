@@ -104,6 +104,8 @@ ModelConfig ModelConfig::preset(std::string_view name) {
   } else {
     config.layers = layers;
   }
+  for (const std::string& layer : config.layers)
+    if (!Mechanism::parse(layer).supports(Feature::bidirectional)) config.causal = true;
   config.check();
   return config;
 }
@@ -130,6 +132,7 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("width", width, "size of a token's vector", between(1, 1 << 16));
   v("heads", heads, "attention heads; must divide the width", between(1, 1 << 12));
   v("layers", layers, "mechanism of each layer: \"diag:block=64\", \"norm*2\"");
+  v("causal", causal, "tokens read no later one");
   v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a"}));
   v("norm_eps", norm_eps, "epsilon of the norms", above(0));
   v("norm_affine", norm_affine, "norms have learned gains");

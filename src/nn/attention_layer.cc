@@ -32,10 +32,11 @@ constexpr Op kSplit{"split_qkv", split_backward};
 void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
   const auto need = [&](Feature feature) {
     if (mechanism.supports(feature)) return;
+    const std::string_view also = feature == Feature::bidirectional ? "model.causal=true, or " : "";
     fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {} form", mechanism.name(), name_of(feature)), {},
-         fmt::format("one that has it: fovea list --with {}", name_of(feature)));
+         fmt::format("{}one that has it: fovea list --with {}", also, name_of(feature)));
   };
-  need(Feature::bidirectional);
+  need(config.causal ? Feature::causal : Feature::bidirectional);
   need(Feature::packed);
   if (config.positions == Positions::rotary) need(Feature::rotary);
   if (!mechanism.supports(config.dtype))
@@ -74,6 +75,7 @@ AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, st
       sizes_(sizes_of(mechanism_, config)),
       dropout_(mechanism_.supports(Feature::dropout) ? config.attention_dropout : 0.0),
       rotary_(config.positions == Positions::rotary),
+      causal_(config.causal),
       layer_(static_cast<std::int64_t>(layer)),
       layers_(std::ssize(config.layers)) {
   check_mechanism(mechanism_, config);
@@ -113,6 +115,7 @@ void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config)
 AttentionOptions AttentionLayer::options(const Var& x, const Layout& layout) const {
   AttentionOptions options;
   options.queries = layout.rows;
+  options.causal = causal_;
   options.dropout_p = dropout_;
   options.weights = weights_;
   if (mechanism_.needs_input()) options.input = x;

@@ -34,7 +34,7 @@ class AttentionLayer {
   Mechanism mechanism_;
   Sizes sizes_;
   double dropout_;  // 0 for mechanisms without weights
-  bool rotary_;
+  bool rotary_, causal_;
   std::int64_t layer_, layers_;
   std::optional<Linear> qkv_;        // all three, or ...
   std::optional<Linear> q_, k_, v_;  // ... one by one; without k_, k is q

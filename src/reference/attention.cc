@@ -137,26 +137,35 @@ double augmented(const Problem& p, std::int64_t j, std::int64_t h, std::int64_t 
   return c < p.d_v ? p.value(j, h)[c] : 1.0;
 }
 
-// state (kv_heads, d_k, width) += sum over keys of k v^T
+// What the state of kv head h is multiplied with at step j, in channel a.
+double decay(const Problem& p, std::int64_t j, std::int64_t h, std::int64_t a) {
+  if (p.log_decay.empty()) return 1.0;
+  const std::int64_t columns = static_cast<std::int64_t>(p.log_decay.size()) / (p.n_k * p.kv_heads);
+  return std::exp(p.log_decay[at((j * p.kv_heads + h) * columns + a % columns)]);
+}
+
+// state (kv_heads, d_k, width) = decay state + k v^T, key by key
 void add_keys(const Problem& p, std::int64_t width, std::vector<double>& state) {
   for (std::int64_t h = 0; h < p.kv_heads; ++h)
     for (std::int64_t j = 0; j < p.n_k; ++j)
       for (std::int64_t a = 0; a < p.d_k; ++a)
-        for (std::int64_t c = 0; c < width; ++c)
-          state[at((h * p.d_k + a) * width + c)] += p.key(j, h)[a] * augmented(p, j, h, c);
+        for (std::int64_t c = 0; c < width; ++c) {
+          double& entry = state[at((h * p.d_k + a) * width + c)];
+          entry = decay(p, j, h, a) * entry + p.key(j, h)[a] * augmented(p, j, h, c);
+        }
 }
 
-// sum over the keys that row i reads, and over the initial state
+// sum over the keys that row i reads, from the last to the first, and over the initial state
 std::vector<double> read_row(const Problem& p, const std::vector<double>& initial, std::int64_t i, std::int64_t h) {
   const std::int64_t g = p.kv_head(h), width = static_cast<std::int64_t>(initial.size()) / (p.kv_heads * p.d_k);
-  std::vector<double> row(at(width), 0.0);
-  for (std::int64_t c = 0; c < width; ++c)
-    for (std::int64_t a = 0; a < p.d_k; ++a) row[at(c)] += p.query(i, h)[a] * initial[at((g * p.d_k + a) * width + c)];
-  for (std::int64_t j = 0; j < p.n_k; ++j) {
-    if (p.causal && j > p.position(i)) break;
-    const double weight = dot(p.query(i, h), p.key(j, g), p.d_k);
+  std::vector<double> row(at(width), 0.0), q(p.query(i, h), p.query(i, h) + p.d_k);
+  for (std::int64_t j = p.causal ? p.position(i) : p.n_k - 1; j >= 0; --j) {
+    const double weight = dot(q.data(), p.key(j, g), p.d_k);
     for (std::int64_t c = 0; c < width; ++c) row[at(c)] += weight * augmented(p, j, g, c);
+    for (std::int64_t a = 0; a < p.d_k; ++a) q[at(a)] *= decay(p, j, g, a);
   }
+  for (std::int64_t c = 0; c < width; ++c)
+    for (std::int64_t a = 0; a < p.d_k; ++a) row[at(c)] += q[at(a)] * initial[at((g * p.d_k + a) * width + c)];
   return row;
 }
 

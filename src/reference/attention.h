@@ -26,6 +26,9 @@ struct Problem {
   std::vector<double> input;                 // (n_k, width), what the layer gave the keys; empty: nothing
   std::int64_t width = 0;
   std::int64_t layer = 0, layers = 1;
+  // The state decays by e^g before the key of its step enters: (n_k, kv_heads) or (n_k, kv_heads, d_k), <= 0; causal
+  // only. Empty: no decay.
+  std::vector<double> log_decay;
   // Applied to each feature row (or to q and k where there is no feature map): rotary positions. Empty: none.
   std::function<void(double* row, std::int64_t width, std::int64_t position)> rotate;
 
@@ -65,7 +68,8 @@ struct WeightNumbers {
 };
 Result pairwise(const Problem& problem, Weights weights, const WeightNumbers& numbers = {});
 
-// Feature-map attention by its sum over keys, divided by nothing, D + eps or max(D, eps).
+// Feature-map attention by its sum over keys, with the decay behind each of them, divided by nothing, D + eps or max(D,
+// eps).
 enum class Denominator : std::uint8_t { none, add, clamp };
 struct Kernel {
   double (*map)(double);

@@ -87,7 +87,7 @@ void bidirectional_forward(const Context& context, const Problem& problem, const
   const std::size_t size = driver.layout.states_size();
   for (const Wave& wave : make_waves(problem, size * sizeof(R))) {
     SegmentSums<R> sums(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::keys), wave);
-    sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, io.k, io.v, states); });
+    sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, {io.k, io.v, {}}, states); });
     sums.total(io.initial_state, io.final_state);
     const Scratch<R> turned(context, (wave.last - wave.first) * size);
     turn_states(driver, problem, wave, sums, turned.data());
@@ -113,7 +113,7 @@ void bidirectional_backward(const Context& context, const Problem& problem, cons
     if (io.final_state != nullptr) {
       sums.take(io.final_state);
     } else {
-      sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, io.k, io.v, states); });
+      sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, {io.k, io.v, {}}, states); });
       sums.total(io.initial_state, nullptr);
     }
     SegmentSums<R> gradients(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::queries), wave);

@@ -1,9 +1,9 @@
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "scan/cpu/rows.h"
+#include "scan/decay.h"
 #include "scan/driver.h"
 #include "scan/forms.h"
 
@@ -17,9 +17,11 @@ class RunningStates {
  public:
   enum class Start { left, right };
 
-  RunningStates(const Context& context, const Driver<R>& driver, const Problem& problem, const Wave& wave)
+  RunningStates(const Context& context, const Driver<R>& driver, const Problem& problem, const In& log_decay,
+                const Wave& wave)
       : driver_(driver),
         problem_(problem),
+        log_decay_(log_decay),
         wave_(wave),
         cuts_(cut_for_scan(problem, wave.first, wave.last)),
         size_(driver.layout.states_size()),
@@ -44,17 +46,28 @@ class RunningStates {
     driver_.each_state(wave_, [&](std::size_t piece, std::size_t g) {
       const std::size_t begin = first_[piece - wave_.first], end = first_[piece - wave_.first + 1];
       Scan scan(*this, driver_.outside(outside, piece, g), g);
-      for (std::size_t i = begin; i < end; ++i) scan.pass(side == Start::left ? i : begin + end - 1 - i);
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::size_t cut = side == Start::left ? i : begin + end - 1 - i;
+        scan.start(cut);
+        if (i + 1 < end) scan.pass(cut);
+      }
     });
   }
 
   // Gives the caller what has arrived at the end of every piece; null: not wanted.
   void save(Start side, void* outside) const {
     if (outside == nullptr) return;
+    each_end(side, [&](std::size_t piece, std::size_t g, const R* state) {
+      save_state(driver_.layout, state, driver_.outside(outside, piece, g));
+    });
+  }
+  // f(piece, kv head, state that has arrived at the end)
+  template <class F>
+  void each_end(Start side, const F& f) const {
     driver_.each_state(wave_, [&](std::size_t piece, std::size_t g) {
       const std::size_t p = piece - wave_.first;
       const std::size_t last = side == Start::left ? first_[p + 1] - 1 : first_[p];
-      save_state(driver_.layout, of(last) + g * driver_.layout.state_size(), driver_.outside(outside, piece, g));
+      f(piece, g, of(last) + g * driver_.layout.state_size());
     });
   }
 
@@ -62,17 +75,23 @@ class RunningStates {
   // One head along the segments of a piece: puts the sum of those before in place of each segment's own.
   class Scan {
    public:
-    Scan(RunningStates& all, const R* outside, std::size_t g) : all_(all), head_(g), carried_(layout().state_size()) {
+    Scan(RunningStates& all, const R* outside, std::size_t g)
+        : all_(all), head_(g), carried_(layout().state_size()), own_(carried_.size()) {
       load_state(layout(), outside, carried_.data());
     }
-    void pass(std::size_t i) {
+    void start(std::size_t i) {
       R* state = all_.of(i) + head_ * carried_.size();
-      const R decay = all_.decay_over(all_.cuts_[i], head_);
-      for (std::size_t e = 0; e < carried_.size(); ++e) {
-        const R own = state[e];
-        state[e] = carried_[e];
-        carried_[e] = decay * carried_[e] + own;
-      }
+      std::copy_n(state, own_.size(), own_.data());
+      std::copy_n(carried_.data(), carried_.size(), state);
+    }
+    // Over to the next segment.
+    void pass(std::size_t i) {
+      const std::vector<R> decay = decay_over<R>(all_.problem_, all_.log_decay_, all_.cuts_[i], head_);
+      for (std::size_t w = 0; w < layout().width; ++w)
+        for (std::size_t a = 0; a < layout().d_k; ++a) {
+          const std::size_t e = w * layout().ld_k + a;
+          carried_[e] = decay[a] * carried_[e] + own_[e];
+        }
     }
 
    private:
@@ -80,16 +99,12 @@ class RunningStates {
 
     RunningStates& all_;
     std::size_t head_;
-    std::vector<R> carried_;
+    std::vector<R> carried_, own_;
   };
-
-  R decay_over(const Cut& cut, std::size_t g) const {
-    if (problem_.log_decay == nullptr) return 1;
-    return static_cast<R>(std::exp(static_cast<double>(cut.end - cut.begin) * problem_.log_decay[g]));
-  }
 
   const Driver<R>& driver_;
   const Problem& problem_;
+  const In& log_decay_;
   Wave wave_;
   std::vector<Cut> cuts_;
   std::size_t size_;
@@ -219,9 +234,10 @@ void causal_forward(const Context& context, const Problem& problem, const Forwar
     clear_statistic<R>(problem, piece, io.statistic);
   }
   for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
-    States states(context, driver, problem, wave);
-    states.start(States::Start::left, io.initial_state,
-                 [&](const cpu::Task<R>& task, R* sum) { kernels.add_keys(task, io.k, io.v, sum); });
+    States states(context, driver, problem, io.log_decay, wave);
+    states.start(States::Start::left, io.initial_state, [&](const cpu::Task<R>& task, R* sum) {
+      kernels.add_keys(task, {io.k, io.v, io.log_decay}, sum);
+    });
     const int lanes = choose_lanes(states.cuts().size(), problem.kv_heads, context.threads());
     Exchanges<R> exchanges(context, driver, problem, states.cuts(), lanes);
     each_segment(driver, problem, states.cuts(), lanes, [&](const cpu::Task<R>& task, std::size_t cut) {
@@ -241,9 +257,11 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
   const auto lanes = [&](const States& states) {
     return choose_lanes(states.cuts().size(), problem.kv_heads, context.threads());
   };
+  const bool pulls_decay = io.d_log_decay.data != nullptr && decay_columns(problem) != 0;
   for (const Piece& piece : problem.pieces) clear_rows(problem, piece, io.dq, problem.d_k);
   for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
     const RowDots<R> all_dots(context, problem, wave);
+    DecayGradient<R> decay(context, problem, io, wave);
     const auto dots = [&](const cpu::Task<R>& task) {
       const auto piece = static_cast<std::size_t>(task.piece - problem.pieces.data());
       return problem.rms_norm ? all_dots.of(piece) : nullptr;
@@ -256,20 +274,27 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
       });
     }
     {
-      States states(context, driver, problem, wave);
-      states.start(States::Start::left, io.initial_state,
-                   [&](const cpu::Task<R>& task, R* sum) { kernels.add_keys(task, io.k, io.v, sum); });
+      States states(context, driver, problem, io.log_decay, wave);
+      states.start(States::Start::left, io.initial_state, [&](const cpu::Task<R>& task, R* sum) {
+        kernels.add_keys(task, {io.k, io.v, io.log_decay}, sum);
+      });
       each_segment(driver, problem, states.cuts(), lanes(states), [&](const cpu::Task<R>& task, std::size_t cut) {
         kernels.pull_queries(task, io, states.of(cut), dots(task));
       });
+      if (pulls_decay)
+        states.each_end(States::Start::left, [&](std::size_t piece, std::size_t g, const R* state) {
+          decay.end(driver.layout, piece, g, state);
+        });
     }
-    States d_states(context, driver, problem, wave);
+    States d_states(context, driver, problem, io.log_decay, wave);
     d_states.start(States::Start::right, io.d_final_state,
                    [&](const cpu::Task<R>& task, R* sum) { kernels.add_queries(task, io, sum, dots(task)); });
     each_segment(driver, problem, d_states.cuts(), lanes(d_states), [&](const cpu::Task<R>& task, std::size_t cut) {
       kernels.pull_keys(task, io, d_states.of(cut), dots(task));
     });
     d_states.save(States::Start::right, io.d_initial_state);
+    if (pulls_decay)
+      driver.each_state(wave, [&](std::size_t piece, std::size_t g) { decay.sum(piece, g); });
   }
 }
 

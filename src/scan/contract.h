@@ -6,7 +6,7 @@
 #include "fovea/context.h"
 #include "fovea/dtype.h"
 
-// The linear engine: S_t = decay S_{t-1} + f(k_t) v_t^T, y_t = S_t^T f(q_t), optionally divided by a denominator or
+// The linear engine: S_t = e^{g_t} S_{t-1} + f(k_t) v_t^T, y_t = S_t^T f(q_t), optionally divided by a denominator or
 // normalised over all heads. Knows nothing of tensors, tapes or mechanisms.
 namespace fovea::scan {
 
@@ -28,6 +28,9 @@ struct Piece {
 enum class Map : std::uint8_t { identity, elu_plus_one, elu, relu };  // policy/feature_map.h
 enum class Denominator : std::uint8_t { none, add, clamp };           // D + eps, or max(D, eps)
 
+// What the decay of a state depends on, besides its kv head: nothing, the step, or the step and the row of the state.
+enum class Decay : std::uint8_t { none, head, step, channel };
+
 struct Problem {
   DType dtype = DType::f32;  // of q, k, v, o and their gradients; states and statistics are f32 (f64 for f64)
   std::int64_t heads = 0, kv_heads = 0;  // query head h reads kv head h * kv_heads / heads
@@ -35,7 +38,8 @@ struct Problem {
   std::span<const Piece> pieces;
   bool causal = false;
   Map map = Map::identity;
-  const float* log_decay = nullptr;  // per kv head, <= 0; causal only; null: no decay
+  Decay decay = Decay::none;         // causal only
+  const float* log_decay = nullptr;  // Decay::head: g per kv head, finite and <= 0
   Denominator denominator = Denominator::none;
   double denominator_eps = 0.0;
   bool rms_norm = false;  // y / sqrt(mean over heads and d_v of y^2 + norm_eps); excludes a denominator
@@ -50,8 +54,14 @@ std::int64_t state_width(const Problem& problem);
 // the caller allocates it dense as (batch, n_q, statistic_columns(problem)), f32 (f64 for f64).
 std::int64_t statistic_columns(const Problem& problem);
 
+// Decay::step and Decay::channel read g from an array beside the keys, (batch, n_k, kv_heads, columns) with 1 or d_k
+// columns, f32 (f64 for f64). Any g <= 0 works, -inf forgets everything; the values are not checked, and a positive one
+// lets the state grow.
+std::int64_t decay_columns(const Problem& problem);
+
 struct Forward {
   In q, k, v;
+  In log_decay;  // of steps or channels
   Out o;
   Out statistic;                        // head stride 1; null when statistic_columns is 0 or nothing is saved
   const void* initial_state = nullptr;  // null: zero
@@ -61,12 +71,13 @@ struct Forward {
 void forward(const Context& context, const Problem& problem, const Forward& io);
 
 struct Backward {
-  In q, k, v, o, statistic;
+  In q, k, v, log_decay, o, statistic;
   In d_o;
   const void* initial_state = nullptr;
   const void* final_state = nullptr;    // what forward wrote; spares bidirectional a pass over k and v; null: rebuilt
   const void* d_final_state = nullptr;  // null: zero
   Out dq, dk, dv;                       // overwritten on the rows of the pieces
+  Out d_log_decay;                      // the same for steps or channels; null: not wanted
   void* d_initial_state = nullptr;      // null: not wanted
 };
 void backward(const Context& context, const Problem& problem, const Backward& io);

@@ -34,18 +34,24 @@ void check_options(const Problem& problem) {
          "f32, bf16, f16 or f64");
   if (problem.rms_norm && problem.denominator != Denominator::none)
     fail(ErrorCode::unsupported, "a norm over all heads together with a denominator", kWhere, "one of the two");
-  if (problem.log_decay == nullptr) return;
+  if ((problem.decay == Decay::head) != (problem.log_decay != nullptr))
+    fail(ErrorCode::usage, "a decay per head and the list of its logs go together", kWhere);
+  if (problem.decay == Decay::none) return;
   if (!problem.causal) fail(ErrorCode::unsupported, "decay without causal order", kWhere, "causal, or no decay");
-  for (std::int64_t g = 0; g < problem.kv_heads; ++g)
+  for (std::int64_t g = 0; problem.decay == Decay::head && g < problem.kv_heads; ++g)
     if (!(problem.log_decay[g] <= 0) || std::isinf(problem.log_decay[g]))
       fail(ErrorCode::usage,
            "the log of a decay must be finite and at most 0, got " + std::to_string(problem.log_decay[g]),
            "log_decay[" + std::to_string(g) + "]");
 }
 
-void check(const Problem& problem) {
+void check(const Problem& problem, const In& log_decay) {
   check_sizes(problem);
   check_options(problem);
+  const bool has_keys =
+      std::any_of(problem.pieces.begin(), problem.pieces.end(), [](const Piece& p) { return p.nk > 0; });
+  if (has_keys && decay_columns(problem) != 0 && log_decay.data == nullptr)
+    fail(ErrorCode::usage, "a decay per step needs the array of its logs", kWhere);
 }
 
 template <class R>
@@ -70,14 +76,19 @@ std::int64_t statistic_columns(const Problem& problem) {
   return problem.denominator == Denominator::none ? 0 : problem.heads;
 }
 
+std::int64_t decay_columns(const Problem& problem) {
+  if (problem.decay == Decay::channel) return problem.d_k;
+  return problem.decay == Decay::step ? 1 : 0;
+}
+
 void forward(const Context& context, const Problem& problem, const Forward& io) {
-  check(problem);
+  check(problem, io.log_decay);
   if (problem.dtype == DType::f64) return run<double>(context, problem, io);
   return run<float>(context, problem, io);
 }
 
 void backward(const Context& context, const Problem& problem, const Backward& io) {
-  check(problem);
+  check(problem, io.log_decay);
   const bool has_queries =
       std::any_of(problem.pieces.begin(), problem.pieces.end(), [](const Piece& p) { return p.nq > 0; });
   if (has_queries && statistic_columns(problem) != 0 && (io.statistic.data == nullptr || io.o.data == nullptr))

@@ -55,6 +55,42 @@ Rows rows_of(const Problem& problem) {
   return rows;
 }
 
+void check_arrays(const Problem& problem, const Forward& io) {
+  const Rows rows = rows_of(problem);
+  if (rows.queries) {
+    need(io.q, "q");
+    need(io.o, "o");
+  }
+  if (rows.keys) {
+    need(io.k, "k");
+    need(io.v, "v");
+  }
+}
+
+void check_arrays(const Problem& problem, const Backward& io) {
+  if (io.d_bias.data != nullptr && problem.bias.data == nullptr)
+    refuse(ErrorCode::usage, "a gradient of a bias without the bias");
+  const Rows rows = rows_of(problem);
+  if (rows.queries) {
+    need(io.q, "q");
+    need(io.d_o, "the gradient of o");
+    need(io.dq, "dq");
+  }
+  if (rows.keys) {
+    need(io.k, "k");
+    need(io.v, "v");
+    need(io.dk, "dk");
+    need(io.dv, "dv");
+  }
+}
+
+void check_rule(const Rule& rule) {
+  if (rule.kind == RowRule::top_k && rule.k < 1)
+    refuse(ErrorCode::usage, "the " + std::to_string(rule.k) + " largest scores of a row", "k is 1 or more");
+  if (rule.kind == RowRule::margin && !(rule.margin >= 0.0 && std::isfinite(rule.margin)))
+    refuse(ErrorCode::usage, "a margin of " + std::to_string(rule.margin), "a finite number from 0 on");
+}
+
 }  // namespace
 
 void check(const Problem& problem) {
@@ -78,38 +114,33 @@ void check(const Problem& problem) {
 
 void check(const Problem& problem, const Forward& io) {
   check(problem);
-  const Rows rows = rows_of(problem);
-  if (rows.queries) {
-    need(io.q, "q");
-    need(io.o, "o");
-  }
-  if (rows.keys) {
-    need(io.k, "k");
-    need(io.v, "v");
-  }
+  check_arrays(problem, io);
 }
 
 void check(const Problem& problem, const Backward& io) {
   check(problem);
+  check_arrays(problem, io);
   const bool statistic = has_statistic(problem.weight);
   if (!statistic && io.d_lse.data != nullptr)
     refuse(ErrorCode::unsupported, "a gradient of the log-sum-exp of weights that have none");
-  if (io.d_bias.data != nullptr && problem.bias.data == nullptr)
-    refuse(ErrorCode::usage, "a gradient of a bias without the bias");
-  const Rows rows = rows_of(problem);
-  if (rows.queries) {
-    need(io.q, "q");
-    need(io.d_o, "the gradient of o");
-    need(io.dq, "dq");
-    if (statistic) need(io.o, "o");
-    if (statistic) need(io.lse, "the log-sum-exp");
+  if (statistic && rows_of(problem).queries) {
+    need(io.o, "o");
+    need(io.lse, "the log-sum-exp");
   }
-  if (rows.keys) {
-    need(io.k, "k");
-    need(io.v, "v");
-    need(io.dk, "dk");
-    need(io.dv, "dv");
-  }
+}
+
+void check(const Problem& problem, const Rule& rule, const Forward& io) {
+  check(problem);
+  check_rule(rule);
+  check_arrays(problem, io);
+  if (io.lse.data != nullptr) refuse(ErrorCode::unsupported, "the log-sum-exp of a row rule");
+}
+
+void check(const Problem& problem, const Rule& rule, const Backward& io) {
+  check(problem);
+  check_rule(rule);
+  check_arrays(problem, io);
+  if (io.d_lse.data != nullptr) refuse(ErrorCode::unsupported, "a gradient of the log-sum-exp of a row rule");
 }
 
 }  // namespace fovea::tile

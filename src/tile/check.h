@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tile/contract.h"
+#include "tile/row_rule.h"
 
 namespace fovea::tile {
 
@@ -8,5 +9,7 @@ namespace fovea::tile {
 void check(const Problem& problem);
 void check(const Problem& problem, const Forward& io);
 void check(const Problem& problem, const Backward& io);
+void check(const Problem& problem, const Rule& rule, const Forward& io);
+void check(const Problem& problem, const Rule& rule, const Backward& io);
 
 }  // namespace fovea::tile

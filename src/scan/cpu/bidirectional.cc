@@ -137,12 +137,14 @@ struct PullKeys : Pass<R> {
     const Blocks blocks = {task.begin, task.end, task.chunk};
     walk(
         *this, blocks.count(), tiles<R>(this->rows(), this->d_v) + tiles<R>(this->rows(), this->d_k),
-        [&](std::int64_t i, std::int64_t g) { this->fetch_keys(io.k, io.v, blocks.row(i), g, blocks.rows(i)); },
+        [&](std::int64_t i, std::int64_t g) {
+          this->fetch_keys({io.k, io.v, {}}, blocks.row(i), g, blocks.rows(i));
+        },
         [&](std::int64_t i, std::int64_t g) { head(blocks.row(i), g, blocks.rows(i)); });
   }
 
   void head(std::int64_t row, std::int64_t g, std::size_t c) {
-    this->load_keys(io.k, io.v, row, g, c);
+    this->load_keys({io.k, io.v, {}}, row, g, c);
     times<Order::rows, StartZero, R>(buffers.k, this->matrix_of(d_matrices, g), buffers.y, {c, this->d_v, this->d_k},
                                      &this->next);
     times<Order::rows, StartZero, R>(buffers.v, this->state_of(d_states, g), buffers.d_rows,

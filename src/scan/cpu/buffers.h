@@ -53,6 +53,36 @@ class Carver {
   std::size_t used_ = 0;
 };
 
+// Sizes of a product: m x n, summed over k.
+struct Extent {
+  std::size_t m, n, k;
+};
+
+// The weights that decay gives to a chunk; see Weights. Columns: 1, or d_k.
+template <class R>
+struct DecayBuffers {
+  DecayBuffers() = default;
+  DecayBuffers(const Problem& problem, std::int64_t chunk, Carver<R>& carver) {
+    const auto c = static_cast<std::size_t>(chunk), kv_heads = static_cast<std::size_t>(problem.kv_heads);
+    const bool by_channel = problem.decay == Decay::channel;
+    const auto rows = [&](std::size_t count) {
+      return by_channel ? carver.matrix(count, static_cast<std::size_t>(problem.d_k)) : carver.matrix(1, count);
+    };
+    power_size = padded<R>(2 * c + 1);
+    if (problem.decay == Decay::head) powers = carver.take(kv_heads * power_size);
+    if (problem.decay == Decay::step) pairs = carver.matrix(c, c);
+    if (problem.decay != Decay::step && !by_channel) return;
+    steps = rows(std::max(c, kPad<R> + 1));
+    queries = rows(c);
+    keys = rows(c);
+  }
+
+  R* powers = nullptr;  // [kv_heads] tables of power_size
+  std::size_t power_size = 0;
+  Matrix<R> pairs;                 // [c][c]
+  Matrix<R> steps, queries, keys;  // [c][columns], one row for a single column
+};
+
 // One thread's scratch for one (chunk, head); every kernel uses some of it. c: rows of a chunk, w: width.
 template <class R>
 struct Buffers {
@@ -76,8 +106,7 @@ struct Buffers {
     held_size = padded<R>(c) * padded<R>(w);
     held = carver.take(held_count * held_size);
     squares = carver.take(held_count * padded<R>(c));
-    decay_size = padded<R>(2 * c + 1);
-    decay = carver.take(problem.log_decay == nullptr ? 0 : layout.kv_heads * decay_size);
+    decay = DecayBuffers<R>(problem, chunk, carver);
   }
 
   Matrix<R> k, q;                // [c][d_k] features
@@ -90,8 +119,8 @@ struct Buffers {
   R* factor;                     // [c] what a row of y is multiplied with
   R* held;                       // unfinished outputs of several heads, held_size each
   R* squares;                    // their sums of squares, a row in each lane
-  R* decay;                      // [kv_heads] tables of decay_size; see Decay
-  std::size_t held_size, decay_size;
+  DecayBuffers<R> decay;
+  std::size_t held_size;
 };
 
 // The norm over all heads holds back the heads of a chunk.
@@ -116,6 +145,7 @@ struct StepBuffers {
     y = {carver.take(layout.heads * layout.ld_v), layout.ld_v};
     zero = carver.take(layout.ld_v);
     unused = carver.take(layout.ld_v);
+    decay = carver.take(layout.ld_k);
   }
 
   Matrix<R> k, v;  // [1][d_k], [1][width]
@@ -123,6 +153,7 @@ struct StepBuffers {
   Matrix<R> y;     // [heads][width]
   R* zero;         // [width] stands for a state that is not given ...
   R* unused;       // ... and for one that is not wanted
+  R* decay;        // [d_k]
 };
 template <class R>
 std::size_t step_scratch_size(const Problem& problem) {

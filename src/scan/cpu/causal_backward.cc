@@ -11,12 +11,17 @@ namespace HWY_NAMESPACE {
 // Base of the backward sweeps: the gradient of y and the chunks of the task.
 template <class R>
 struct CausalBackward : Pass<R> {
-  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task;
+  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task, Pass<R>::weights;
 
   CausalBackward(const Task<R>& t, const Backward& backward, const R* d)
-      : Pass<R>(t), io(backward), dots(d), chunks(*t.piece, t.begin, t.end, t.chunk) {}
+      : Pass<R>(t),
+        io(backward),
+        keys{backward.k, backward.v, backward.log_decay},
+        dots(d),
+        chunks(*t.piece, t.begin, t.end, t.chunk) {}
 
   Chunk from_right(std::int64_t i) const { return chunks[chunks.count() - 1 - i]; }
+  std::int64_t kv_head_of(std::int64_t h) const { return h / this->heads_per_kv(); }
   std::int64_t first_head(std::int64_t g) const { return g * this->heads_per_kv(); }
   std::int64_t end_head(const Chunk& chunk, std::int64_t g) const {
     return chunk.has_queries ? (g + 1) * this->heads_per_kv() : first_head(g);
@@ -36,13 +41,26 @@ struct CausalBackward : Pass<R> {
       if (statistic_columns(problem) != 0) this->fetch(io.o, at, this->d_v, chunk.rows);
     }
   }
-  // dS^T = decay^c dS^T + dy^T f(q) with the decay of each query. buffers.q is used up.
-  void update_gradient(Matrix<R> d_state, std::size_t c, Decay<R> decay) {
-    weigh_queries(buffers.q, c, this->d_k, decay);
+  // dS^T += dy^T f(q) with the decay of each query. buffers.q is used up.
+  void update_gradient(Matrix<R> d_state, std::size_t c) {
+    weigh_queries(buffers.q, c, this->d_k, weights);
     times<Order::columns, StartAdd, R>(buffers.g, buffers.q, d_state, {this->width, this->d_k, c}, &this->next);
   }
 
+  // d_scores = dy v^T on the kept side, decayed unless the decay depends on the channel.
+  void score_gradient(std::size_t c) {
+    score<Lanes::keys, R>(buffers.g, buffers.v_across, buffers.d_scores, {c, c, this->width}, &this->next);
+    mask<Lanes::keys>(buffers.d_scores, c, weights);
+  }
+
+  // The rows of d_log_decay that belong to a chunk.
+  Rows<void*> decay_gradient(const Chunk& chunk, std::int64_t g) const {
+    return rows_at(dtype_of<R>, io.d_log_decay, this->key_place(chunk.key, g),
+                   static_cast<std::size_t>(decay_columns(problem)));
+  }
+
   const Backward& io;
+  Keys keys;
   const R* dots;
   Chunks chunks;
 };
@@ -50,7 +68,8 @@ struct CausalBackward : Pass<R> {
 // From the left to the right, rebuilding the states:  df(q) = dy S^T + d_scores f(k),  d_scores = dy v^T.
 template <class R>
 struct CausalPullQueries : CausalBackward<R> {
-  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::next, CausalBackward<R>::io, CausalBackward<R>::chunks;
+  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::next, Pass<R>::weights;
+  using CausalBackward<R>::io, CausalBackward<R>::keys, CausalBackward<R>::chunks;
 
   CausalPullQueries(const Task<R>& t, const Backward& backward, R* s, const R* d)
       : CausalBackward<R>(t, backward, d), states(s) {}
@@ -60,7 +79,7 @@ struct CausalPullQueries : CausalBackward<R> {
     walk(
         *this, chunks.count(), this->group * (tiles<R>(c, c) + 2 * tiles<R>(c, d_k)) + tiles<R>(this->width, d_k),
         [&](std::int64_t i, std::int64_t g) {
-          this->fetch_keys(io.k, io.v, chunks[i].key, g, chunks[i].rows);
+          this->fetch_keys(keys, chunks[i].key, g, chunks[i].rows);
           this->fetch_queries(chunks[i], g);
         },
         [&](std::int64_t i, std::int64_t g) { kv_head(chunks[i], g); });
@@ -68,21 +87,25 @@ struct CausalPullQueries : CausalBackward<R> {
 
   void kv_head(const Chunk& chunk, std::int64_t g) {
     const Matrix<R> state = this->state_of(states, g);
-    this->load_keys(io.k, io.v, chunk.key, g, chunk.rows);
+    this->load_keys(keys, chunk.key, g, chunk.rows);
     if (chunk.has_queries) simd::transpose<R>(buffers.v, buffers.v_across, chunk.rows, this->width);
-    for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h)
-      head(chunk, h, state, this->decay_of(g));
-    this->update_state(state, chunk.rows, this->decay_of(g));
+    if (io.d_log_decay.data != nullptr) clear<R>(chunk.rows, this->decay_gradient(chunk, g));
+    for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h) head(chunk, h, state);
+    this->update_state(state, chunk.rows);
   }
 
-  void head(const Chunk& chunk, std::int64_t h, Matrix<const R> state, Decay<R> decay) {
+  void head(const Chunk& chunk, std::int64_t h, Matrix<const R> state) {
     const std::size_t c = chunk.rows, d_k = this->d_k, width = this->width;
     this->load_query(chunk, h);
-    score<Lanes::keys, R>(buffers.g, buffers.v_across, buffers.d_scores, {c, c, width}, &next);
-    mask<Lanes::keys>(buffers.d_scores, c, decay);
+    this->score_gradient(c);
     times<Order::rows, StartZero, R>(buffers.g, state, buffers.d_rows, {c, d_k, width}, &next);
-    weigh_queries(buffers.d_rows, c, d_k, decay);
-    read_keys<R>(buffers.d_scores, buffers.k, buffers.d_rows, {c, d_k, c}, &next);
+    weigh_queries(buffers.d_rows, c, d_k, weights);
+    if (weights.by_channel())
+      read_decayed<Lanes::keys, R>({buffers.d_scores, buffers.k, weights.steps, buffers.d_rows, d_k});
+    else
+      read_keys<R>(buffers.d_scores, buffers.k, buffers.d_rows, {c, d_k, c}, &next);
+    if (io.d_log_decay.data != nullptr)
+      add_products<R>(R{1}, buffers.q, buffers.d_rows, {c, d_k, 0}, this->decay_gradient(chunk, this->kv_head_of(h)));
     store_pulled<R>(buffers.d_rows, buffers.q, problem.map, c,
                     this->out(io.dq, this->query_place(chunk.query, h), d_k));
   }
@@ -94,7 +117,8 @@ struct CausalPullQueries : CausalBackward<R> {
 //   df(k) = v dS^T + d_scores^T f(q),   dv^T = dS^T f(k)^T + dy^T scores   (a key in each lane)
 template <class R>
 struct CausalPullKeys : CausalBackward<R> {
-  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::next, CausalBackward<R>::io, CausalBackward<R>::chunks;
+  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::next, Pass<R>::weights;
+  using CausalBackward<R>::io, CausalBackward<R>::keys, CausalBackward<R>::chunks;
 
   CausalPullKeys(const Task<R>& t, const Backward& backward, R* s, const R* d)
       : CausalBackward<R>(t, backward, d), d_states(s) {}
@@ -106,7 +130,7 @@ struct CausalPullKeys : CausalBackward<R> {
         *this, chunks.count(), once + this->group * (once + 2 * tiles<R>(c, c) + tiles<R>(this->width, d_k)),
         [&](std::int64_t i, std::int64_t g) {
           const Chunk chunk = this->from_right(i);
-          this->fetch_keys(io.k, io.v, chunk.key, g, chunk.rows);
+          this->fetch_keys(keys, chunk.key, g, chunk.rows);
           this->fetch_queries(chunk, g);
         },
         [&](std::int64_t i, std::int64_t g) { kv_head(this->from_right(i), g); });
@@ -115,33 +139,50 @@ struct CausalPullKeys : CausalBackward<R> {
   void kv_head(const Chunk& chunk, std::int64_t g) {
     const std::size_t c = chunk.rows, d_k = this->d_k, d_v = this->d_v, width = this->width;
     const Matrix<R> d_state = this->state_of(d_states, g);
-    const Decay<R> decay = this->decay_of(g);
-    this->load_keys(io.k, io.v, chunk.key, g, c);
-    simd::transpose<R>(buffers.k, buffers.k_across, c, d_k);
+    this->load_keys(keys, chunk.key, g, c);
     times<Order::rows, StartZero, R>(buffers.v, d_state, buffers.d_rows, {c, d_k, width}, &next);
-    weigh_keys(buffers.d_rows, c, d_k, decay);
-    times<Order::rows, StartZero, R>(d_state, buffers.k_across, buffers.y_across, {d_v, c, d_k}, &next);
-    weigh_key_lanes(buffers.y_across, d_v, c, decay);
-    weigh_state(d_state, width, c, decay);
+    weigh_keys(buffers.d_rows, c, d_k, weights);
+    read_gradient(d_state, c);
+    weigh_state(d_state, width, weights);
     if (chunk.has_queries) simd::transpose<R>(buffers.v, buffers.v_across, c, width);
-    for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h) head(chunk, h, d_state, decay);
+    for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h) head(chunk, h, d_state);
 
+    if (io.d_log_decay.data != nullptr)
+      add_products<R>(R{-1}, buffers.k, buffers.d_rows, {c, d_k, 0}, this->decay_gradient(chunk, g));
     const Place at = this->key_place(chunk.key, g);
     store_pulled<R>(buffers.d_rows, buffers.k, problem.map, c, this->out(io.dk, at, d_k));
     simd::transpose<R>(buffers.y_across, buffers.y, d_v, c);
     store<R>(buffers.y, nullptr, c, this->out(io.dv, at, d_v));
   }
 
-  void head(const Chunk& chunk, std::int64_t h, Matrix<R> d_state, Decay<R> decay) {
+  // dv^T = dS^T f(k)^T as the keys met the state, and leaves f(k)^T in k_across.
+  void read_gradient(Matrix<const R> d_state, std::size_t c) {
+    const std::size_t d_k = this->d_k, d_v = this->d_v;
+    const bool by_channel = weights.by_channel();
+    simd::transpose<R>(buffers.k, buffers.k_across, c, d_k);
+    if (by_channel) {
+      std::copy_n(buffers.k.data, padded<R>(c) * buffers.k.ld, buffers.q.data);
+      weigh_keys(buffers.q, c, d_k, weights);
+      simd::transpose<R>(buffers.q, buffers.q_across, c, d_k);
+    }
+    times<Order::rows, StartZero, R>(d_state, by_channel ? buffers.q_across : buffers.k_across, buffers.y_across,
+                                     {d_v, c, d_k}, &next);
+    weigh_key_lanes(buffers.y_across, d_v, c, weights);
+  }
+
+  void head(const Chunk& chunk, std::int64_t h, Matrix<R> d_state) {
     const std::size_t c = chunk.rows, d_k = this->d_k, d_v = this->d_v;
     this->load_query(chunk, h);
-    score<Lanes::keys, R>(buffers.g, buffers.v_across, buffers.d_scores, {c, c, this->width}, &next);
-    mask<Lanes::keys>(buffers.d_scores, c, decay);
-    read_queries<R>(buffers.d_scores, buffers.q, buffers.d_rows, {c, d_k, c}, &next);
-    score<Lanes::keys, R>(buffers.q, buffers.k_across, buffers.scores, {c, c, d_k}, &next);
-    mask<Lanes::keys>(buffers.scores, c, decay);
+    this->score_gradient(c);
+    if (weights.by_channel()) {
+      std::fill(buffers.d_scores.row(c), buffers.d_scores.row(padded<R>(c)), R{0});
+      read_decayed<Lanes::queries, R>({buffers.d_scores, buffers.q, weights.steps, buffers.d_rows, d_k});
+    } else {
+      read_queries<R>(buffers.d_scores, buffers.q, buffers.d_rows, {c, d_k, c}, &next);
+    }
+    this->template score_pairs<Lanes::keys>(buffers.q, buffers.k_across, buffers.q_across, c);
     read_across<Lanes::keys, R>(buffers.g, buffers.scores, buffers.y_across, {d_v, c, c}, &next);
-    this->update_gradient(d_state, c, decay);
+    this->update_gradient(d_state, c);
   }
 
   R* d_states;
@@ -165,10 +206,11 @@ void add_queries(const Task<R>& task, const Backward& io, R* d_states, const R* 
       [&](std::int64_t i, std::int64_t g) {
         const Chunk chunk = pass.from_right(i);
         const Matrix<R> d_state = pass.state_of(d_states, g);
-        weigh_state(d_state, pass.width, chunk.rows, pass.decay_of(g));
+        pass.load_decay(io.log_decay, chunk.key, g, chunk.rows);
+        weigh_state(d_state, pass.width, pass.weights);
         for (std::int64_t h = pass.first_head(g); h < pass.end_head(chunk, g); ++h) {
           pass.load_query(chunk, h);
-          pass.update_gradient(d_state, chunk.rows, pass.decay_of(g));
+          pass.update_gradient(d_state, chunk.rows);
         }
       });
 }

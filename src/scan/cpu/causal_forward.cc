@@ -19,7 +19,12 @@ struct CausalForward : Pass<R> {
   using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task, Pass<R>::next;
 
   CausalForward(const Task<R>& t, const Forward& forward, R* s, const NormExchange<R>& x)
-      : Pass<R>(t), io(forward), states(s), exchange(x), chunks(*t.piece, t.begin, t.end, t.chunk) {}
+      : Pass<R>(t),
+        io(forward),
+        keys{forward.k, forward.v, forward.log_decay},
+        states(s),
+        exchange(x),
+        chunks(*t.piece, t.begin, t.end, t.chunk) {}
 
   void run() {
     const std::size_t c = this->rows(), width = this->width;
@@ -33,14 +38,14 @@ struct CausalForward : Pass<R> {
   }
 
   void fetch_head(const Chunk& chunk, std::int64_t g) {
-    this->fetch_keys(io.k, io.v, chunk.key, g, chunk.rows);
+    this->fetch_keys(keys, chunk.key, g, chunk.rows);
     for (std::int64_t h = g * this->heads_per_kv(); chunk.has_queries && h < (g + 1) * this->heads_per_kv(); ++h)
       this->fetch(io.q, this->query_place(chunk.query, h), this->d_k, chunk.rows);
   }
 
   void kv_head(const Chunk& chunk, std::int64_t i, std::int64_t g) {
     const Matrix<R> state = this->state_of(states, g);
-    this->load_keys(io.k, io.v, chunk.key, g, chunk.rows);
+    this->load_keys(keys, chunk.key, g, chunk.rows);
     for (std::int64_t h = g * this->heads_per_kv(); chunk.has_queries && h < (g + 1) * this->heads_per_kv(); ++h) {
       const Matrix<R> y = problem.rms_norm && !shared() ? held(h) : buffers.y_across;
       head(chunk, state, h, y);
@@ -51,18 +56,16 @@ struct CausalForward : Pass<R> {
         finish(chunk, h, y);
       }
     }
-    this->update_state(state, chunk.rows, this->decay_of(g));
+    this->update_state(state, chunk.rows);
   }
 
   void head(const Chunk& chunk, Matrix<const R> state, std::int64_t h, Matrix<R> y) {
     const std::size_t c = chunk.rows, d_k = this->d_k, width = this->width;
-    const Decay<R> decay = this->decay_of(h / this->heads_per_kv());
     load<R>(this->in(io.q, this->query_place(chunk.query, h), d_k), problem.map, c, buffers.q);
     simd::transpose<R>(buffers.q, buffers.q_across, c, d_k);
-    score<Lanes::queries, R>(buffers.k, buffers.q_across, buffers.scores, {c, c, d_k}, &next);
-    mask<Lanes::queries>(buffers.scores, c, decay);
+    this->template score_pairs<Lanes::queries>(buffers.k, buffers.q_across, buffers.q_across, c);
     times<Order::rows, StartZero, R>(state, buffers.q_across, y, {width, c, d_k}, &next);
-    weigh_query_lanes(y, width, c, decay);
+    weigh_query_lanes(y, width, c, this->weights);
     read_across<Lanes::queries, R>(buffers.v, buffers.scores, y, {width, c, c}, &next);
   }
 
@@ -127,6 +130,7 @@ struct CausalForward : Pass<R> {
   }
 
   const Forward& io;
+  Keys keys;
   R* states;
   const NormExchange<R>& exchange;
   Chunks chunks;

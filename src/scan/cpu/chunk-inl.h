@@ -8,11 +8,11 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 #include "hwy/highway.h"
 #include "scan/cpu/buffers.h"
+#include "scan/cpu/decay-inl.h"
 #include "simd/product-inl.h"
 #include "simd/transpose-inl.h"
 
@@ -22,10 +22,6 @@ namespace HWY_NAMESPACE {
 namespace simd = ::fovea::HWY_NAMESPACE;
 using simd::StartAdd;
 using simd::StartZero;
-
-struct Extent {
-  std::size_t m, n, k;
-};
 
 // c[m x n] = start + a b, see simd/product-inl.h.
 template <Order kOrder, class Start, class R>
@@ -47,80 +43,24 @@ Matrix<R> from(Matrix<R> x, std::size_t row, std::size_t column) {
   return {x.row(row) + column, x.ld};
 }
 
-// The powers of a head's decay: power(t) = decay^|t| for |t| <= chunk. Without decay `table` is null and all are 1.
-template <class R>
-struct Decay {
-  const R* table = nullptr;  // the middle of 2 chunk + 1 entries
-  bool none() const { return table == nullptr; }
-};
-
-template <class R>
-void fill_decay(float log_decay, std::int64_t chunk, R* table) {
-  R* middle = table + chunk;
-  for (std::int64_t t = 0; t <= chunk; ++t)
-    middle[t] = middle[-t] = static_cast<R>(std::exp(static_cast<double>(t) * log_decay));
-}
-
 // Which side of the diagonal is kept.
 enum class Lanes { keys, queries };  // lane <= row, lane >= row
 
 // Weighs the kept scores by the decay between query and key and clears the others: by choice, not by a zero factor,
 // so that an infinity in the future stays there.
 template <Lanes kLanes, class R>
-HWY_NOINLINE void mask(Matrix<R> scores, std::size_t c, Decay<R> decay) {
+HWY_NOINLINE void mask(Matrix<R> scores, std::size_t c, const Weights<R>& weights) {
   const int columns = static_cast<int>(padded<R>(c));
   for (int i = 0; i < static_cast<int>(c); ++i) {
     R* HWY_RESTRICT row = scores.row(static_cast<std::size_t>(i));
-    if (decay.none()) {
+    if (weights.pairs == nullptr) {
       for (int l = 0; l < columns; ++l) row[l] = (kLanes == Lanes::keys ? l <= i : l >= i) ? row[l] : R{0};
     } else {
-      const R* HWY_RESTRICT weight = decay.table - i;
-      const int end = static_cast<int>(c);  // the table ends where the chunk does
+      const R* HWY_RESTRICT weight = weights.pairs + i * weights.pair_step;
+      const int end = static_cast<int>(c);  // the weights end where the chunk does
       for (int l = 0; l < end; ++l) row[l] = (kLanes == Lanes::keys ? l <= i : l >= i) ? row[l] * weight[l] : R{0};
     }
   }
-}
-
-// row i *= weight[step i]
-template <class R>
-HWY_NOINLINE void scale_rows(Matrix<R> x, std::size_t rows, std::size_t columns, const R* weight, std::ptrdiff_t step) {
-  for (std::size_t i = 0; i < rows; ++i) {
-    const R w = weight[step * static_cast<std::ptrdiff_t>(i)];
-    R* HWY_RESTRICT row = x.row(i);
-    for (std::size_t a = 0; a < columns; ++a) row[a] *= w;
-  }
-}
-
-// lane l *= weight[step l]
-template <int kStep, class R>
-HWY_NOINLINE void scale_lanes(Matrix<R> x, std::size_t rows, std::size_t lanes, const R* weight) {
-  for (std::size_t i = 0; i < rows; ++i) {
-    R* HWY_RESTRICT row = x.row(i);
-    for (int l = 0; l < static_cast<int>(lanes); ++l) row[l] *= weight[kStep * l];
-  }
-}
-
-// The weights of a chunk of c rows: query i reads the state with decay^(i + 1), key j enters the next one with
-// decay^(c - 1 - j), and the state itself goes on with decay^c.
-template <class R>
-void weigh_queries(Matrix<R> rows, std::size_t c, std::size_t columns, Decay<R> decay) {
-  if (!decay.none()) scale_rows(rows, c, columns, decay.table + 1, 1);
-}
-template <class R>
-void weigh_query_lanes(Matrix<R> x, std::size_t rows, std::size_t c, Decay<R> decay) {
-  if (!decay.none()) scale_lanes<1>(x, rows, c, decay.table + 1);
-}
-template <class R>
-void weigh_keys(Matrix<R> rows, std::size_t c, std::size_t columns, Decay<R> decay) {
-  if (!decay.none()) scale_rows(rows, c, columns, decay.table + c - 1, -1);
-}
-template <class R>
-void weigh_key_lanes(Matrix<R> x, std::size_t rows, std::size_t c, Decay<R> decay) {
-  if (!decay.none()) scale_lanes<-1>(x, rows, c, decay.table + c - 1);
-}
-template <class R>
-void weigh_state(Matrix<R> state, std::size_t rows, std::size_t c, Decay<R> decay) {
-  if (!decay.none()) scale_rows(state, rows, state.ld, decay.table + c, 0);
 }
 
 // Triangles are multiplied in blocks of this many rows; blocks on the wrong side of the diagonal are left out.

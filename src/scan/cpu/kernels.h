@@ -34,9 +34,14 @@ struct NormExchange {
   Out rows;                             // unfinished rows of the piece, elements of R; o itself where it has that type
 };
 
+// What goes into a state.
+struct Keys {
+  In k, v, log_decay;
+};
+
 // Adds keys [begin, end) to the states, decaying them on the way.
 template <class R>
-using AddKeys = void(const Task<R>& task, const In& k, const In& v, R* states);
+using AddKeys = void(const Task<R>& task, const Keys& keys, R* states);
 
 // Bidirectional: rows are independent once the states stand.
 template <class R>
@@ -68,11 +73,12 @@ struct CausalBackwardKernels {
   AddKeys<R>* add_keys;
   // dots[i] = d_o . o over all heads, for queries [begin, end): what the norm's gradient needs of other heads.
   void (*row_dots)(const Task<R>& task, const Backward& io, R* dots);
-  // dq, from the left to the right. `dots` belongs to the piece; null without norm.
+  // dq, from the left to the right. `dots` belongs to the piece; null without norm. Leaves in d_log_decay what the
+  // queries give to the gradient of the decay at their own step: f(q) df(q).
   void (*pull_queries)(const Task<R>& task, const Backward& io, R* states, const R* dots);
   // Adds the queries' share to the gradient of the states, from the right to the left.
   void (*add_queries)(const Task<R>& task, const Backward& io, R* d_states, const R* dots);
-  // dk and dv, from the right to the left.
+  // dk and dv, from the right to the left. Subtracts f(k) df(k) from d_log_decay.
   void (*pull_keys)(const Task<R>& task, const Backward& io, R* d_states, const R* dots);
 };
 template <class R>

@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "scan/cpu/chunk-inl.h"
+#include "scan/cpu/decayed-inl.h"
 #include "scan/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,9 +45,17 @@ struct Pass : Layout<R> {
     return {matrices + static_cast<std::size_t>(kv_head) * this->state_size(), this->ld_v};
   }
 
-  Decay<R> decay_of(std::int64_t kv_head) const {
-    if (problem.log_decay == nullptr) return {};
-    return {buffers.decay + static_cast<std::size_t>(kv_head) * buffers.decay_size + task.chunk};
+  // The decays of a chunk; c rows from `row` on.
+  void load_decay(const In& log_decay, std::int64_t row, std::int64_t kv_head, std::size_t c) {
+    if (problem.decay == Decay::none) return;
+    if (problem.decay == Decay::head) {
+      weights = head_weights<R>(powers_of(kv_head) + task.chunk, c);
+      return;
+    }
+    const auto from = rows_at(dtype_of<R>, log_decay, key_place(row, kv_head), 1);
+    const R* g = static_cast<const R*>(from.data);
+    weights = problem.decay == Decay::step ? step_weights<R>(g, from.stride, c, buffers.decay)
+                                           : channel_weights<R>(g, from.stride, {c, this->d_k, 0}, buffers.decay);
   }
 
   void fetch(const In& array, const Place& at, std::size_t dim, std::size_t rows) {
@@ -55,19 +64,33 @@ struct Pass : Layout<R> {
     next.add(range.data, dim * bytes, static_cast<std::size_t>(range.stride) * bytes, rows);
   }
 
-  void load_keys(const In& k, const In& v, std::int64_t row, std::int64_t kv_head, std::size_t c) {
-    load<R>(in(k, key_place(row, kv_head), this->d_k), problem.map, c, buffers.k);
-    load_values<R>(in(v, key_place(row, kv_head), this->d_v), this->width, c, buffers.v);
+  void load_keys(const Keys& keys, std::int64_t row, std::int64_t kv_head, std::size_t c) {
+    load<R>(in(keys.k, key_place(row, kv_head), this->d_k), problem.map, c, buffers.k);
+    load_values<R>(in(keys.v, key_place(row, kv_head), this->d_v), this->width, c, buffers.v);
+    load_decay(keys.log_decay, row, kv_head, c);
   }
-  void fetch_keys(const In& k, const In& v, std::int64_t row, std::int64_t kv_head, std::size_t c) {
-    fetch(k, key_place(row, kv_head), this->d_k, c);
-    fetch(v, key_place(row, kv_head), this->d_v, c);
+  void fetch_keys(const Keys& keys, std::int64_t row, std::int64_t kv_head, std::size_t c) {
+    fetch(keys.k, key_place(row, kv_head), this->d_k, c);
+    fetch(keys.v, key_place(row, kv_head), this->d_v, c);
+    if (problem.decay != Decay::channel) return;
+    const auto from = rows_at(dtype_of<R>, keys.log_decay, key_place(row, kv_head), this->d_k);
+    next.add(from.data, this->d_k * sizeof(R), static_cast<std::size_t>(from.stride) * sizeof(R), c);
   }
-  // state = decay^c state + v^T k with the decay of each key. buffers.v is used up.
-  void update_state(Matrix<R> state, std::size_t c, Decay<R> decay) {
-    weigh_keys(buffers.v, c, this->width, decay);
-    weigh_state(state, this->width, c, decay);
+  // state = decay state + v^T k with the decay of each key. buffers.k is used up.
+  void update_state(Matrix<R> state, std::size_t c) {
+    weigh_keys(buffers.k, c, this->d_k, weights);
+    weigh_state(state, this->width, weights);
     times<Order::columns, StartAdd, R>(buffers.v, buffers.k, state, {this->width, this->d_k, c}, &next);
+  }
+
+  // Scores of a chunk, decayed and cleared outside of their triangle: `rows` against the `across` of the given kind. By
+  // channel, `weighted` becomes `across` as it meets the state; otherwise it is left alone.
+  template <Lanes kLanes>
+  void score_pairs(Matrix<const R> rows, Matrix<const R> across, Matrix<R> weighted, std::size_t c) {
+    if (weights.by_channel())
+      return score_decayed<kLanes, R>({rows, across, weights.steps, buffers.scores, weighted, this->d_k});
+    score<kLanes, R>(rows, across, buffers.scores, {c, c, this->d_k}, &next);
+    mask<kLanes>(buffers.scores, c, weights);
   }
 
   std::size_t rows() const { return static_cast<std::size_t>(task.chunk); }  // of a full chunk
@@ -76,17 +99,22 @@ struct Pass : Layout<R> {
   const Problem& problem;
   const Piece& piece;
   Buffers<R> buffers;
-  Prefetch next;  // rows of the next (chunk, head)
+  Weights<R> weights;  // of the chunk at hand
+  Prefetch next;       // rows of the next (chunk, head)
 
  private:
+  R* powers_of(std::int64_t kv_head) const {
+    return buffers.decay.powers + static_cast<std::size_t>(kv_head) * buffers.decay.power_size;
+  }
+
   Pass(const Task<R>& t, Carver<R> carver)
       : Layout<R>(*t.problem),
         task(t),
         problem(*t.problem),
         piece(*t.piece),
         buffers(problem, t.chunk, held_count(problem), carver) {
-    for (std::int64_t g = t.first; g < t.last && problem.log_decay != nullptr; ++g)
-      fill_decay(problem.log_decay[g], t.chunk, buffers.decay + static_cast<std::size_t>(g) * buffers.decay_size);
+    for (std::int64_t g = t.first; g < t.last && problem.decay == Decay::head; ++g)
+      fill_powers(problem.log_decay[g], t.chunk, powers_of(g));
   }
 };
 
@@ -109,15 +137,15 @@ void walk(Pass<R>& pass, std::int64_t count, std::size_t calls, const Fetch& fet
 }
 
 template <class R>
-void add_keys(const Task<R>& task, const In& k, const In& v, R* states) {
+void add_keys(const Task<R>& task, const Keys& keys, R* states) {
   Pass<R> pass(task);
   const Blocks blocks = {task.begin, task.end, task.chunk};
   walk(
       pass, blocks.count(), tiles<R>(pass.width, pass.d_k),
-      [&](std::int64_t i, std::int64_t g) { pass.fetch_keys(k, v, blocks.row(i), g, blocks.rows(i)); },
+      [&](std::int64_t i, std::int64_t g) { pass.fetch_keys(keys, blocks.row(i), g, blocks.rows(i)); },
       [&](std::int64_t i, std::int64_t g) {
-        pass.load_keys(k, v, blocks.row(i), g, blocks.rows(i));
-        pass.update_state(pass.state_of(states, g), blocks.rows(i), pass.decay_of(g));
+        pass.load_keys(keys, blocks.row(i), g, blocks.rows(i));
+        pass.update_state(pass.state_of(states, g), blocks.rows(i));
       });
 }
 

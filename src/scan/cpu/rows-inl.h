@@ -16,6 +16,7 @@
 
 #include "hwy/highway.h"
 #include "policy/feature_map.h"
+#include "scan/cpu/buffers.h"
 #include "scan/cpu/rows.h"
 #include "simd/matrix.h"
 #include "simd/product.h"
@@ -124,6 +125,32 @@ void store_pulled(Matrix<R> gradient, Matrix<const R> features, Map map, std::si
     case Map::relu: pull_as<R, policy::ReluMap>(gradient, features, rows, to.dim); break;
   }
   store<R>(gradient, nullptr, rows, to);
+}
+
+// rows[i] = 0, elements of R.
+template <class R>
+void clear(std::size_t rows, const Rows<void*>& to) {
+  R* out = static_cast<R*>(to.data);
+  for (std::size_t i = 0; i < rows; ++i, out += to.stride) std::fill_n(out, to.dim, R{0});
+}
+
+// rows[i] += sign x[i] y[i], by column or summed over all columns into one; elements of R. size: rows, columns.
+template <class R>
+HWY_NOINLINE void add_products(R sign, Matrix<const R> x, Matrix<const R> y, const Extent& size,
+                               const Rows<void*>& to) {
+  R* out = static_cast<R*>(to.data);
+  for (std::size_t i = 0; i < size.m; ++i, out += to.stride) {
+    const R *HWY_RESTRICT a = x.row(i), *HWY_RESTRICT b = y.row(i);
+    if (to.dim == 1) {
+      R sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::size_t j = 0; j < size.n; ++j) sum += a[j] * b[j];
+      out[0] += sign * sum;
+    } else {
+#pragma omp simd
+      for (std::size_t j = 0; j < size.n; ++j) out[j] += sign * a[j] * b[j];
+    }
+  }
 }
 
 template <class R, class T>

@@ -3,6 +3,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "scan/cpu/buffers.h"
+#include "scan/cpu/decay-inl.h"
 #include "scan/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,17 +63,33 @@ struct StepPiece : Layout<R> {
     const std::size_t state = (number * this->kv_heads + g) * this->d_k * this->width;
     const R* before = static_cast<const R*>(io.initial_state);
     R* after = static_cast<R*>(io.final_state);
-    const R decay = problem.log_decay == nullptr ? R{1} : static_cast<R>(std::exp(double{problem.log_decay[g]}));
+    load_decay(at);
     for (std::size_t a = 0; a < this->d_k; ++a) {
       const std::size_t offset = state + a * this->width;
       const StepRow<R> row = {.k = rows.k.data[a],
                               .q = rows.q.data[a],
-                              .decay = decay,
+                              .decay = rows.decay[a],
                               .before = before == nullptr ? rows.zero : before + offset,
                               .after = after == nullptr ? rows.unused : after + offset};
       step_row<R>(row, rows.v.data, this->width, rows.y.row(first));
       for (std::size_t j = 1; j < this->group; ++j)
         add_scaled<R>(row.after, rows.q.row(j)[a], this->width, rows.y.row(first + j));
+    }
+  }
+
+  // e^g of every channel.
+  void load_decay(const Place& at) {
+    std::fill_n(rows.decay, this->d_k, R{1});
+    if (problem.decay == Decay::none) return;
+    if (problem.decay == Decay::head) {
+      std::fill_n(rows.decay, this->d_k, static_cast<R>(std::exp(double{problem.log_decay[at.head]})));
+      return;
+    }
+    const R* g = static_cast<const R*>(rows_at(dtype_of<R>, io.log_decay, at, 1).data);
+    if (problem.decay == Decay::step) {
+      std::fill_n(rows.decay, this->d_k, math::exp(g[0]));
+    } else {
+      load_decays<R>(g, 0, 1, this->d_k, {rows.decay, this->d_k});
     }
   }
 

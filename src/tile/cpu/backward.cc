@@ -5,6 +5,7 @@
 #include "tile/check.h"
 #include "tile/contract.h"
 #include "tile/cpu/band.h"
+#include "tile/cpu/bias_gradient.h"
 #include "tile/cpu/kernel.h"
 #include "tile/cpu/scratch.h"
 #include "tile/cpu/units.h"
@@ -16,20 +17,6 @@ constexpr std::size_t kWaveBytes = std::size_t{64} << 20;   // packed heads at a
 constexpr std::size_t kRingBytes = std::size_t{640} << 10;  // what a core's own cache holds beside the tiles
 constexpr std::size_t kEnoughRings = 8;
 constexpr std::int64_t kEnoughUnits = 4;  // for each thread
-
-// Which axes of the bias gradient collect several pairs.
-struct BiasSharing {
-  bool queries = false, keys = false, units = false;
-  bool any() const { return queries || keys || units; }
-};
-
-BiasSharing sharing_of(const Problem& problem, const BiasArray<void*>& bias) {
-  if (bias.data == nullptr) return {};
-  const bool queries = bias.query == 0, keys = bias.key == 0;
-  const bool units =
-      (queries && keys) || (bias.head == 0 && problem.heads > 1) || (bias.batch == 0 && problem.pieces.size() > 1);
-  return {queries, keys, units};
-}
 
 // Two ways to divide the work:
 // - in waves: pack what a few units need, run their key blocks, write dq;
@@ -48,7 +35,7 @@ class BackwardDriver {
         scratch_(*context.allocator(), scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
 
   void run() {
-    if (call_.io.d_bias.data != nullptr) clear_bias();
+    clear_bias_gradient(context_, call_.problem, call_.io.d_bias);
     if (run_rings()) return;
     run_waves();
   }
@@ -201,42 +188,6 @@ class BackwardDriver {
     fetch.queries(blocks, call_.io.q, call_.problem.d_k);
     fetch.queries(blocks, call_.io.d_o, call_.problem.d_v);
     fetch.queries(blocks, call_.io.o, call_.problem.d_v);
-  }
-
-  // Zeroes what will be added to, or, when every element has one pair, what the plan leaves out.
-  void clear_bias() const {
-    std::vector<Task> tasks;
-    std::vector<Unit> whole;  // one per piece, for its sizes
-    for (const Piece& piece : call_.problem.pieces) whole.push_back({.piece = &piece});
-    const std::int64_t heads = call_.io.d_bias.head == 0 ? 1 : call_.problem.heads;
-    for (const Unit& unit : whole)
-      for (std::int64_t head = 0; head < heads; ++head)
-        for (std::int32_t block = 0; block < unit.plan().query_blocks(); ++block) tasks.push_back({&unit, head, block});
-    const bool is_double = call_.problem.dtype == DType::f64;
-    for_each(tasks, [&](const Task& task, std::byte*) {
-      is_double ? clear_bias_block<double>(task) : clear_bias_block<float>(task);
-    });
-  }
-
-  template <class R>
-  void clear_bias_block(const Task& task) const {
-    const Piece& piece = *task.unit->piece;
-    const Plan& plan = *piece.plan;
-    const BiasArray<void*>& bias = call_.io.d_bias;
-    R* base = static_cast<R*>(bias.data) + piece.batch * bias.batch + task.head * bias.head;
-    const std::int64_t q0 = std::int64_t{task.block} * plan.tile_q, q1 = std::min(q0 + plan.tile_q, piece.nq);
-    const auto clear = [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = q0; i < q1; ++i)
-        for (std::int64_t j = begin; j < std::min(end, piece.nk); ++j)
-          base[piece.query_row(i) * bias.query + piece.key_row(j) * bias.key] = 0;
-    };
-    if (call_.bias_is_shared) return clear(0, piece.nk);
-    std::int64_t done = 0;
-    for (const Plan::Entry& entry : plan.row(task.block)) {
-      clear(done, std::int64_t{entry.block} * plan.tile_k);
-      done = (std::int64_t{entry.block} + entry.count) * plan.tile_k;
-    }
-    clear(done, piece.nk);
   }
 
   const Context& context_;

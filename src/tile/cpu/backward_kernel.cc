@@ -4,58 +4,19 @@
 // After foreach_target.h, which compiles this file once per target.
 #include "hwy/highway.h"
 #include "tile/cpu/backward_pack-inl.h"
+#include "tile/cpu/bias_gradient-inl.h"
 #include "tile/cpu/kernel.h"
 #include "tile/cpu/operands-inl.h"
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
 #include "tile/cpu/turns.h"
+#include "tile/cpu/units.h"
 #include "tile/cpu/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
 namespace tile {
 namespace HWY_NAMESPACE {
-
-// Where the score gradients of one head go when the bias wants them.
-template <class R>
-struct BiasGradient {
-  R* data = nullptr;  // at the piece's first pair
-  std::int64_t query = 0, key = 0;
-  bool add = false;
-
-  BiasGradient(const BackwardCall& call, const Piece& piece, std::int64_t head) {
-    const BiasArray<void*>& bias = call.io.d_bias;
-    if (bias.data == nullptr) return;
-    data = static_cast<R*>(bias.data) + piece.batch * bias.batch + head * bias.head + piece.q0 * bias.query +
-           piece.k0 * bias.key;
-    query = bias.query * piece.q_step;
-    key = bias.key * piece.k_step;
-    add = call.bias_is_shared;
-  }
-
-  // ds is [keys x lanes]; `turned` is scratch of [queries x keys].
-  HWY_NOINLINE void take(const TileAt& at, const R* ds, R* turned) const {
-    turn_tile<R>({ds, at.lanes}, {turned, at.kc}, at.kc, at.qc);
-    for (std::int64_t i = 0; i < at.qc; ++i) {
-      const R* HWY_RESTRICT from = turned + i * at.kc;
-      R* to = data + (at.q0 + i) * query + at.k0 * key;
-      if (!add && key == 1)
-        std::copy_n(from, at.kc, to);
-      else
-        for (std::int64_t j = 0; j < at.kc; ++j) to[j * key] = (add ? to[j * key] : R{0}) + from[j];
-    }
-  }
-};
-
-// How many blocks of a row come before this one.
-inline std::int32_t count_before(std::span<const Plan::Entry> row, std::int32_t block) {
-  std::int32_t count = 0;
-  for (const Plan::Entry& entry : row) {
-    if (entry.block >= block) break;
-    count += std::min(entry.count, block - entry.block);
-  }
-  return count;
-}
 
 // One key block: over the query blocks that read it, of every head of the group,
 //   S^T = K Q^T, modified; dP^T = V dO^T; P = again(S); dS = pull(P, dP);
@@ -86,8 +47,10 @@ class KeyTile {
     std::fill_n(t_.dv, at_.kc * packed_.ld_v, R{0});
     const HeadRange heads = heads_of(problem_, unit_.kv_head);
     for (std::int64_t h = heads.begin; h < heads.end; ++h) {
-      const Head head{
-          h, {problem_, *unit_.piece, h, weights_.unit}, {problem_, *unit_.piece, h}, {call_, *unit_.piece, h}};
+      const Head head{h,
+                      {problem_, *unit_.piece, h, weights_.unit},
+                      {problem_, *unit_.piece, h},
+                      {call_.io.d_bias, call_.bias_is_shared, *unit_.piece, h}};
       for (const Plan::Entry& entry : plan.column(key_block_))
         for (std::int32_t block = entry.block; block < entry.block + entry.count; ++block)
           visit(head, block, entry.mask);

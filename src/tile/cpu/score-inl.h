@@ -195,8 +195,8 @@ class WeightDropout {
   }
 
   template <class R>
-  HWY_NOINLINE void apply(const TileAt& at, R* HWY_RESTRICT weights, R* HWY_RESTRICT spare) const {
-    draw(at, spare, R{1});
+  HWY_NOINLINE void apply(const TileAt& at, R* HWY_RESTRICT weights, R* HWY_RESTRICT spare, R factor = 1) const {
+    draw(at, spare, factor);
     multiply(weights, spare, at.kc * at.lanes);
   }
 

@@ -125,5 +125,14 @@ inline std::int64_t count_blocks(std::span<const Plan::Entry> entries) {
   for (const Plan::Entry& entry : entries) count += entry.count;
   return count;
 }
+// How many blocks come before this one.
+inline std::int32_t count_before(std::span<const Plan::Entry> entries, std::int32_t block) {
+  std::int32_t count = 0;
+  for (const Plan::Entry& entry : entries) {
+    if (entry.block >= block) break;
+    count += std::min(entry.count, block - entry.block);
+  }
+  return count;
+}
 
 }  // namespace fovea::tile

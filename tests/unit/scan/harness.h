@@ -19,7 +19,8 @@ struct Case {
   std::vector<Piece> pieces;
   bool causal = false, rms_norm = false;
   Map map = Map::identity;
-  std::vector<float> log_decay;  // empty: none
+  Decay decay = Decay::none;
+  std::vector<float> log_decay;  // Decay::head
   Denominator denominator = Denominator::none;
   double eps = 1e-3;  // of the denominator or the norm
   bool states = false;
@@ -35,14 +36,18 @@ Case single(std::int64_t nq, std::int64_t nk);
 
 struct Values {
   std::vector<double> q, k, v, initial;  // (batch, rows, heads, dim), (pieces, kv_heads, d_k, width)
+  std::vector<double> log_decay;         // (batch, rows, kv_heads, columns): [-5, 0], and now and then -60 or -1000
   std::vector<double> d_o, d_final;
 };
 // Normal numbers; rows outside the pieces are NaN.
 Values random_values(const Case& setup, std::uint64_t seed, double mean_of_v = 0.0);
 
 struct Results {
-  std::vector<double> o, statistic, final, dq, dk, dv, d_initial;
+  std::vector<double> o, statistic, final, dq, dk, dv, d_initial, d_log_decay;
 };
+inline constexpr std::vector<double> Results::*kEveryResult[] = {
+    &Results::o,  &Results::statistic, &Results::final,     &Results::dq,
+    &Results::dk, &Results::dv,        &Results::d_initial, &Results::d_log_decay};
 // Forward and backward in T. What the engine leaves alone stays NaN.
 template <class T>
 Results run_engine(const Context& context, const Case& setup, const Values& values);

@@ -63,6 +63,7 @@ Problem Case::problem(DType dtype) const {
           .pieces = pieces,
           .causal = causal,
           .map = map,
+          .decay = decay,
           .log_decay = log_decay.empty() ? nullptr : log_decay.data(),
           .denominator = denominator,
           .denominator_eps = eps,
@@ -74,7 +75,7 @@ Problem Case::problem(DType dtype) const {
 std::string Case::text() const {
   std::string out = "heads " + std::to_string(heads) + "/" + std::to_string(kv_heads) + " d " + std::to_string(d_k) +
                     "," + std::to_string(d_v) + " map " + std::to_string(static_cast<int>(map)) +
-                    (causal ? " causal" : "") + (log_decay.empty() ? "" : " decay") + " denominator " +
+                    (causal ? " causal" : "") + " decay " + std::to_string(static_cast<int>(decay)) + " denominator " +
                     std::to_string(static_cast<int>(denominator)) + (rms_norm ? " norm" : "") +
                     (states ? " states" : "") + " chunk " + std::to_string(chunk) + " pieces";
   for (const Piece& p : pieces) out += " " + std::to_string(p.nq) + "x" + std::to_string(p.nk);
@@ -108,6 +109,11 @@ Values random_values(const Case& s, std::uint64_t seed, double mean_of_v) {
   values.d_o = normal(count(s.batch, s.rows_q, s.heads, s.d_v), 0);
   values.initial = normal(s.states ? state : 0, 0);
   values.d_final = normal(s.states ? state : 0, 0);
+  values.log_decay.resize(count(s.batch, s.rows_k, s.kv_heads, decay_columns(s.problem(DType::f64))));
+  for (double& g : values.log_decay) {
+    const double kind = random.uniform();
+    g = kind < 0.02 ? -60.0 : kind < 0.04 ? -1000.0 : -5.0 * random.uniform() * random.uniform();
+  }
   if (s.denominator != Denominator::none) {  // a sum of positive features
     const auto width = static_cast<std::size_t>(s.d_v + 1);
     for (std::size_t i = width - 1; i < values.initial.size(); i += width)
@@ -117,6 +123,7 @@ Values random_values(const Case& s, std::uint64_t seed, double mean_of_v) {
   keep_pieces(s, values.d_o, s.rows_q, true);
   keep_pieces(s, values.k, s.rows_k, false);
   keep_pieces(s, values.v, s.rows_k, false);
+  keep_pieces(s, values.log_decay, s.rows_k, false);
   return values;
 }
 
@@ -127,9 +134,12 @@ Results run_engine(const Context& context, const Case& s, const Values& values) 
   const std::vector<T> q = convert<T>(values.q), k = convert<T>(values.k), v = convert<T>(values.v);
   const std::vector<T> d_o = convert<T>(values.d_o);
   const std::vector<R> initial = convert<R>(values.initial), d_final = convert<R>(values.d_final);
+  const std::vector<R> log_decay = convert<R>(values.log_decay);
   const T nan = static_cast<T>(std::numeric_limits<Wide<T>>::quiet_NaN());
   std::vector<T> o(d_o.size(), nan), dq(q.size(), nan), dk(k.size(), nan), dv(v.size(), nan);
   std::vector<R> final(initial.size(), kNan), d_initial(initial.size(), kNan);
+  std::vector<R> d_log_decay(log_decay.size(), kNan);
+  const std::int64_t decays = decay_columns(problem);
   const std::int64_t columns = statistic_columns(problem);
   std::vector<R> statistic(count(s.batch, s.rows_q, columns, 1), kNan);
   const auto statistic_view = [&]<class A>(A) {
@@ -141,6 +151,7 @@ Results run_engine(const Context& context, const Case& s, const Values& values) 
           {.q = view<In>(q, s.rows_q, s.heads, s.d_k),
            .k = view<In>(k, s.rows_k, s.kv_heads, s.d_k),
            .v = view<In>(v, s.rows_k, s.kv_heads, s.d_v),
+           .log_decay = view<In>(log_decay, s.rows_k, s.kv_heads, decays),
            .o = view<Out>(o, s.rows_q, s.heads, s.d_v),
            .statistic = statistic_view(Out{}),
            .initial_state = pointer(initial),
@@ -149,6 +160,7 @@ Results run_engine(const Context& context, const Case& s, const Values& values) 
            {.q = view<In>(q, s.rows_q, s.heads, s.d_k),
             .k = view<In>(k, s.rows_k, s.kv_heads, s.d_k),
             .v = view<In>(v, s.rows_k, s.kv_heads, s.d_v),
+            .log_decay = view<In>(log_decay, s.rows_k, s.kv_heads, decays),
             .o = view<In>(o, s.rows_q, s.heads, s.d_v),
             .statistic = statistic_view(In{}),
             .d_o = view<In>(d_o, s.rows_q, s.heads, s.d_v),
@@ -158,8 +170,10 @@ Results run_engine(const Context& context, const Case& s, const Values& values) 
             .dq = view<Out>(dq, s.rows_q, s.heads, s.d_k),
             .dk = view<Out>(dk, s.rows_k, s.kv_heads, s.d_k),
             .dv = view<Out>(dv, s.rows_k, s.kv_heads, s.d_v),
+            .d_log_decay = view<Out>(d_log_decay, s.rows_k, s.kv_heads, decays),
             .d_initial_state = pointer(d_initial)});
-  return {widen(o), widen(statistic), widen(final), widen(dq), widen(dk), widen(dv), widen(d_initial)};
+  return {widen(o),  widen(statistic), widen(final),     widen(dq),
+          widen(dk), widen(dv),        widen(d_initial), widen(d_log_decay)};
 }
 template Results run_engine<float>(const Context&, const Case&, const Values&);
 template Results run_engine<double>(const Context&, const Case&, const Values&);
@@ -168,8 +182,9 @@ template Results run_engine<f16>(const Context&, const Case&, const Values&);
 
 namespace {
 
-// One piece and one query head by the definition: y_i = sum_j decay^(p - j) (f(q_i) . f(k_j)) v_j + decay^(p + 1) S^T
-// f(q_i) with p = i + nk - nq when causal; the sum over all j when not.
+// One piece and one query head by the definition: y_i = sum over channels a and keys j of f(q_ia) f(k_ja) v_j times the
+// decay of the steps behind j, plus S^T f(q_i) with that of all steps. Keys and steps up to i + nk - nq when causal,
+// all of them when not.
 class Definition {
  public:
   Definition(const Case& setup, const Values& values) : s_(setup), x_(values) {}
@@ -188,9 +203,12 @@ class Definition {
     const std::int64_t width = state_width(s_.problem(DType::f64));
     return x_.initial[index(static_cast<std::int64_t>(piece) * s_.kv_heads + g, s_.d_k, a, width, w)];
   }
-  double decay(std::int64_t g, std::int64_t steps) const {
-    if (s_.log_decay.empty()) return 1;
-    return std::exp(static_cast<double>(steps) * s_.log_decay[static_cast<std::size_t>(g)]);
+  // e^g of step t
+  double decay(const Piece& p, std::int64_t t, std::int64_t g, std::int64_t a) const {
+    if (s_.decay == Decay::none) return 1;
+    if (s_.decay == Decay::head) return std::exp(double{s_.log_decay[static_cast<std::size_t>(g)]});
+    const std::int64_t columns = decay_columns(s_.problem(DType::f64));
+    return std::exp(x_.log_decay[index(p.batch * s_.rows_k + p.k0 + t, s_.kv_heads, g, columns, a % columns)]);
   }
 
   std::vector<double> row(std::size_t piece, std::int64_t i, std::int64_t h) const {
@@ -199,15 +217,17 @@ class Definition {
     const std::int64_t width = state_width(s_.problem(DType::f64));
     std::vector<double> y(static_cast<std::size_t>(width), 0.0);
     if (s_.causal && at < 0) return y;
-    for (std::int64_t j = 0; j < p.nk && (!s_.causal || j <= at); ++j) {
-      double score = 0;
-      for (std::int64_t a = 0; a < s_.d_k; ++a) score += q(p, i, h, a) * k(p, j, g, a);
-      for (std::int64_t w = 0; w < width; ++w)
-        y[static_cast<std::size_t>(w)] += decay(g, at - j) * score * v(p, j, g, w);
+    for (std::int64_t a = 0; a < s_.d_k; ++a) {
+      const auto add = [&](double factor, const auto& of_column) {
+        for (std::int64_t w = 0; w < width; ++w) y[static_cast<std::size_t>(w)] += factor * of_column(w);
+      };
+      double weight = q(p, i, h, a);
+      for (std::int64_t j = s_.causal ? at : p.nk - 1; j >= 0; --j) {
+        add(weight * k(p, j, g, a), [&](std::int64_t w) { return v(p, j, g, w); });
+        weight *= decay(p, j, g, a);
+      }
+      add(weight, [&](std::int64_t w) { return initial(piece, g, a, w); });
     }
-    for (std::int64_t a = 0; a < s_.d_k; ++a)
-      for (std::int64_t w = 0; w < width; ++w)
-        y[static_cast<std::size_t>(w)] += decay(g, at + 1) * q(p, i, h, a) * initial(piece, g, a, w);
     return y;
   }
 
@@ -258,9 +278,9 @@ Results run_definition(const Case& s, const Values& values) {
     for (std::int64_t g = 0; s.states && g < s.kv_heads; ++g)
       for (std::int64_t a = 0; a < s.d_k; ++a)
         for (std::int64_t w = 0; w < width; ++w) {
-          double sum = definition.decay(g, p.nk) * definition.initial(n, g, a, w);
+          double sum = definition.initial(n, g, a, w);
           for (std::int64_t j = 0; j < p.nk; ++j)
-            sum += definition.decay(g, p.nk - 1 - j) * definition.k(p, j, g, a) * definition.v(p, j, g, w);
+            sum = definition.decay(p, j, g, a) * sum + definition.k(p, j, g, a) * definition.v(p, j, g, w);
           out.final[Definition::index(static_cast<std::int64_t>(n) * s.kv_heads + g, s.d_k, a, width, w)] = sum;
         }
   }

@@ -50,13 +50,12 @@ void expect_double_is_right(const Context& context, const Case& setup, const Val
   expect_slope(setup, values, &Values::k, engine.dk);
   expect_slope(setup, values, &Values::v, engine.dv);
   if (setup.states) expect_slope(setup, values, &Values::initial, engine.d_initial);
+  if (!values.log_decay.empty()) expect_slope(setup, values, &Values::log_decay, engine.d_log_decay);
 }
 
 double worst(const Results& a, const Results& b) {
   double most = 0;
-  for (auto member : {&Results::o, &Results::statistic, &Results::final, &Results::dq, &Results::dk, &Results::dv,
-                      &Results::d_initial})
-    most = std::max(most, distance(a.*member, b.*member));
+  for (auto member : kEveryResult) most = std::max(most, distance(a.*member, b.*member));
   return most;
 }
 
@@ -64,7 +63,7 @@ double worst(const Results& a, const Results& b) {
 std::vector<Case> all_forms(std::int64_t nq, std::int64_t nk) {
   std::vector<Case> out;
   for (Map map : {Map::identity, Map::elu_plus_one, Map::elu, Map::relu})
-    for (int order = 0; order < 3; ++order)  // both ways, causal, causal with decay
+    for (int order = 0; order < 5; ++order)  // both ways, causal, causal with decay per head, step, channel
       for (int normaliser = 0; normaliser < 4; ++normaliser)
         for (bool states : {false, true})
           for (std::int64_t kv_heads : {4, 2}) {
@@ -73,7 +72,8 @@ std::vector<Case> all_forms(std::int64_t nq, std::int64_t nk) {
             s.kv_heads = kv_heads;
             s.map = map;
             s.causal = order > 0;
-            if (order == 2) s.log_decay = {-0.1f, -60.0f, -1.5f, 0.0f};
+            s.decay = static_cast<Decay>(std::max(0, order - 1));
+            if (s.decay == Decay::head) s.log_decay = {-0.1f, -60.0f, -1.5f, 0.0f};
             s.denominator = static_cast<Denominator>(normaliser % 3);
             if (s.denominator != Denominator::none && (map == Map::identity || map == Map::elu)) continue;
             s.rms_norm = normaliser == 3;
@@ -112,8 +112,11 @@ TEST_P(OnEveryIsa, FloatIsCloseToDouble) {
       setup.d_k = 33;
       setup.d_v = 16;
       const Values values = random_values(setup, static_cast<std::uint64_t>(++number));
-      const Results exact = run_engine<double>(context, setup, values);
-      EXPECT_LT(worst(run_engine<float>(context, setup, values), exact), 2e-4) << setup.text();
+      Results exact = run_engine<double>(context, setup, values), found = run_engine<float>(context, setup, values);
+      // The gradient of the decay is what is left of sums many times larger: nothing at all in a single row.
+      EXPECT_LT(distance(found.d_log_decay, exact.d_log_decay), 2e-3) << setup.text();
+      found.d_log_decay = exact.d_log_decay;
+      EXPECT_LT(worst(found, exact), 2e-4) << setup.text();
     }
 }
 
@@ -165,9 +168,7 @@ void expect_same_bits(const Case& setup) {
   const Results one = run_engine<T>(make_context(1), setup, values);
   for (int threads : {2, 5}) {
     const Results many = run_engine<T>(make_context(threads), setup, values);
-    for (auto member : {&Results::o, &Results::statistic, &Results::final, &Results::dq, &Results::dk, &Results::dv,
-                        &Results::d_initial})
-      EXPECT_EQ(one.*member, many.*member) << setup.text() << " threads " << threads;
+    for (auto member : kEveryResult) EXPECT_EQ(one.*member, many.*member) << setup.text() << " threads " << threads;
   }
 }
 
@@ -177,7 +178,7 @@ TEST(Scan, SameBitsAtAnyNumberOfThreads) {
   };
   for (const Shape& shape : {Shape{1700, 1, 1}, Shape{600, 8, 8}, Shape{600, 6, 3}})
     for (bool causal : {false, true})
-      for (int normaliser = 0; normaliser < 3; ++normaliser) {
+      for (int normaliser = 0; normaliser < 4; ++normaliser) {
         Case setup = single(shape.n, shape.n - 50);
         setup.heads = shape.heads;
         setup.kv_heads = shape.kv_heads;
@@ -187,6 +188,7 @@ TEST(Scan, SameBitsAtAnyNumberOfThreads) {
         setup.map = Map::elu_plus_one;
         setup.rms_norm = normaliser == 1;
         setup.denominator = normaliser == 2 ? Denominator::add : Denominator::none;
+        if (causal && normaliser > 1) setup.decay = static_cast<Decay>(normaliser);
         setup.states = true;
         expect_same_bits<float>(setup);
         if (setup.rms_norm) expect_same_bits<bf16>(setup);
@@ -196,18 +198,21 @@ TEST(Scan, SameBitsAtAnyNumberOfThreads) {
 TEST(Scan, SegmentsAgreeWithOneRun) {
   // Long enough for several segments; the last head decays within a row, the first hardly.
   const Context context = make_context();
-  for (int normaliser = 0; normaliser < 3; ++normaliser) {
+  for (int form = 0; form < 5; ++form) {
+    const int normaliser = form % 3;
     Case setup = single(1100, 1060);
     setup.heads = 2;
     setup.d_k = 3;
     setup.d_v = 2;
     setup.causal = true;
     setup.map = Map::relu;
-    setup.log_decay = {-0.002f, -60.0f};
+    setup.decay = form < 3 ? Decay::head : static_cast<Decay>(form - 1);
+    if (setup.decay == Decay::head) setup.log_decay = {-0.002f, -60.0f};
     setup.rms_norm = normaliser == 1;
     setup.denominator = normaliser == 2 ? Denominator::clamp : Denominator::none;
     setup.states = true;
-    const Values values = random_values(setup, 10);
+    Values values = random_values(setup, 10);
+    for (double& g : values.log_decay) g *= 0.002;  // or nothing would reach the next segment
     expect_double_is_right(context, setup, values);
   }
 }
@@ -216,12 +221,13 @@ TEST(Scan, SegmentsAgreeWithOneRun) {
 TEST(Scan, StateCarriesOver) {
   const Context context = make_context();
   for (std::int64_t cut : {1, 13, 40, 69})
-    for (bool norm : {false, true}) {
+    for (Decay decay : {Decay::head, Decay::step, Decay::channel}) {
       Case whole = single(70, 70);
       whole.causal = true;
       whole.map = Map::elu_plus_one;
-      whole.log_decay = {-0.05f, -0.5f};
-      whole.rms_norm = norm;
+      whole.decay = decay;
+      if (decay == Decay::head) whole.log_decay = {-0.05f, -0.5f};
+      whole.rms_norm = cut % 2 == 0;
       whole.states = true;
       const Values values = random_values(whole, 11);
       const Results expected = run_engine<double>(context, whole, values);
@@ -306,14 +312,78 @@ TEST(Scan, F16WorksToItsPrecision) {
 
 TEST(Scan, TheFutureDoesNotLeak) {
   const Context context = make_context();
-  Case setup = single(70, 70);
-  setup.causal = true;
-  setup.heads = setup.kv_heads = 1;
-  Values values = random_values(setup, 15);
-  const Results before = run_engine<float>(context, setup, values);
-  for (std::size_t e = 41 * 5; e < values.k.size(); ++e) values.k[e] = std::numeric_limits<double>::infinity();
-  const Results after = run_engine<float>(context, setup, values);
-  for (std::size_t e = 0; e < 41 * 7; ++e) EXPECT_EQ(before.o[e], after.o[e]);
+  for (Decay decay : {Decay::none, Decay::step, Decay::channel}) {
+    Case setup = single(70, 70);
+    setup.causal = true;
+    setup.decay = decay;
+    setup.heads = setup.kv_heads = 1;
+    Values values = random_values(setup, 15);
+    const Results before = run_engine<float>(context, setup, values);
+    for (std::size_t e = 41 * 5; e < values.k.size(); ++e) values.k[e] = std::numeric_limits<double>::infinity();
+    const Results after = run_engine<float>(context, setup, values);
+    for (std::size_t e = 0; e < 41 * 7; ++e) EXPECT_EQ(before.o[e], after.o[e]);
+  }
+}
+
+// A decay of -inf starts afresh: rows behind it see nothing of what was before, whatever it was.
+TEST(Scan, InfiniteDecayForgets) {
+  const Context context = make_context();
+  for (Decay decay : {Decay::step, Decay::channel})
+    for (std::int64_t reset : {0, 5, 16, 37}) {
+      Case whole = single(40, 40);
+      whole.causal = whole.states = true;
+      whole.decay = decay;
+      whole.heads = whole.kv_heads = 1;
+      Values values = random_values(whole, 16);
+      const auto columns = static_cast<std::ptrdiff_t>(decay_columns(whole.problem(DType::f64)));
+      std::fill_n(values.log_decay.begin() + reset * columns, columns, -std::numeric_limits<double>::infinity());
+      Case tail = whole;
+      tail.pieces = {{0, reset, 40 - reset, reset, 40 - reset}};
+      Values fresh = values;
+      std::fill(fresh.initial.begin(), fresh.initial.end(), 0.0);
+      const Results all = run_engine<float>(context, whole, values), rest = run_engine<float>(context, tail, fresh);
+      for (auto member : {&Results::o, &Results::dq, &Results::dk, &Results::dv, &Results::d_log_decay}) {
+        std::vector<double> behind = all.*member;
+        const std::size_t row = behind.size() / 40;
+        std::fill_n(behind.begin(), row * static_cast<std::size_t>(reset), std::nan(""));
+        EXPECT_LT(distance(behind, rest.*member), 1e-5) << reset;
+      }
+      EXPECT_LT(distance(all.final, rest.final), 1e-6) << reset;
+      if (reset == 0) {
+        EXPECT_EQ(all.d_initial, std::vector<double>(all.d_initial.size(), 0.0));
+      }
+    }
+}
+
+// The same decay in every channel, or at every step, is the simpler form of it.
+TEST(Scan, EqualDecaysGiveTheSimplerForm) {
+  const Context context = make_context();
+  Case head = single(90, 90);
+  head.causal = head.states = true;
+  head.decay = Decay::head;
+  head.log_decay = {-0.25f, -0.03125f};
+  Case step = head, channel = head;
+  step.decay = Decay::step;
+  channel.decay = Decay::channel;
+  step.log_decay = channel.log_decay = {};
+  Values values = random_values(head, 17);
+  const Results expected = run_engine<double>(context, head, values);
+  for (std::int64_t e = 0; e < 90 * 2; ++e) values.log_decay.push_back(head.log_decay[static_cast<std::size_t>(e % 2)]);
+  Results found = run_engine<double>(context, step, values);
+  const std::vector<double> d_step = found.d_log_decay;
+  found.d_log_decay.clear();
+  EXPECT_LT(worst(found, expected), 1e-13);
+
+  const std::vector<double> by_step = values.log_decay;
+  values.log_decay.clear();
+  for (double g : by_step) values.log_decay.insert(values.log_decay.end(), static_cast<std::size_t>(head.d_k), g);
+  found = run_engine<double>(context, channel, values);
+  std::vector<double> summed(d_step.size(), 0.0);
+  for (std::size_t e = 0; e < found.d_log_decay.size(); ++e)
+    summed[e / static_cast<std::size_t>(head.d_k)] += found.d_log_decay[e];
+  EXPECT_LT(distance(summed, d_step), 1e-12);
+  found.d_log_decay.clear();
+  EXPECT_LT(worst(found, expected), 1e-13);
 }
 
 TEST(Scan, RefusesWhatItCannotDo) {
@@ -330,6 +400,8 @@ TEST(Scan, RefusesWhatItCannotDo) {
   setup.heads = 3;
   EXPECT_EQ(code_of(setup), ErrorCode::shape);
   setup = single(4, 4);
+  setup.decay = Decay::head;
+  EXPECT_EQ(code_of(setup), ErrorCode::usage);
   setup.log_decay = {-1.0f, -1.0f};
   EXPECT_EQ(code_of(setup), ErrorCode::unsupported);
   setup.causal = true;

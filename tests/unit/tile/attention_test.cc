@@ -184,8 +184,8 @@ TEST_P(Attention, AgreesWithPlainLoops) {
 INSTANTIATE_TEST_SUITE_P(All, Attention,
                          ::testing::Combine(::testing::ValuesIn(available_isas()), ::testing::ValuesIn(all_options())),
                          [](const auto& info) {
-                           const auto& [isa, options] = info.param;
-                           return test_name(std::string(name_of(isa)) + "_" + options.name);
+                           return test_name(std::string(name_of(std::get<0>(info.param))) + "_" +
+                                            std::get<1>(info.param).name);
                          });
 
 }  // namespace

@@ -1,0 +1,74 @@
+#include <gtest/gtest.h>
+
+#include "fovea/optim.h"
+#include "support/names.h"
+#include "support/tiny.h"
+
+// Every mechanism of the registry in both layers of a small model: it must be able to learn a batch by heart.
+namespace fovea {
+namespace {
+
+struct TrainingCase {
+  std::string mechanism;
+  DType dtype;
+};
+
+std::vector<TrainingCase> training_cases() {
+  std::vector<TrainingCase> cases;
+  for (const std::string_view name : mechanism_names())
+    for (const DType dtype : {DType::f32, DType::bf16}) cases.push_back({std::string(name), dtype});
+  return cases;
+}
+
+class Training : public testing::TestWithParam<TrainingCase> {};
+
+// Sequences of different lengths, one after another.
+struct Batch {
+  Tensor ids, labels;
+  Sequences rows;
+};
+
+Batch make_batch(const Context& context, const std::vector<Example>& examples) {
+  std::vector<std::int32_t> ids, labels;
+  Batch batch;
+  batch.rows.cu_seqlens = {0};
+  for (const Example& e : examples) {
+    ids.insert(ids.end(), e.tokens.begin(), e.tokens.end());
+    labels.push_back(e.label);
+    batch.rows.cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
+  }
+  batch.ids = Tensor::from<std::int32_t>(context, {1, static_cast<std::int64_t>(ids.size())}, ids);
+  batch.labels = Tensor::from<std::int32_t>(context, {static_cast<std::int64_t>(labels.size())}, labels);
+  return batch;
+}
+
+TEST_P(Training, LearnsABatchByHeart) {
+  Context context({.threads = 1, .seed = 3, .memory = {.poison = true}});
+  ModelConfig config = tiny::without_dropout(tiny::config(GetParam().mechanism));
+  config.width = 32;
+  config.inner = config.classifier_hidden = 32;
+  config.dtype = GetParam().dtype;
+  Model model(context, config);
+  AdamW adamw(context, model.parameters(), {});
+  const Batch batch = make_batch(context, tiny::examples(5, 12, 40));
+  double first = 0.0, last = 0.0;
+  for (std::uint64_t step = 0; step < 60; ++step) {
+    Tape tape(context, {.training = true, .stream = step << 20});
+    const Var loss = cross_entropy(tape, model.forward(tape, batch.ids, batch.rows), batch.labels);
+    last = loss.value().item();
+    if (step == 0) first = last;
+    ASSERT_TRUE(std::isfinite(last)) << "step " << step;
+    tape.backward(loss);
+    clip_norm(context, model.parameters(), 1.0);
+    adamw.step(5e-3);
+  }
+  EXPECT_GT(first, 1.5);
+  EXPECT_LT(last, 0.5 * first) << "from " << first;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Training, testing::ValuesIn(training_cases()), [](const auto& info) {
+  return test_name(info.param.mechanism + "_" + std::string(name_of(info.param.dtype)));
+});
+
+}  // namespace
+}  // namespace fovea
