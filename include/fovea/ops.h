@@ -32,9 +32,10 @@ FOVEA_EXPORT Var glu(Tape& tape, const Var& x, Activation activation, double dro
 FOVEA_EXPORT Var dropout(Tape& tape, const Var& x, double p);  // inverted scaling; identity unless tape.training()
 FOVEA_EXPORT Var cast(Tape& tape, const Var& x, DType dtype);
 
-// Over the last axis.
-FOVEA_EXPORT Var softmax(Tape& tape, const Var& x);
+// Over the last axis, softmax over any. A row of nothing but -inf has weights of 0, and a sum of -inf.
+FOVEA_EXPORT Var softmax(Tape& tape, const Var& x, int axis = -1);
 FOVEA_EXPORT Var log_softmax(Tape& tape, const Var& x);
+FOVEA_EXPORT Var log_sum_exp(Tape& tape, const Var& x);  // (..., n) -> (...), in the wide type
 
 enum class NormKind : std::uint8_t {
   layer,  // (x - mean) / sqrt(var + eps)

@@ -110,5 +110,18 @@ Tensor cpu::column_sums(const Context& context, const ColumnSum& io) {
   return sums;
 }
 
+Tensor cpu::stretch_sums(const Context& context, const Tensor& x, const Stretches& stretches) {
+  const auto count = static_cast<std::int64_t>(stretches.list.size());
+  const Tensor sums = Tensor::zeros(context, {count, x.dim(1)}, wide(x.dtype()), Lifetime::scratch);
+  const ColumnSum columns{x, {}};
+  for_rows(context, count, x.dim(1) * Stretches::kLongest, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto& stretch = stretches.list[static_cast<std::size_t>(i)];
+      add_columns(columns, stretch.begin, stretch.end, sums.select(0, i).raw());
+    }
+  });
+  return sums;
+}
+
 }  // namespace fovea
 #endif  // HWY_ONCE

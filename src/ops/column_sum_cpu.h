@@ -3,6 +3,7 @@
 #include <span>
 
 #include "fovea/tensor.h"
+#include "ops/spans.h"
 
 namespace fovea::cpu {
 
@@ -20,5 +21,7 @@ Tensor column_sums(const Context& context, const ColumnSum& io);
 
 // partial (blocks, width) -> (width), in order.
 Tensor fold_blocks(const Context& context, const Tensor& partial);
+// The sum of each stretch of x (batch n, width): (stretches, width), in the wide type.
+Tensor stretch_sums(const Context& context, const Tensor& x, const Stretches& stretches);
 
 }  // namespace fovea::cpu

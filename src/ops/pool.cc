@@ -1,14 +1,19 @@
 #include <cstring>
 #include <vector>
 
-#include "fovea/ops.h"
 #include "ops/column_sum_cpu.h"
+#include "ops/sequence.h"
 #include "ops/work.h"
 
 namespace fovea {
 namespace {
 
-using RowList = std::vector<Sequences::Rows>;
+// Elements of a row of (batch, n, ...).
+std::int64_t row_width(const Shape& shape) {
+  std::int64_t width = 1;
+  for (int i = 2; i < shape.rank(); ++i) width *= shape.dim(i);
+  return width;
+}
 
 struct Pool {
   RowList sequences;
@@ -18,6 +23,20 @@ struct Pool {
 RowList check_pool(const Var& x, const Sequences& rows) {
   if (x.value().rank() != 3) fail(ErrorCode::shape, "pooling of shape " + x.shape().text(), {}, "(batch, n, width)");
   return rows.rows(x.dim(0), x.dim(1), "rows");
+}
+
+// `segments` ranges for each sequence: nearly equal pieces of it, the longer ones first, then empty ones.
+RowList cut_segments(const RowList& sequences, std::int64_t segments) {
+  RowList pieces;
+  for (const auto& [item, begin, count] : sequences) {
+    const std::int64_t filled = std::min(count, segments);
+    for (std::int64_t k = 0, at = begin; k < segments; ++k) {
+      const std::int64_t size = k < filled ? count / filled + (k < count % filled ? 1 : 0) : 0;
+      pieces.push_back({item, at, size});
+      at += size;
+    }
+  }
+  return pieces;
 }
 
 // from (width) * factor -> to (width).
@@ -31,31 +50,14 @@ void scale_row(const Tensor& from, double factor, const Tensor& to) {
   });
 }
 
-// x (batch n, width) -> (sequences, width). Stretches of rows are summed in parallel, then those of a sequence in
-// order.
+// x (batch n, width) -> (sequences, width).
 Tensor mean_rows(const Context& context, const Tensor& x, const RowList& sequences, std::int64_t n) {
-  constexpr std::int64_t kStretch = 256;
-  std::vector<Sequences::Rows> stretches;  // batch: the sequence; begin: a row of x
-  std::vector<std::int64_t> first{0};      // of each sequence
-  for (std::size_t s = 0; s < sequences.size(); ++s) {
-    const auto& [batch, begin, count] = sequences[s];
-    for (std::int64_t i = 0; i < count; i += kStretch)
-      stretches.push_back({static_cast<std::int64_t>(s), batch * n + begin + i, std::min(kStretch, count - i)});
-    first.push_back(static_cast<std::int64_t>(stretches.size()));
-  }
-  const auto count = static_cast<std::int64_t>(stretches.size());
-  const Tensor sums = Tensor::zeros(context, {count, x.dim(1)}, wide(x.dtype()), Lifetime::scratch);
-  const cpu::ColumnSum columns{x, {}};
-  for_rows(context, count, x.dim(1) * kStretch, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto& stretch = stretches[static_cast<std::size_t>(i)];
-      cpu::add_columns(columns, stretch.begin, stretch.begin + stretch.count, sums.select(0, i).raw());
-    }
-  });
+  const Stretches stretches(sequences, n);
+  const Tensor sums = cpu::stretch_sums(context, x, stretches);
   const Tensor out = Tensor::zeros(context, {static_cast<std::int64_t>(sequences.size()), x.dim(1)}, x.dtype());
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     if (sequences[s].count == 0) continue;
-    const Tensor sum = cpu::fold_blocks(context, sums.slice(0, first[s], first[s + 1]));
+    const Tensor sum = cpu::fold_blocks(context, sums.slice(0, stretches.first[s], stretches.first[s + 1]));
     scale_row(sum, 1.0 / static_cast<double>(sequences[s].count), out.select(0, static_cast<std::int64_t>(s)));
   }
   return out;
@@ -87,9 +89,10 @@ void spread(const Context& context, const Tensor& shares, const std::vector<std:
 void backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const auto& pool = std::any_cast<const Pool&>(node.attributes);
-  const Shape& shape = node.inputs[0]->shape;  // (batch, n, width)
-  const std::int64_t n = shape.dim(1), width = shape.dim(2);
-  const Tensor g = node.grad().contiguous(context), shares = Tensor::empty(context, g.shape(), g.dtype());
+  const Shape& shape = node.inputs[0]->shape;  // (batch, n, ...)
+  const std::int64_t n = shape.dim(1), width = row_width(shape);
+  const Tensor g = node.grad().contiguous(context).reshape({static_cast<std::int64_t>(pool.sequences.size()), width});
+  const Tensor shares = Tensor::empty(context, g.shape(), g.dtype());
   std::vector<std::int32_t> owner(static_cast<std::size_t>(shape.dim(0) * n), -1);
   for (std::size_t s = 0; s < pool.sequences.size(); ++s) {
     const auto& [batch, begin, count] = pool.sequences[s];
@@ -105,9 +108,10 @@ void backward(Tape& tape, Node& node) {
 
 constexpr Op kMeanPool{"mean_pool", backward};
 constexpr Op kFirstPool{"first_pool", backward};
+constexpr Op kSegmentMean{"segment_mean", backward};
 
 Tensor flat(const Context& context, const Var& x) {
-  return x.value().contiguous(context).reshape({x.dim(0) * x.dim(1), x.dim(2)});
+  return x.value().contiguous(context).reshape({x.dim(0) * x.dim(1), row_width(x.shape())});
 }
 
 }  // namespace
@@ -122,6 +126,18 @@ Var first_pool(Tape& tape, const Var& x, const Sequences& rows) {
   const RowList sequences = check_pool(x, rows);
   const Tensor out = first_rows(tape.context(), flat(tape.context(), x), sequences, x.dim(1));
   return tape.record(kFirstPool, {x}, out, {}, Pool{sequences, false});
+}
+
+SegmentMeans segment_mean(Tape& tape, const Var& x, std::int64_t segments, const Sequences& rows) {
+  if (x.value().rank() != 4) fail(ErrorCode::shape, "segments of shape " + x.shape().text(), {}, "(b, n, heads, d)");
+  if (segments < 1) fail(ErrorCode::usage, "cannot cut into " + std::to_string(segments) + " segments", "segments");
+  const RowList sequences = rows.rows(x.dim(0), x.dim(1), "rows"), pieces = cut_segments(sequences, segments);
+  const Tensor means = mean_rows(tape.context(), flat(tape.context(), x), pieces, x.dim(1));
+  const Shape shape{static_cast<std::int64_t>(sequences.size()), segments, x.dim(2), x.dim(3)};
+  SegmentMeans out{tape.record(kSegmentMean, {x}, means.reshape(shape), {}, Pool{pieces, true}), {}};
+  for (const auto& sequence : sequences)
+    out.rows.lengths.push_back(static_cast<std::int32_t>(std::min(sequence.count, segments)));
+  return out;
 }
 
 }  // namespace fovea

@@ -86,7 +86,7 @@ Tensor rotated(const Context& context, const Tensor& x, const Tensor& positions,
   cpu::Rotate io;
   io.halves = rotary.halves;
   io.width = (rotary.width == 0 ? x.dim(3) : rotary.width) / 2 * 2;
-  io.x = x.stride(3) == 1 || x.dim(3) == 1 ? x : x.contiguous(context);
+  io.x = dense_rows(context, x);
   io.y = Tensor::empty(context, x.shape(), x.dtype());
   if (x.numel() == 0) return io.y;
   fill_angles(context, positions, Turns(rotary, io.width, back), io);

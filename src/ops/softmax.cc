@@ -15,8 +15,17 @@ void backward(Tape& tape, Node& node, bool log) {
   tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
 }
 
+// saved: x (rows, width) and the sums (rows).
+void log_sum_exp_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const Tensor &x = node.saved[0], &y = node.saved[1], dx = Tensor::empty(context, x.shape(), x.dtype());
+  cpu::log_sum_exp_backward(context, {node.grad().contiguous(context), x, y, dx});
+  tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
+}
+
 constexpr Op kSoftmax{"softmax", [](Tape& tape, Node& node) { backward(tape, node, false); }};
 constexpr Op kLogSoftmax{"log_softmax", [](Tape& tape, Node& node) { backward(tape, node, true); }};
+constexpr Op kLogSumExp{"log_sum_exp", log_sum_exp_backward};
 
 Var forward(Tape& tape, const Var& x, bool log) {
   const Context& context = tape.context();
@@ -29,7 +38,21 @@ Var forward(Tape& tape, const Var& x, bool log) {
 
 }  // namespace
 
-Var softmax(Tape& tape, const Var& x) { return forward(tape, x, false); }
+Var softmax(Tape& tape, const Var& x, int axis) {
+  if (axis == -1 || axis == x.value().rank() - 1) return forward(tape, x, false);
+  return transpose(tape, forward(tape, transpose(tape, x, axis, -1), false), axis, -1);
+}
 Var log_softmax(Tape& tape, const Var& x) { return forward(tape, x, true); }
+
+Var log_sum_exp(Tape& tape, const Var& x) {
+  const Context& context = tape.context();
+  if (x.value().rank() == 0) fail(ErrorCode::shape, "log_sum_exp over the last axis of a scalar");
+  const std::span<const std::int64_t> dims = x.shape().dims();
+  const Shape shape(dims.first(dims.size() - 1));
+  const Tensor in = x.value().contiguous(context).reshape({shape.numel(), x.dim(-1)});
+  const Tensor y = Tensor::empty(context, shape, wide(x.dtype()));
+  cpu::log_sum_exp(context, in, y);
+  return tape.record(kLogSumExp, {x}, y, {in, y});
+}
 
 }  // namespace fovea

@@ -64,6 +64,38 @@ void softmax_backward_rows(const cpu::SoftmaxPull& io, std::int64_t begin, std::
   });
 }
 
+void log_sum_exp_rows(const Tensor& x, const Tensor& y, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = x.dim(1);
+  visit_float(x.dtype(), [&]<class T>() {
+    using R = Wide<T>;
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* in = x.data<T>() + row * width;
+      const R top = row_max(in, width), sum = row_exp_sum(in, top, width);
+      y.data<R>()[row] = sum == 0 ? -math::kInfinity<R> : top + math::log(sum);
+    }
+  });
+}
+
+template <class T, class R>
+HWY_FLATTEN void share_row(const T* HWY_RESTRICT x, R sum, R g, T* HWY_RESTRICT dx, std::int64_t width) {
+  for (std::int64_t i = 0; i < width; ++i) dx[i] = T(g * math::exp(static_cast<R>(x[i]) - sum));
+}
+
+void log_sum_exp_backward_rows(const cpu::LogSumExpPull& io, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = io.x.dim(1);
+  visit_float(io.x.dtype(), [&]<class T>() {
+    using R = Wide<T>;
+    for (std::int64_t row = begin; row < end; ++row) {
+      const R sum = io.y.data<R>()[row];
+      T* dx = io.dx.data<T>() + row * width;
+      if (sum == -math::kInfinity<R>)
+        std::fill_n(dx, width, T(R(0)));
+      else
+        share_row(io.x.data<T>() + row * width, sum, io.g.data<R>()[row], dx, width);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace fovea
@@ -75,6 +107,8 @@ namespace {
 
 HWY_EXPORT(softmax_rows);
 HWY_EXPORT(softmax_backward_rows);
+HWY_EXPORT(log_sum_exp_rows);
+HWY_EXPORT(log_sum_exp_backward_rows);
 
 }  // namespace
 
@@ -86,6 +120,16 @@ void cpu::softmax(const Context& context, const Softmax& io) {
 void cpu::softmax_backward(const Context& context, const SoftmaxPull& io) {
   const auto rows = HWY_DYNAMIC_DISPATCH(softmax_backward_rows);
   for_rows(context, io.g.dim(0), io.g.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
+}
+
+void cpu::log_sum_exp(const Context& context, const Tensor& x, const Tensor& y) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(log_sum_exp_rows);
+  for_rows(context, x.dim(0), x.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(x, y, begin, end); });
+}
+
+void cpu::log_sum_exp_backward(const Context& context, const LogSumExpPull& io) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(log_sum_exp_backward_rows);
+  for_rows(context, io.x.dim(0), io.x.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
 }
 
 }  // namespace fovea

@@ -60,6 +60,11 @@ struct Rows {
   std::int64_t width, count;
 };
 
+// Itself where the last axis is dense, else a dense copy.
+inline Tensor dense_rows(const Context& context, const Tensor& t) {
+  return t.stride(-1) == 1 || t.dim(-1) == 1 ? t : t.contiguous(context);
+}
+
 // The type in which values of a dtype are summed and kept as statistics.
 inline DType wide(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 

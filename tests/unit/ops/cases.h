@@ -69,6 +69,12 @@ inline void add_products(std::vector<OpCase>& cases) {
                    {{2, 65, 3, 16}, {2, 33, 3, 16}},
                    0,
                    true});
+  cases.push_back({"matmul_into_heads",
+                   one([](Tape& t, Inputs v) { return matmul(t, transpose(t, v[0], 2, 3), transpose(t, v[1], 1, 2)); }),
+                   {{2, 5, 3, 4}, {2, 3, 5, 6}},
+                   {{2, 3, 65, 33}, {2, 65, 3, 16}},
+                   0,
+                   true});
   cases.push_back({"linear_without_bias",
                    one([](Tape& t, Inputs v) { return linear(t, v[0], v[1]); }),
                    {{2, 3, 5}, {5, 4}},
@@ -145,6 +151,20 @@ inline void add_rows(std::vector<OpCase>& cases) {
                    one([](Tape& t, Inputs v) { return log_softmax(t, v[0]); }),
                    {{3, 7}},
                    {{500, 97}},
+                   0,
+                   false,
+                   3.0});
+  cases.push_back({"softmax_of_positions",
+                   one([](Tape& t, Inputs v) { return softmax(t, v[0], 1); }),
+                   {{2, 4, 2, 3}},
+                   {{2, 300, 2, 17}},
+                   0,
+                   false,
+                   3.0});
+  cases.push_back({"log_sum_exp",
+                   one([](Tape& t, Inputs v) { return log_sum_exp(t, v[0]); }),
+                   {{2, 3, 7}},
+                   {{5, 100, 97}},
                    0,
                    false,
                    3.0});

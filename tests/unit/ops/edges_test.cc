@@ -111,6 +111,21 @@ TEST_F(Edges, SoftmaxOfMaskedRows) {
   EXPECT_EQ(logs[0], -kInfinity);
   EXPECT_EQ(logs[2], 0.0);
   EXPECT_NEAR(logs[4], -std::log(2.0), 1e-12);
+  const Var columns = softmax(tape_, values({2, 2}, {-kInfinity, 0, -kInfinity, 0}), 0);
+  EXPECT_EQ(columns.value().to_vector<double>(), (std::vector<double>{0, 0.5, 0, 0.5}));
+  EXPECT_ERROR(softmax(tape_, x, 2), ErrorCode::shape, "axis 2", "", "");
+}
+
+TEST_F(Edges, SumsOfMaskedRows) {
+  const Var x = Var::leaf(values({3, 2}, {-kInfinity, -kInfinity, 7, -kInfinity, 1e6, 1e6}));
+  const Var y = log_sum_exp(tape_, x);
+  EXPECT_EQ(y.value().to_vector<double>(), (std::vector<double>{-kInfinity, 7, 1e6 + std::log(2.0)}));
+  tape_.backward(y, values({3}, {5, 1, 2}));
+  const auto dx = x.grad().to_vector<double>();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(dx[i], i == 2 ? 1.0 : 0.0);
+  EXPECT_NEAR(dx[4], 1.0, 1e-9);
+  EXPECT_EQ(log_sum_exp(tape_, draw({2, 0})).value().to_vector<double>(), std::vector<double>(2, -kInfinity));
+  EXPECT_EQ(log_sum_exp(tape_, draw({0, 2}, DType::bf16)).dtype(), DType::f32);
 }
 
 TEST_F(Edges, ANaNStaysInItsRow) {

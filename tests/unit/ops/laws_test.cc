@@ -1,6 +1,6 @@
 // Laws that every operation obeys, over the list of cases.
 
-#include "unit/ops/cases.h"
+#include "unit/ops/sequence_cases.h"
 
 namespace fovea::testing {
 namespace {
@@ -76,6 +76,7 @@ TEST_P(OpLaws, ConstantsRecordNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, OpLaws, ::testing::ValuesIn(op_cases()), kNamedAsPrinted);
+INSTANTIATE_TEST_SUITE_P(Sequences, OpLaws, ::testing::ValuesIn(sequence_cases()), kNamedAsPrinted);
 
 }  // namespace
 }  // namespace fovea::testing

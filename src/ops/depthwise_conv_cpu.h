@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+
+#include "fovea/tensor.h"
+#include "ops/spans.h"
+
+// The loops of convolutions of each channel by itself: tap t of row i meets row i + first + t of its sequence.
+namespace fovea::cpu {
+
+struct ConvTensors {
+  std::span<const Span> spans;  // (b n)
+  std::int64_t first;
+  Tensor x;     // (b, n, heads, d), each row of heads d dense
+  Tensor taps;  // (taps, heads d), dense, in the wide type
+  Tensor y;     // (b, n, heads, d), dense
+};
+// y_i = sum_t taps_t x_(i + first + t).
+void convolve(const Context& context, const ConvTensors& io);
+
+// (taps, heads d) in the wide type: sum_i y_i x_(i + first + t). `taps` of io is not read but for its shape.
+Tensor tap_gradients(const Context& context, const ConvTensors& io, const RowList& sequences);
+
+}  // namespace fovea::cpu
