@@ -6,10 +6,10 @@ namespace fovea {
 namespace {
 
 // Rows [begin, begin + count chunk) of x (b, n, heads, d) as (b, count, heads, chunk, d).
-struct Part {
+struct ChunkRun {
   std::int64_t begin, count, chunk;
 };
-Var chunked(Tape& tape, const Var& x, const Part& part) {
+Var chunked(Tape& tape, const Var& x, const ChunkRun& part) {
   const Var rows = slice(tape, x, 1, part.begin, part.begin + part.count * part.chunk);
   return transpose(tape, reshape(tape, rows, {x.dim(0), part.count, part.chunk, x.dim(2), x.dim(3)}), 2, 3);
 }
@@ -26,7 +26,7 @@ Var read_earlier_chunks(Tape& tape, const Triple& x, std::int64_t chunk) {
   const std::int64_t earlier = n == 0 ? 0 : (n - 1) / chunk;  // chunks that have rows behind them
   const Var nothing = Tensor::zeros(tape.context(), {b, std::min(n, chunk), heads, e}, x.q.dtype());
   if (earlier == 0) return nothing;
-  const Part all{0, earlier, chunk};
+  const ChunkRun all{0, earlier, chunk};
   const Var sums = matmul(tape, transpose(tape, chunked(tape, x.k, all), 3, 4), chunked(tape, x.v, all));
   const Var states = reshape(tape, cumsum(tape, reshape(tape, sums, {b, earlier, heads * d * e})),
                              {b, earlier, heads, d, e});  // state g: all chunks up to g
