@@ -224,7 +224,8 @@ Weighted weighted(Context& context, const AttentionResult& result) {
 }
 
 std::vector<double> grad_of(const Var& leaf) {
-  if (!leaf.defined() || !leaf.needs_grad() || !leaf.grad().defined()) return {};
+  if (!leaf.defined() || !leaf.needs_grad()) return {};
+  if (!leaf.grad().defined()) return std::vector<double>(at(leaf.value().numel()), 0.0);  // nothing flowed there
   return leaf.grad().to_vector<double>();
 }
 
