@@ -6,7 +6,7 @@
 #include "ops/chunk-inl.h"
 #include "ops/turned_features_cpu.h"
 #include "ops/work.h"
-#include "policy/math.h"
+#include "policy/log_sigmoid.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
@@ -53,16 +53,13 @@ void turn_rows(const cpu::TurnedFeatures& io, std::int64_t begin, std::int64_t e
 
 template <class R>
 HWY_FLATTEN void apply(const R* HWY_RESTRICT x, R factor, R* HWY_RESTRICT y, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const R low = x[i] < 0 ? x[i] : R{0};
-    y[i] = factor * (low - math::log(1 + math::exp(-math::absolute(x[i]))));
-  }
+  for (std::int64_t i = 0; i < count; ++i) y[i] = factor * policy::LogSigmoid::apply(x[i]);
 }
 
 template <class R>
 HWY_FLATTEN void pull(const R* HWY_RESTRICT g, const R* HWY_RESTRICT x, R factor, R* HWY_RESTRICT dx,
                       std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) dx[i] = g[i] * factor * math::sigmoid(-x[i]);
+  for (std::int64_t i = 0; i < count; ++i) dx[i] = g[i] * factor * policy::LogSigmoid::slope(x[i]);
 }
 
 void log_sigmoid_range(const cpu::LogSigmoid& io, std::int64_t begin, std::int64_t end) {
