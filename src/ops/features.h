@@ -29,9 +29,9 @@ struct FeatureOptions {
   bool subtract_norm = false;  // |z|^2 / 2, of exponential
   Stabilizer stabilizer = Stabilizer::fixed;
   double shift = 0.0;
-  Var gain = {};                      // (groups, d), of waves
-  Var weight = {};                    // (b, n, heads), wide type: what a row of features is multiplied with
-  std::vector<Sequences::Rows> rows;  // rows of no sequence get zeros and give none
+  Var gain = {};                           // (groups, d), of waves
+  Var weight = {};                         // (b, n, heads), wide type: what a row of features is multiplied with
+  std::vector<Sequences::Rows> rows = {};  // rows of no sequence get zeros and give none
 };
 
 // x (b, n, heads, d), directions (groups, r, d) in the wide type -> (b, n, heads, r), or 2r for waves. Heads share

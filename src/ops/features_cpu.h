@@ -1,9 +1,13 @@
 #pragma once
 
 #include "ops/features.h"
+#include "policy/math.h"
 
 // The loops of features.
 namespace fovea::cpu {
+
+// What directions are multiplied with: exponentials of two are cheaper than of e.
+inline double feature_unit(FeatureMap map) { return map == FeatureMap::exponential ? math::kLog2e<double> : 1.0; }
 
 // Rows [begin, end) of a batch item, one head.
 struct FeatureTask {
