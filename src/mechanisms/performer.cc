@@ -61,7 +61,7 @@ Maps maps_of(const Mechanism& m, const Tensor& directions, double scale) {
     for (FeatureOptions* each : {&maps.queries, &maps.keys}) {
       each->size = size;
       each->add = m.choice("eps_mode") == "inside" ? size * eps : eps;
-      each->subtract_norm = true;
+      each->subtract_norm = each->pull_shift = true;
     }
     maps.keys.stabilizer = Stabilizer::sequence;
   } else {

@@ -15,7 +15,7 @@ namespace {
 
 using cpu::FeatureTask;
 
-enum Saved : std::size_t { kX, kDirections, kGain, kWeight, kTops, kY };
+enum Saved : std::size_t { kX, kDirections, kGain, kWeight, kTops, kPeaks, kY };
 
 // A head and at most 256 rows of a sequence each: enough for its own products, and for all threads.
 std::vector<FeatureTask> tasks_of(const std::vector<Sequences::Rows>& rows, std::int64_t heads) {
@@ -69,6 +69,7 @@ cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x) {
   in.unit = options.unit;
   in.subtract_norm = options.subtract_norm;
   in.stabilizer = options.stabilizer;
+  in.pull_shift = options.pull_shift;
   in.shift = options.shift;
   in.x = x;
   return in;
@@ -112,7 +113,6 @@ Tensor spread(const Context& context, const Tensor& tops, const std::vector<Sequ
 template <class T>
 void pull_tops(const cpu::FeatureBackward& io, const Tensor& directions, const Sequences::Rows& rows) {
   using R = Wide<T>;
-  using Y = std::conditional_t<std::is_same_v<T, f16>, float, T>;
   const std::int64_t heads = io.y.dim(2), r = io.in.count, d = directions.dim(2), group = heads / directions.dim(0);
   const std::int64_t first = rows.batch * io.y.dim(1) + rows.begin;
   for (std::int64_t h = 0; h < heads; ++h) {
@@ -126,9 +126,7 @@ void pull_tops(const cpu::FeatureBackward& io, const Tensor& directions, const S
       top = u;
       at = i;
     }
-    const Y* y = io.y.data<Y>() + ((first + at) * heads + h) * r;
-    const std::int64_t most =
-        std::max_element(y, y + r, [](Y a, Y b) { return static_cast<R>(a) < static_cast<R>(b); }) - y;
+    const std::int64_t most = io.in.peaks.data<std::int32_t>()[(first + at) * heads + h];
     T* dx = io.dx.data<T>() + rows.batch * io.dx.stride(0) + (rows.begin + at) * io.dx.stride(1) + h * io.dx.stride(2);
     const R* direction = directions.data<R>() + (h / group * r + most) * d;
     for (std::int64_t c = 0; c < d; ++c)
@@ -162,20 +160,22 @@ void backward(Tape& tape, Node& node) {
   io.in.gain = saved[kGain];
   io.in.weight = saved[kWeight];
   io.in.tops = saved[kTops];
+  io.in.peaks = saved[kPeaks];
   io.y = saved[kY];
   io.dy = node.grad().contiguous(context);
   io.dx = tape.room(node.inputs[0], x.shape(), x.dtype());
   const Shape rows{x.dim(0), x.dim(1), x.dim(2)};
   if (!covers(options.rows, x)) io.dx.fill(0.0);
   if (node.wants(2)) io.d_weight = Tensor::zeros(context, rows, wide(x.dtype()));
-  if (saved[kTops].defined()) io.sums = Tensor::empty(context, rows, wide(x.dtype()), Lifetime::scratch);
+  if (saved[kTops].defined() && options.pull_shift)
+    io.sums = Tensor::empty(context, rows, wide(x.dtype()), Lifetime::scratch);
   const std::int64_t d = x.dim(3);
   const Tensor shares = node.wants(1) ? Tensor::zeros(context, {std::ssize(tasks), d}, wide(x.dtype())) : Tensor();
   for_tasks(context, io.in, tasks.size(), [&](std::size_t i, void* scratch) {
     void* share = shares.defined() ? shares.select(0, static_cast<std::int64_t>(i)).raw() : nullptr;
     cpu::pull_feature_rows(io, tasks[i], share, scratch);
   });
-  if (saved[kTops].defined())
+  if (io.sums.defined())
     for (const Sequences::Rows& sequence : options.rows)
       if (sequence.count > 0)
         visit_float(x.dtype(), [&]<class T>() { pull_tops<T>(io, saved[kDirections], sequence); });
@@ -217,6 +217,7 @@ Var features(Tape& tape, const Var& given, const Tensor& directions, const Featu
   io.y = Tensor::empty(context, x.shape().with(3, outputs), feature_type(options.map, x.dtype()));
   if (!covers(options.rows, x)) io.y.fill(0.0);
   const std::vector<FeatureTask> tasks = tasks_of(options.rows, x.dim(2));
+  if (options.pull_shift) io.in.peaks = Tensor::empty(context, {x.dim(0), x.dim(1), x.dim(2)}, DType::i32);
   Tensor tops;
   if (options.map == FeatureMap::exponential && options.stabilizer == Stabilizer::sequence) {
     tops = row_tops(context, io.in, tasks);
@@ -227,7 +228,7 @@ Var features(Tape& tape, const Var& given, const Tensor& directions, const Featu
   FeatureOptions attributes = options;
   attributes.gain = attributes.weight = {};
   return tape.record(kFeatures, {given, options.gain, options.weight}, io.y,
-                     {x, dense, io.in.gain, io.in.weight, tops, io.y}, std::move(attributes));
+                     {x, dense, io.in.gain, io.in.weight, tops, io.in.peaks, io.y}, std::move(attributes));
 }
 
 }  // namespace fovea

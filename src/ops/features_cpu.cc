@@ -199,6 +199,9 @@ void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, 
       const auto at = static_cast<std::size_t>(i - rows.begin);
       Y* out = row_of<Y>(io.y, rows, i);
       const std::int64_t index = row_index(io.y, rows, i);
+      if (io.in.peaks.defined())
+        io.in.peaks.data<std::int32_t>()[index] =
+            static_cast<std::int32_t>(std::max_element(s.u.row(at), s.u.row(at) + s.r) - s.u.row(at));
       if constexpr (std::is_same_v<Y, R>) {
         finish_row(io.in, s.u.row(at), index, s.half_norm[at], out);
       } else {
@@ -278,8 +281,8 @@ R pull_row(const cpu::FeatureBackward& io, std::int64_t index, PullRow<R> row) {
   if (in.map == FeatureMap::waves) pull_waves(row, in.count);
   if (in.map != FeatureMap::exponential) return R{0};
   const R total = pull_exponentials(row, in.count);
-  if (in.stabilizer == Stabilizer::row)
-    row.du[std::max_element(row.y, row.y + in.count) - row.y] -= total;  // through c
+  if (!in.pull_shift) return total;
+  if (in.stabilizer == Stabilizer::row) row.du[in.peaks.data<std::int32_t>()[index]] -= total;
   if (in.stabilizer == Stabilizer::sequence) io.sums.data<R>()[index] = total;
   return total;
 }
