@@ -22,6 +22,7 @@ struct ParameterSpec {
   double low, high;                       // range of numbers, both ends allowed
   std::vector<std::string_view> choices;  // of a string
   std::string_view help;
+  bool training_only = false;  // evaluation does not depend on it
 };
 
 // Columns of the support matrix.

@@ -42,9 +42,14 @@ double window_pairs(const AttentionProblem& problem) {
   return static_cast<double>(problem.n) + left + right;
 }
 
+// What has a causal form only, is timed in that.
+bool is_causal(const AttentionProblem& problem) {
+  return problem.causal || !problem.mechanism.supports(Feature::bidirectional);
+}
+
 Flops flops_of(const AttentionProblem& problem) {
   const auto d = static_cast<double>(problem.dim);
-  const Sizes sizes{static_cast<double>(problem.n), static_cast<double>(problem.heads), d, d, problem.causal};
+  const Sizes sizes{static_cast<double>(problem.n), static_cast<double>(problem.heads), d, d, is_causal(problem)};
   return problem.window ? pairwise_flops(window_pairs(problem), sizes)
                         : problem.mechanism.kind().flops(sizes, problem.mechanism);
 }
@@ -63,7 +68,7 @@ AttentionData random_data(const Context& context, const AttentionProblem& proble
 
 AttentionCase::AttentionCase(Context& context, AttentionProblem problem, AttentionData data)
     : context_(context), problem_(std::move(problem)), data_(std::move(data)) {
-  options_.causal = problem_.causal || !problem_.mechanism.supports(Feature::bidirectional);
+  options_.causal = is_causal(problem_);
   options_.window = problem_.window;
   const std::int64_t width = problem_.heads * problem_.dim;
   options_.weights = make_weights(context, problem_.mechanism,

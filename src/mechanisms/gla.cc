@@ -52,9 +52,9 @@ Flops flops(const Sizes& s, const Mechanism& m) {
 std::vector<WeightSpec> weights(const Mechanism& m, const LayerSizes& sizes) {
   const std::int64_t rank = m.integer("rank"), keys = sizes.kv_heads * sizes.d_k;
   const std::int64_t width = std::max<std::int64_t>(1, sizes.width);
-  return {{.name = "gate.down", .shape = {sizes.width, rank}, .init = Init::xavier(width, rank), .decay = true},
-          {.name = "gate.up", .shape = {rank, keys}, .init = Init::xavier(rank, keys), .decay = true},
-          {.name = "gate.bias", .shape = {keys}, .init = Init::zeros()},
+  return {{.name = "decay.down", .shape = {sizes.width, rank}, .init = Init::xavier(width, rank), .decay = true},
+          {.name = "decay.up", .shape = {rank, keys}, .init = Init::xavier(rank, keys), .decay = true},
+          {.name = "decay.bias", .shape = {keys}, .init = Init::zeros()},
           {.name = "norm.gain", .shape = {sizes.d_v}, .init = Init::ones()}};
 }
 

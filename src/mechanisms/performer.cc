@@ -61,7 +61,7 @@ Maps maps_of(const Mechanism& m, const Tensor& directions, double scale) {
     for (FeatureOptions* each : {&maps.queries, &maps.keys}) {
       each->size = size;
       each->add = m.choice("eps_mode") == "inside" ? size * eps : eps;
-      each->subtract_norm = true;
+      each->subtract_norm = each->pull_shift = true;
     }
     maps.keys.stabilizer = Stabilizer::sequence;
   } else {
@@ -140,7 +140,8 @@ const MechanismKind& performer_kind() {
             0,
             0,
             {"never", "orthogonal", "iid"},
-            "fresh directions for every forward pass of training, of this kind"}},
+            "fresh directions for every forward pass of training, of this kind",
+            true}},
       .features = kRecurrent.with(Feature::scale),
       .lacks = lacks,
       .subquadratic = true,

@@ -147,11 +147,11 @@ std::vector<WeightSpec> weights(const Mechanism& m, const LayerSizes& sizes) {
                                  .trained = false},
                                 {.name = "sigma", .shape = {sizes.kv_heads, sizes.d_k}, .init = Init::ones()}};
   if (is_gated(m)) {
-    specs.push_back({.name = "gate.weight",
+    specs.push_back({.name = "forget.weight",
                      .shape = {sizes.width, sizes.kv_heads},
                      .init = Init::xavier(std::max<std::int64_t>(1, sizes.width), sizes.kv_heads),
                      .decay = true});
-    specs.push_back({.name = "gate.bias", .shape = {sizes.kv_heads}, .init = Init::zeros()});
+    specs.push_back({.name = "forget.bias", .shape = {sizes.kv_heads}, .init = Init::zeros()});
   }
   return specs;
 }
@@ -174,7 +174,8 @@ const MechanismKind& rfa_kind() {
                       0,
                       0,
                       {"never", "forward"},
-                      "fresh projections for every forward pass of training"}},
+                      "fresh projections for every forward pass of training",
+                      true}},
       .features = kRecurrent,
       .lacks = lacks,
       .subquadratic = true,

@@ -15,11 +15,7 @@ namespace {
 
 using cpu::FeatureTask;
 
-struct Attributes {
-  FeatureOptions options;
-  Shape directions;
-};
-enum Saved : std::size_t { kX, kDirections, kGain, kWeight, kTops, kY };
+enum Saved : std::size_t { kX, kDirections, kGain, kWeight, kTops, kPeaks, kY };
 
 // A head and at most 256 rows of a sequence each: enough for its own products, and for all threads.
 std::vector<FeatureTask> tasks_of(const std::vector<Sequences::Rows>& rows, std::int64_t heads) {
@@ -73,6 +69,7 @@ cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x) {
   in.unit = options.unit;
   in.subtract_norm = options.subtract_norm;
   in.stabilizer = options.stabilizer;
+  in.pull_shift = options.pull_shift;
   in.shift = options.shift;
   in.x = x;
   return in;
@@ -89,36 +86,47 @@ bool covers(const std::vector<Sequences::Rows>& rows, const Tensor& x) {
   return covered == x.dim(0) * x.dim(1);
 }
 
-// The largest u of a sequence and head, in place of that of each row.
-template <class R>
-void spread_tops(const Tensor& tops, const Sequences::Rows& rows) {
+// The largest u of each row, (b, n, heads).
+Tensor row_tops(const Context& context, cpu::FeatureRows& in, const std::vector<FeatureTask>& tasks) {
+  in.tops = Tensor::empty(context, {in.x.dim(0), in.x.dim(1), in.x.dim(2)}, wide(in.x.dtype()));
+  for_tasks(context, in, tasks.size(), [&](std::size_t i, void* scratch) { cpu::feature_tops(in, tasks[i], scratch); });
+  return in.tops;
+}
+
+// That of the sequence and head in place of each row's own.
+Tensor spread(const Context& context, const Tensor& tops, const std::vector<Sequences::Rows>& sequences) {
+  const Tensor out = Tensor::empty(context, tops.shape(), tops.dtype());
   const std::int64_t heads = tops.dim(2);
-  R* from = tops.data<R>() + (rows.batch * tops.dim(1) + rows.begin) * heads;
-  for (std::int64_t h = 0; h < heads; ++h) {
-    R top = -math::kInfinity<R>;
-    for (std::int64_t i = 0; i < rows.count; ++i) top = std::max(top, from[i * heads + h]);
-    for (std::int64_t i = 0; i < rows.count; ++i) from[i * heads + h] = top;
-  }
+  visit_wide(tops.dtype(), [&]<class R>() {
+    for (const auto& [batch, begin, count] : sequences)
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const std::int64_t first = (batch * tops.dim(1) + begin) * heads + h;
+        R top = -math::kInfinity<R>;
+        for (std::int64_t i = 0; i < count; ++i) top = std::max(top, tops.data<R>()[first + i * heads]);
+        for (std::int64_t i = 0; i < count; ++i) out.data<R>()[first + i * heads] = top;
+      }
+  });
+  return out;
 }
 
 // Gradient of c = max u: given to the direction and the row that have it. dz -= (sum of the rows' sums) W_l.
 template <class T>
 void pull_tops(const cpu::FeatureBackward& io, const Tensor& directions, const Sequences::Rows& rows) {
   using R = Wide<T>;
-  using Y = std::conditional_t<std::is_same_v<T, f16>, float, T>;
   const std::int64_t heads = io.y.dim(2), r = io.in.count, d = directions.dim(2), group = heads / directions.dim(0);
   const std::int64_t first = rows.batch * io.y.dim(1) + rows.begin;
   for (std::int64_t h = 0; h < heads; ++h) {
     R total = 0;
-    std::int64_t at = 0, most = 0;
+    std::int64_t at = 0;
     double top = -math::kInfinity<double>;
     for (std::int64_t i = 0; i < rows.count; ++i) {
       total += io.sums.data<R>()[(first + i) * heads + h];
       const double u = io.in.tops.data<R>()[(first + i) * heads + h];
-      if (u > top) top = u, at = i;
+      if (u <= top) continue;
+      top = u;
+      at = i;
     }
-    const Y* y = io.y.data<Y>() + ((first + at) * heads + h) * r;
-    most = std::max_element(y, y + r, [](Y a, Y b) { return static_cast<R>(a) < static_cast<R>(b); }) - y;
+    const std::int64_t most = io.in.peaks.data<std::int32_t>()[(first + at) * heads + h];
     T* dx = io.dx.data<T>() + rows.batch * io.dx.stride(0) + (rows.begin + at) * io.dx.stride(1) + h * io.dx.stride(2);
     const R* direction = directions.data<R>() + (h / group * r + most) * d;
     for (std::int64_t c = 0; c < d; ++c)
@@ -128,8 +136,8 @@ void pull_tops(const cpu::FeatureBackward& io, const Tensor& directions, const S
 
 // Shares of the tasks (tasks, d) summed for each group, in order.
 Tensor fold_gain(const Context& context, const Tensor& shares, const std::vector<FeatureTask>& tasks,
-                 const Attributes& attributes, std::int64_t heads) {
-  const std::int64_t groups = attributes.directions[0], d = attributes.directions[2];
+                 std::int64_t groups, std::int64_t heads) {
+  const std::int64_t d = shares.dim(1);
   const Tensor sum = Tensor::zeros(context, {groups, d}, shares.dtype());
   visit_wide(shares.dtype(), [&]<class R>() {
     for (std::size_t i = 0; i < tasks.size(); ++i)
@@ -141,37 +149,39 @@ Tensor fold_gain(const Context& context, const Tensor& shares, const std::vector
 
 void backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const auto& attributes = std::any_cast<const Attributes&>(node.attributes);
-  const FeatureOptions& options = attributes.options;
+  const auto& options = std::any_cast<const FeatureOptions&>(node.attributes);
   const std::vector<Tensor>& saved = node.saved;
   const Tensor& x = saved[kX];
   const std::vector<FeatureTask> tasks = tasks_of(options.rows, x.dim(2));
   cpu::FeatureBackward io;
   io.in = describe(options, x);
   io.in.directions = pack(context, saved[kDirections], false, 1.0);
-  io.in.count = attributes.directions[1];
+  io.in.count = saved[kDirections].dim(1);
   io.in.gain = saved[kGain];
   io.in.weight = saved[kWeight];
   io.in.tops = saved[kTops];
+  io.in.peaks = saved[kPeaks];
   io.y = saved[kY];
   io.dy = node.grad().contiguous(context);
   io.dx = tape.room(node.inputs[0], x.shape(), x.dtype());
   const Shape rows{x.dim(0), x.dim(1), x.dim(2)};
   if (!covers(options.rows, x)) io.dx.fill(0.0);
   if (node.wants(2)) io.d_weight = Tensor::zeros(context, rows, wide(x.dtype()));
-  if (saved[kTops].defined()) io.sums = Tensor::empty(context, rows, wide(x.dtype()), Lifetime::scratch);
+  if (saved[kTops].defined() && options.pull_shift)
+    io.sums = Tensor::empty(context, rows, wide(x.dtype()), Lifetime::scratch);
   const std::int64_t d = x.dim(3);
   const Tensor shares = node.wants(1) ? Tensor::zeros(context, {std::ssize(tasks), d}, wide(x.dtype())) : Tensor();
   for_tasks(context, io.in, tasks.size(), [&](std::size_t i, void* scratch) {
     void* share = shares.defined() ? shares.select(0, static_cast<std::int64_t>(i)).raw() : nullptr;
     cpu::pull_feature_rows(io, tasks[i], share, scratch);
   });
-  if (saved[kTops].defined())
+  if (io.sums.defined())
     for (const Sequences::Rows& sequence : options.rows)
       if (sequence.count > 0)
         visit_float(x.dtype(), [&]<class T>() { pull_tops<T>(io, saved[kDirections], sequence); });
   tape.accumulate(node.inputs[0], io.dx);
-  if (node.wants(1)) tape.accumulate(node.inputs[1], fold_gain(context, shares, tasks, attributes, x.dim(2)));
+  if (node.wants(1))
+    tape.accumulate(node.inputs[1], fold_gain(context, shares, tasks, saved[kDirections].dim(0), x.dim(2)));
   if (node.wants(2)) tape.accumulate(node.inputs[2], io.d_weight);
 }
 
@@ -197,10 +207,9 @@ Var features(Tape& tape, const Var& given, const Tensor& directions, const Featu
   const Context& context = tape.context();
   const Tensor x = given.value().stride(3) == 1 || given.dim(3) == 1 ? given.value() : given.value().clone(context);
   const Tensor dense = directions.contiguous(context);
-  const bool exponential = options.map == FeatureMap::exponential;
   cpu::FeatureForward io;
   io.in = describe(options, x);
-  io.in.directions = pack(context, dense, true, exponential ? math::kLog2e<double> : 1.0);
+  io.in.directions = pack(context, dense, true, cpu::feature_unit(options.map));
   io.in.count = directions.dim(1);
   if (options.gain.defined()) io.in.gain = options.gain.value().to(context, wide(x.dtype())).contiguous(context);
   if (options.weight.defined()) io.in.weight = options.weight.value().contiguous(context);
@@ -208,21 +217,18 @@ Var features(Tape& tape, const Var& given, const Tensor& directions, const Featu
   io.y = Tensor::empty(context, x.shape().with(3, outputs), feature_type(options.map, x.dtype()));
   if (!covers(options.rows, x)) io.y.fill(0.0);
   const std::vector<FeatureTask> tasks = tasks_of(options.rows, x.dim(2));
+  if (options.pull_shift) io.in.peaks = Tensor::empty(context, {x.dim(0), x.dim(1), x.dim(2)}, DType::i32);
   Tensor tops;
-  if (exponential && options.stabilizer == Stabilizer::sequence) {
-    io.in.tops = Tensor::empty(context, {x.dim(0), x.dim(1), x.dim(2)}, wide(x.dtype()));
-    for_tasks(context, io.in, tasks.size(),
-              [&](std::size_t i, void* scratch) { cpu::feature_tops(io.in, tasks[i], scratch); });
-    if (tape.wants_grad({given})) tops = io.in.tops.clone(context);
-    for (const Sequences::Rows& rows : options.rows)
-      visit_wide(x.dtype(), [&]<class R>() { spread_tops<R>(io.in.tops, rows); });
+  if (options.map == FeatureMap::exponential && options.stabilizer == Stabilizer::sequence) {
+    tops = row_tops(context, io.in, tasks);
+    io.in.tops = spread(context, tops, options.rows);
   }
   for_tasks(context, io.in, tasks.size(),
             [&](std::size_t i, void* scratch) { cpu::feature_rows(io, tasks[i], scratch); });
-  Attributes attributes{options, dense.shape()};
-  attributes.options.gain = attributes.options.weight = {};
+  FeatureOptions attributes = options;
+  attributes.gain = attributes.weight = {};
   return tape.record(kFeatures, {given, options.gain, options.weight}, io.y,
-                     {x, dense, io.in.gain, io.in.weight, tops, io.y}, std::move(attributes));
+                     {x, dense, io.in.gain, io.in.weight, tops, io.in.peaks, io.y}, std::move(attributes));
 }
 
 }  // namespace fovea

@@ -13,7 +13,7 @@ enum class FeatureMap : std::uint8_t {
   waves,        // sin u, then cos u: two for each direction
 };
 
-// Where the c of e^(u - c) comes from. A maximum is that of u alone; gradients flow through it.
+// Where the c of e^(u - c) comes from. A maximum is that of u alone.
 enum class Stabilizer : std::uint8_t {
   fixed,     // `shift`
   row,       // the largest u of the row
@@ -29,6 +29,7 @@ struct FeatureOptions {
   bool subtract_norm = false;  // |z|^2 / 2, of exponential
   Stabilizer stabilizer = Stabilizer::fixed;
   double shift = 0.0;
+  bool pull_shift = false;                 // gradients flow through a maximum; needless where it cancels
   Var gain = {};                           // (groups, d), of waves
   Var weight = {};                         // (b, n, heads), wide type: what a row of features is multiplied with
   std::vector<Sequences::Rows> rows = {};  // rows of no sequence get zeros and give none

@@ -19,9 +19,6 @@ namespace fovea::cpu {
 inline constexpr std::int64_t kFeatureBlock = 32;
 inline constexpr double kUnitEps = 1e-3;
 
-// Exponentials of two are cheaper than of e: the factor is put into the directions.
-inline double feature_unit(FeatureMap map) { return map == FeatureMap::exponential ? math::kLog2e<double> : 1.0; }
-
 template <class R>
 struct FeatureScratch {
   FeatureScratch(const FeatureRows& in, R* data)
@@ -141,13 +138,19 @@ R largest(const R* HWY_RESTRICT u, std::int64_t count) {
   return top;
 }
 
+// What a feature is multiplied with, and what is added then.
 template <class R>
-HWY_FLATTEN void exponentials(const R* HWY_RESTRICT u, R c, R size, R add, R* HWY_RESTRICT y, std::int64_t r) {
-  for (std::int64_t l = 0; l < r; ++l) y[l] = size * math::exp2_low(u[l] - c) + add;
+struct Affine {
+  R size, add;
+};
+
+template <class R>
+HWY_FLATTEN void exponentials(const R* HWY_RESTRICT u, R c, Affine<R> after, R* HWY_RESTRICT y, std::int64_t r) {
+  for (std::int64_t l = 0; l < r; ++l) y[l] = after.size * math::exp2_low(u[l] - c) + after.add;
 }
 template <class R>
-HWY_FLATTEN void rectified(const R* HWY_RESTRICT u, R size, R add, R* HWY_RESTRICT y, std::int64_t r) {
-  for (std::int64_t l = 0; l < r; ++l) y[l] = size * (u[l] < 0 ? R{0} : u[l]) + add;
+HWY_FLATTEN void rectified(const R* HWY_RESTRICT u, Affine<R> after, R* HWY_RESTRICT y, std::int64_t r) {
+  for (std::int64_t l = 0; l < r; ++l) y[l] = after.size * (u[l] < 0 ? R{0} : u[l]) + after.add;
 }
 template <class R>
 HWY_FLATTEN void waves(const R* HWY_RESTRICT u, R size, R* HWY_RESTRICT y, std::int64_t r) {
@@ -172,11 +175,11 @@ R shift_of(const cpu::FeatureRows& in, const R* u, std::int64_t index, R half_no
 template <class R>
 void finish_row(const cpu::FeatureRows& in, const R* u, std::int64_t index, R half_norm, R* y) {
   const R weight = in.weight.defined() ? in.weight.data<R>()[index] : R{1};
-  const R size = static_cast<R>(in.size) * weight, add = static_cast<R>(in.add) * weight;
+  const Affine<R> after{static_cast<R>(in.size) * weight, static_cast<R>(in.add) * weight};
   switch (in.map) {
-    case FeatureMap::exponential: return exponentials(u, shift_of(in, u, index, half_norm), size, add, y, in.count);
-    case FeatureMap::relu: return rectified(u, size, add, y, in.count);
-    case FeatureMap::waves: return waves(u, size, y, in.count);
+    case FeatureMap::exponential: return exponentials(u, shift_of(in, u, index, half_norm), after, y, in.count);
+    case FeatureMap::relu: return rectified(u, after, y, in.count);
+    case FeatureMap::waves: return waves(u, after.size, y, in.count);
   }
 }
 
@@ -196,6 +199,9 @@ void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, 
       const auto at = static_cast<std::size_t>(i - rows.begin);
       Y* out = row_of<Y>(io.y, rows, i);
       const std::int64_t index = row_index(io.y, rows, i);
+      if (io.in.peaks.defined())
+        io.in.peaks.data<std::int32_t>()[index] =
+            static_cast<std::int32_t>(std::max_element(s.u.row(at), s.u.row(at) + s.r) - s.u.row(at));
       if constexpr (std::is_same_v<Y, R>) {
         finish_row(io.in, s.u.row(at), index, s.half_norm[at], out);
       } else {
@@ -275,8 +281,8 @@ R pull_row(const cpu::FeatureBackward& io, std::int64_t index, PullRow<R> row) {
   if (in.map == FeatureMap::waves) pull_waves(row, in.count);
   if (in.map != FeatureMap::exponential) return R{0};
   const R total = pull_exponentials(row, in.count);
-  if (in.stabilizer == Stabilizer::row)
-    row.du[std::max_element(row.y, row.y + in.count) - row.y] -= total;  // through c
+  if (!in.pull_shift) return total;
+  if (in.stabilizer == Stabilizer::row) row.du[in.peaks.data<std::int32_t>()[index]] -= total;
   if (in.stabilizer == Stabilizer::sequence) io.sums.data<R>()[index] = total;
   return total;
 }

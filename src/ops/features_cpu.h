@@ -1,9 +1,13 @@
 #pragma once
 
 #include "ops/features.h"
+#include "policy/math.h"
 
 // The loops of features.
 namespace fovea::cpu {
+
+// What directions are multiplied with: exponentials of two are cheaper than of e.
+inline double feature_unit(FeatureMap map) { return map == FeatureMap::exponential ? math::kLog2e<double> : 1.0; }
 
 // Rows [begin, end) of a batch item, one head.
 struct FeatureTask {
@@ -16,12 +20,14 @@ struct FeatureRows {
   double scale, size, add;
   bool unit, subtract_norm;
   Stabilizer stabilizer;
+  bool pull_shift;
   double shift;
   Tensor x;            // last axis dense
   Tensor directions;   // wide, dense: (groups, d, padded r) forward, (groups, r, padded d) backward
   Tensor gain;         // (groups, d), wide; undefined: none
   Tensor weight;       // (b, n, heads), wide, dense; undefined: none
   Tensor tops;         // (b, n, heads), wide, dense; sequence stabilizer: c of each row
+  Tensor peaks;        // i32 (b, n, heads), dense; pull_shift: which u of each row is the largest
   std::int64_t count;  // directions of a group
 };
 

@@ -6,29 +6,34 @@
 #include "ops/chunk-inl.h"
 #include "ops/turned_features_cpu.h"
 #include "ops/work.h"
-#include "policy/math.h"
+#include "policy/log_sigmoid.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Sine and cosine of a row's angle.
+template <class R>
+struct Angle {
+  R sine, cosine;
+};
+
 template <class T, class R>
-void turn(const T* HWY_RESTRICT x, R sine, R cosine, T* HWY_RESTRICT y, std::int64_t d) {
+void turn(const T* HWY_RESTRICT x, Angle<R> angle, T* HWY_RESTRICT y, std::int64_t d) {
   T* HWY_RESTRICT second = y + d;
   for (std::int64_t c = 0; c < d; ++c) {
     const R value = static_cast<R>(x[c]), kept = value < 0 ? R{0} : value;
-    y[c] = T(kept * sine);
-    second[c] = T(kept * cosine);
+    y[c] = T(kept * angle.sine);
+    second[c] = T(kept * angle.cosine);
   }
 }
 
 template <class T, class R>
-void turn_back(const T* HWY_RESTRICT x, R sine, R cosine, const T* HWY_RESTRICT dy, T* HWY_RESTRICT dx,
-               std::int64_t d) {
+void turn_back(const T* HWY_RESTRICT x, Angle<R> angle, const T* HWY_RESTRICT dy, T* HWY_RESTRICT dx, std::int64_t d) {
   const T* HWY_RESTRICT second = dy + d;
   for (std::int64_t c = 0; c < d; ++c) {
-    const R g = static_cast<R>(dy[c]) * sine + static_cast<R>(second[c]) * cosine;
+    const R g = static_cast<R>(dy[c]) * angle.sine + static_cast<R>(second[c]) * angle.cosine;
     dx[c] = T(static_cast<R>(x[c]) > 0 ? g : R{0});
   }
 }
@@ -38,31 +43,28 @@ void turn_rows(const cpu::TurnedFeatures& io, std::int64_t begin, std::int64_t e
     using R = Wide<T>;
     const std::int64_t n = io.x.dim(1), heads = io.x.dim(2), d = io.x.dim(3);
     for (std::int64_t row = begin; row < end; ++row) {
-      const R sine = io.turns.data<R>()[2 * row], cosine = io.turns.data<R>()[2 * row + 1];
+      const Angle<R> angle{io.turns.data<R>()[2 * row], io.turns.data<R>()[2 * row + 1]};
       const T* x = io.x.data<T>() + row / n * io.x.stride(0) + row % n * io.x.stride(1);
       T* y = io.y.data<T>() + row * heads * 2 * d;
       T* dx = io.dx.defined() ? io.dx.data<T>() + row / n * io.dx.stride(0) + row % n * io.dx.stride(1) : nullptr;
       for (std::int64_t h = 0; h < heads; ++h, x += io.x.stride(2), y += 2 * d)
         if (dx == nullptr)
-          turn(x, sine, cosine, y, d);
+          turn(x, angle, y, d);
         else
-          turn_back(x, sine, cosine, y, dx + h * io.dx.stride(2), d);
+          turn_back(x, angle, y, dx + h * io.dx.stride(2), d);
     }
   });
 }
 
 template <class R>
 HWY_FLATTEN void apply(const R* HWY_RESTRICT x, R factor, R* HWY_RESTRICT y, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const R low = x[i] < 0 ? x[i] : R{0};
-    y[i] = factor * (low - math::log(1 + math::exp(-math::absolute(x[i]))));
-  }
+  for (std::int64_t i = 0; i < count; ++i) y[i] = factor * policy::LogSigmoid::apply(x[i]);
 }
 
 template <class R>
 HWY_FLATTEN void pull(const R* HWY_RESTRICT g, const R* HWY_RESTRICT x, R factor, R* HWY_RESTRICT dx,
                       std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) dx[i] = g[i] * factor * math::sigmoid(-x[i]);
+  for (std::int64_t i = 0; i < count; ++i) dx[i] = g[i] * factor * policy::LogSigmoid::slope(x[i]);
 }
 
 void log_sigmoid_range(const cpu::LogSigmoid& io, std::int64_t begin, std::int64_t end) {

@@ -39,7 +39,7 @@ class Invariance : public Law {
   }
 
   // Gradients that vanish (a single token) have no relative error: values of 1 are the scale. What cancels there are
-  // products of q, k, v and the slope of a norm, some 10 in size.
+  // products of q, k, v and the slope of a norm or of a denominator, some 30 in size.
   void expect_rows(const Tensor& got, const Tensor& want, const char* what) {
     const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
     ASSERT_EQ(a.size(), b.size());

@@ -26,6 +26,7 @@ std::vector<Variant> variants() {
     const Mechanism plain(name);
     all.push_back({label(std::string(name)), plain});
     for (const ParameterSpec& spec : plain.parameters()) {
+      if (spec.training_only) continue;  // the laws are those of evaluation
       for (std::string_view choice : spec.choices)
         if (choice != std::get<std::string>(spec.fallback))
           all.push_back(variant_with(name, spec, std::string(choice)));
