@@ -106,6 +106,7 @@ const MechanismKind& flash_gau_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
+      .rounds_freely = true,
       .rotates_inside = true,
       .style = kGatedUnit,
   };

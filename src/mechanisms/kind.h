@@ -89,6 +89,8 @@ struct MechanismKind {
   bool needs_input = false;                                    // reads AttentionOptions::input
   bool (*spares_input)(const Mechanism& mechanism) = nullptr;  // settings that do not, of one that does
   bool chooses = false;  // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie
+  // Made with the vendor's products, or transforms: the last bits of a row may depend on threads and on other rows.
+  bool rounds_freely = false;
   bool rotates_inside = false;  // rotates what it makes of q and k, not q and k: a cache keeps them as they came
   LayerStyle style = {};
   // The settings of a picture of 48 tokens, "window:left=4,right=4"; empty: it would show nothing but a filled square.

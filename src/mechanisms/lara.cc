@@ -230,6 +230,7 @@ const MechanismKind& lara_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
+      .rounds_freely = true,
   };
   return kind;
 }

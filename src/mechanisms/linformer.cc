@@ -92,6 +92,7 @@ const MechanismKind& linformer_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
+      .rounds_freely = true,
   };
   return kind;
 }

@@ -149,6 +149,7 @@ const MechanismKind& long_short_kind() {
       .flops = flops,
       .weights = weights,
       .needs_input = true,
+      .rounds_freely = true,
   };
   return kind;
 }

@@ -82,6 +82,7 @@ const MechanismKind& nystrom_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
+      .rounds_freely = true,
   };
   return kind;
 }

@@ -232,6 +232,7 @@ const MechanismKind& polysketch_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
+      .rounds_freely = true,
   };
   return kind;
 }

@@ -100,6 +100,7 @@ const MechanismKind& skyformer_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
+      .rounds_freely = true,
   };
   return kind;
 }

@@ -24,7 +24,10 @@ class Invariance : public Law {
     for (const auto& rows : s.options.queries.rows(s.batch, s.n_q, "queries"))
       seed.select(0, rows.batch).slice(0, rows.begin, rows.begin + rows.count).fill(1.0);
     tape.backward(o, seed);
-    return {o.value(), inputs.q.grad(), inputs.k.grad(), inputs.v.grad()};
+    const auto grad = [&](const Var& x) {  // a mechanism may leave a side out altogether
+      return x.grad().defined() ? x.grad() : Tensor::zeros(context_, x.shape(), x.dtype());
+    };
+    return {o.value(), grad(inputs.q), grad(inputs.k), grad(inputs.v)};
   }
 
   // Item b of the batch alone, without its padding.
@@ -42,7 +45,7 @@ class Invariance : public Law {
     ASSERT_EQ(a.size(), b.size());
     double scale = 1.0;
     for (double x : b) scale = std::fmax(scale, std::abs(x));
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 5e-6 * scale) << what << " " << i;
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-5 * scale) << what << " " << i;
   }
 
   void check(const std::vector<std::pair<std::int64_t, std::int64_t>>& places, const Run& many, const Inputs& inputs,

@@ -223,10 +223,9 @@ Weighted weighted(Context& context, const AttentionResult& result) {
   return w;
 }
 
-// Zeros where nothing flowed.
 std::vector<double> grad_of(const Var& leaf) {
   if (!leaf.defined() || !leaf.needs_grad()) return {};
-  if (!leaf.grad().defined()) return std::vector<double>(at(leaf.value().numel()), 0.0);
+  if (!leaf.grad().defined()) return std::vector<double>(at(leaf.value().numel()), 0.0);  // nothing flowed there
   return leaf.grad().to_vector<double>();
 }
 

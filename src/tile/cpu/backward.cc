@@ -86,8 +86,7 @@ class BackwardDriver {
   // Whether threads can have whole units, which spares them reading each other's, and none is left over for long.
   bool has_enough_units(const Wave& wave) const {
     const auto units = static_cast<std::int64_t>(wave.end - wave.begin), threads = std::int64_t{context_.threads()};
-    const bool is_one_sum = sharing_.queries && sharing_.keys;  // of all pairs: turns would not put it in order
-    return is_one_sum || units % threads == 0 || units >= kEnoughUnits * threads;
+    return !sharing_.is_ordered_by_turns() || units % threads == 0 || units >= kEnoughUnits * threads;
   }
 
   void pull(const Task& task, std::byte* scratch) const {

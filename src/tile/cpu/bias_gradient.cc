@@ -41,7 +41,7 @@ BiasSharing sharing_of(const Problem& problem, const BiasArray<void*>& bias) {
   const bool queries = bias.query == 0, keys = bias.key == 0;
   const bool units =
       (queries && keys) || (bias.head == 0 && problem.heads > 1) || (bias.batch == 0 && problem.pieces.size() > 1);
-  return {queries, keys, units};
+  return {queries, keys, units, bias.head == 0 && problem.heads > problem.kv_heads};
 }
 
 void clear_bias_gradient(const Context& context, const Problem& problem, const BiasArray<void*>& d_bias) {

@@ -47,16 +47,15 @@ class RuleDriver {
 
   void backward(const RuleBackwardCall& call, const BiasSharing& sharing) {
     clear_bias_gradient(context_, problem_, call.io.d_bias);
-    // Turns put the sums of a key in order; those of a query over all keys are its block's own, unless others share it.
-    const bool ordered = !sharing.keys || (!sharing.queries && call.io.d_bias.head != 0);
+    const int threads = sharing.is_ordered_by_turns() ? context_.threads() : 1;
     const std::size_t budget = sharing.units ? 0 : kWaveBytes;  // 0: one unit after the other
     for (const Wave& wave : cut_waves(units_, budget, [&](const Unit& unit) { return unit_bytes(unit).all(); })) {
       const UnitMemory memory = memory_of(wave);
       pack(wave, call.io.k, call.io.v);
       for_each_key(wave, [&](const Unit& unit, std::int32_t key_block) { kernel_.open(problem_, unit, key_block); });
-      for_each_query(
-          wave, ordered ? context_.threads() : 1,
-          [&](const Unit& unit, HeadBlock queries, std::byte* scratch) { kernel_.pull(call, unit, queries, scratch); });
+      for_each_query(wave, threads, [&](const Unit& unit, HeadBlock queries, std::byte* scratch) {
+        kernel_.pull(call, unit, queries, scratch);
+      });
       for_each_key(wave, [&](const Unit& unit, std::int32_t key_block) { kernel_.finish(call, unit, key_block); });
     }
   }

@@ -18,7 +18,16 @@
 // A tiled attention problem with all its arrays, run by the engine and by plain loops in double.
 namespace fovea::tile::testing {
 
-enum class Bias { none, dense, per_head_broadcast, per_batch_broadcast, keys_only, queries_only, one_per_head };
+enum class Bias {
+  none,
+  dense,
+  per_head_broadcast,
+  per_batch_broadcast,
+  keys_only,
+  queries_only,
+  queries_of_all_heads,
+  one_per_head
+};
 
 struct Options {
   std::string name = {};
@@ -247,6 +256,7 @@ class AttentionCase {
       case Bias::per_batch_broadcast: return {1, o.heads, o.n_q, o.n_k};
       case Bias::keys_only: return {o.batch, 1, 1, o.n_k};
       case Bias::queries_only: return {1, o.heads, o.n_q, 1};
+      case Bias::queries_of_all_heads: return {1, 1, o.n_q, 1};
       case Bias::one_per_head: return {o.batch, o.heads, 1, 1};
     }
     return {};

@@ -48,6 +48,8 @@ TEST(AttentionLaws, SameBitsAtAnyThreadCount) {
       .n_q = 300, .n_k = 300, .heads = 8, .kv_heads = 8, .pattern = Pattern::window(20, 0), .dtype = DType::f32};
   cases[4] = {.batch = 9, .n_q = 64, .n_k = 64, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32};
   cases[5] = {.batch = 2, .n_q = 60, .n_k = 60, .dtype = DType::f32, .bias = Bias::queries_only, .d_lse = true};
+  cases[6] = {
+      .n_q = 150, .n_k = 150, .heads = 6, .dtype = DType::f32, .bias = Bias::queries_of_all_heads, .d_lse = true};
   cases[6] = {.n_q = 200, .n_k = 190, .heads = 1, .kv_heads = 1, .dtype = DType::f32, .dropout = 0.1f, .step = 3};
   cases[7] = {.batch = 2, .n_q = 60, .n_k = 60, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32};
   cases[7].bias = Bias::one_per_head;

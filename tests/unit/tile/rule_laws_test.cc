@@ -235,13 +235,14 @@ void expect_same_bits(const Arrays& a, const Arrays& b) {
 }
 
 TEST(RuleLaws, SameBitsAtAnyThreadCount) {
-  std::vector<Options> cases(5);
+  std::vector<Options> cases(6);
   cases[0] = {.n_q = 150, .n_k = 150, .heads = 1, .kv_heads = 1, .pattern = Pattern::causal(), .dtype = DType::f32};
   cases[1] = {.batch = 3, .n_q = 90, .n_k = 90, .heads = 4, .kv_heads = 2, .dtype = DType::f32, .dropout = 0.1f};
   cases[2] = {.batch = 2, .n_q = 90, .n_k = 70, .heads = 4, .dtype = DType::f32, .bias = Bias::per_head_broadcast};
   cases[3] = {.n_q = 130, .n_k = 130, .heads = 4, .pattern = Pattern::window(20, 0), .dtype = DType::f32};
   cases[3].bias = Bias::keys_only;
   cases[4] = {.batch = 2, .n_q = 60, .n_k = 60, .heads = 4, .dtype = DType::f32, .bias = Bias::queries_only};
+  cases[5] = {.n_q = 150, .n_k = 150, .heads = 6, .dtype = DType::f32, .bias = Bias::queries_of_all_heads};
   for (const Options& options : cases)
     for (const Rule& rule : all_rules()) {
       const Arrays one = run(options, rule, 1);

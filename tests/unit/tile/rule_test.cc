@@ -77,9 +77,10 @@ void add_modifiers_and_pieces(CaseList& list) {
     o.batch = 2, o.heads = 4, o.n_q = 37, o.n_k = 52, o.d_k = 9, o.d_v = 17, o.pattern = Pattern::causal();
     o.alibi = true, o.dropout = 0.1f, o.bias = Bias::per_head_broadcast, o.bias_hides = true;
   });
-  for (Bias bias : {Bias::dense, Bias::per_batch_broadcast, Bias::keys_only, Bias::queries_only})
+  for (Bias bias :
+       {Bias::dense, Bias::per_batch_broadcast, Bias::keys_only, Bias::queries_only, Bias::queries_of_all_heads})
     list.add("bias" + std::to_string(static_cast<int>(bias)), [&](Options& o) {
-      o.bias = bias, o.batch = 2, o.n_q = 29, o.heads = 4, o.bias_hides = bias != Bias::queries_only;
+      o.bias = bias, o.batch = 2, o.n_q = 29, o.heads = 4, o.bias_hides = bias < Bias::queries_only;
     });
   list.add("packed", [](Options& o) {
     o.n_q = o.n_k = 60, o.pattern = Pattern::causal(), o.alibi = true, o.dropout = 0.2f;
