@@ -16,7 +16,8 @@ struct Epilogue {
 // views:
 //   y = x W, dX = dY W^T, dW += X^T dY.
 // b is converted to the dtype of a. c is dense, in the dtype of a or in f32. Sums are f32 (f64 for f64).
-// oneDNN may divide the sum over k by the number of threads: bits can differ between thread counts.
+// oneDNN may divide the sum over k of a single product by the number of threads: bits can differ between thread
+// counts. In a batch of f32 products each is made by one thread, and they do not.
 void multiply(const Context& context, const Tensor& a, const Tensor& b, const Tensor& c, const Epilogue& epilogue = {});
 
 // The same into a fresh tensor in the dtype of a.

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "core/parallel.h"
 #include "gemm/backend.h"
 
 namespace fovea::gemm {
@@ -148,13 +149,39 @@ bool prefers_sgemm(const Tensor& a, const Tensor& c, const Epilogue& epilogue) {
          !epilogue.bias.defined() && !epilogue.relu;
 }
 
+// Several matrices in f32.
+bool is_batch(const Tensor& a, const Tensor& c, const Epilogue& epilogue) {
+  return a.rank() > 2 && a.dtype() == DType::f32 && c.numel() > c.dim(-1) * c.dim(-2) && !epilogue.bias.defined() &&
+         !epilogue.relu;
+}
+
+// Matrix i of a batch.
+Tensor matrix(const Tensor& t, std::int64_t i) {
+  Tensor out = t;
+  while (out.rank() > 2) {
+    std::int64_t inner = 1;
+    for (int axis = 1; axis < out.rank() - 2; ++axis) inner *= out.dim(axis);
+    out = out.select(0, i / inner);
+    i %= inner;
+  }
+  return out;
+}
+
+// Each matrix by one thread: its sums over k are not divided, and the bits are the same at any number of threads.
+void run_batch(const Context& context, const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
+  parallel_for(context, c.numel() / (c.dim(-1) * c.dim(-2)),
+               [&](std::int64_t i) { run_sgemm(matrix(a, i), matrix(b, i), matrix(c, i), accumulate); });
+}
+
 }  // namespace
 
 void multiply_onednn(const Context& context, const Tensor& a, const Tensor& b, const Tensor& c,
                      const Epilogue& epilogue) {
   if (omp_get_max_threads() != context.threads()) omp_set_num_threads(context.threads());
   try {
-    if (prefers_sgemm(a, c, epilogue))
+    if (is_batch(a, c, epilogue))
+      run_batch(context, a, b, c, epilogue.accumulate);
+    else if (prefers_sgemm(a, c, epilogue))
       run_sgemm(a, b, c, epilogue.accumulate);
     else
       run_matmul(context, a, b, c, epilogue);

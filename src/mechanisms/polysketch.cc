@@ -216,7 +216,7 @@ const MechanismKind& polysketch_kind() {
                       0,
                       {"sketch", "exact"},
                       "random sketches drawn once, or the polynomial itself, which is quadratic"},
-                     {"features", std::int64_t{32}, 1, 256, {}, "of a sketch; its state has about half their square"},
+                     {"features", std::int64_t{32}, 8, 256, {}, "of a sketch; its state has about half their square"},
                      {"scale",
                       std::string("unbiased"),
                       0,

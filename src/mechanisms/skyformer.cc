@@ -42,23 +42,26 @@ Tensor identities(const Call& call, std::int64_t count) {
 
 Var body(const Call& call) {
   Tape& tape = call.tape;
+  AttentionOptions options;
+  options.scale = scale_of(call);
+  const auto kernel = [&](const Var& q, const Var& k, const Var& v) {
+    return run_tiled_on(call, {q, k, v}, options, {.weight = tile::Weight::exp, .pattern = {}}).output;
+  };
+  const Var q = gaussian_features(tape, call.q, Side::query), k = gaussian_features(tape, call.k, Side::key);
+  // A landmark for every point: what is approximated is less work.
+  if (call.q.dim(1) + call.k.dim(1) <= call.mechanism.integer("landmarks")) return kernel(q, k, call.v);
   const std::vector<double> at = places(call);
   const std::size_t half = at.size() / 2;
   const Var k_all = repeat_heads(tape, call.k, call.q.dim(2));
   const Var parts[] = {pick(call, call.q, at, 0, half), pick(call, k_all, at, half, at.size())};
   const Var marks = concat(tape, parts, 1);  // (b, landmarks, heads, d)
   const Var as_query = gaussian_features(tape, marks, Side::query), as_key = gaussian_features(tape, marks, Side::key);
-  AttentionOptions options;
-  options.scale = scale_of(call);
-  const auto kernel = [&](const Var& q, const Var& k, const Var& v) {
-    return run_tiled_on(call, {q, k, v}, options, {.weight = tile::Weight::exp, .pattern = {}}).output;
-  };
   const Var among = by_head(tape, kernel(as_query, as_key, identities(call, marks.dim(1))));
   const Var inverse = regularized_inverse(
       tape, among, {.shift = call.mechanism.number("gamma"), .steps = call.mechanism.integer("steps")});
-  const Var far = kernel(as_query, gaussian_features(tape, call.k, Side::key), call.v);
+  const Var far = kernel(as_query, k, call.v);
   const Var values = by_token(tape, matmul(tape, inverse, by_head(tape, far)));
-  return kernel(gaussian_features(tape, call.q, Side::query), as_key, values);
+  return kernel(q, as_key, values);
 }
 
 AttentionResult run(const Call& call) { return {each_sequence_wide(call, body), {}, {}}; }
@@ -86,7 +89,7 @@ const MechanismKind& skyformer_kind() {
       .family = "low rank",
       .summary = "kernelized attention through landmarks drawn from the queries and the keys",
       .paper = "Chen et al. 2021, Skyformer: Remodel Self-Attention with Gaussian Kernel and Nystrom Method",
-      .parameters = {{"landmarks", std::int64_t{128}, 2, 4096, {}, "half of them queries, half keys"},
+      .parameters = {{"landmarks", std::int64_t{64}, 2, 4096, {}, "half of them queries, half keys (128 in the paper)"},
                      {"gamma", 0.1, 0.0, 1e6, {}, "added to the diagonal of the landmarks' kernel"},
                      {"steps", std::int64_t{6}, 1, 64, {}, "of the iteration for the inverse"}},
       .features = {Feature::scale, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,

@@ -4,7 +4,7 @@
 
 namespace fovea {
 
-// Parameters of a diagonal state space for each channel: step exp(log_dt) / 100, eigenvalues
+// Parameters of a diagonal state space for each channel: step dt = exp(log_dt) / 100, eigenvalues
 // A_s = -exp(decay_s) / 2 + i (pi s + frequency_s), read-out c. All f32 or f64.
 struct StateSpace {
   Var log_dt;            // (channels)
@@ -12,8 +12,9 @@ struct StateSpace {
   Var c;                 // (2, channels, states, 2): real and imaginary, of the past and of the future
 };
 
-// Impulse responses (1 or 2, channels, n): K_l = 2 Re sum over s of c_s (z_s - 1) / A_s z_s^l with z = exp(dt A). That
-// of the future starts one step later: a token is not its own future.
-Var impulse_responses(Tape& tape, const StateSpace& space, std::int64_t n, bool both);
+// u (b, channels, n) -> y, the same shape: y_i = sum of K_(i-j) u_j over j <= i with
+// K_l = 2 Re sum over s of c_s (z_s - 1) / A_s z_s^l, z = exp(dt A); of the future, sum of K_(j-i-1) u_j over j > i.
+enum class Reads : std::uint8_t { past, future };
+Var filter(Tape& tape, const Var& u, const StateSpace& space, Reads reads);
 
 }  // namespace fovea

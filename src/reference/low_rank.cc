@@ -131,6 +131,7 @@ Result skyformer(const Problem& p, const Skyformer& options) {
   };
   return by_heads(p, [&](std::int64_t h) {
     const Matrix q = queries_of(p, h), k = keys_of(p, h);
+    if (p.n_q + p.n_k <= count) return gaussian_kernel(q, k, scale_of(p)) * values_of(p, h);
     const Matrix marks = stacked(pick(q, 0, count / 2), pick(k, count / 2, count));
     const Matrix m = gaussian_kernel(marks, marks, scale_of(p)) + options.gamma * identity(count);
     Matrix roots(count, count);

@@ -60,7 +60,7 @@ TEST_F(Units, OneLongBlockIsTheExactPolynomial) {
 TEST_F(Units, WideSketchesApproachThePolynomial) {
   const std::vector<double> exact = run_fresh("polysketch:form=exact");
   const double wide = largest_difference(run_fresh("polysketch:features=256"), exact);
-  EXPECT_LT(wide, largest_difference(run_fresh("polysketch:features=4"), exact));
+  EXPECT_LT(wide, largest_difference(run_fresh("polysketch:features=8"), exact));
   EXPECT_LT(wide, 0.6 * largest_difference(run_fresh("polysketch:features=256,scale=public"), exact));
 }
 
