@@ -95,7 +95,6 @@ Var attend(const Call& call) {
   Tape& tape = call.tape;
   const std::int64_t n = call.q.dim(1), globals = std::min(call.mechanism.integer("globals"), n);
   const Var first = global_rows(call, globals);
-  if (globals == n) return first;
   const Var q = slice(tape, call.q, 1, globals, n);
   const Var rest = run_parts(with(call, q, call.k, call.v, call.options), parts).output;
   return concat(tape, std::vector<Var>{first, rest}, 1);
