@@ -84,13 +84,14 @@ std::string summaries(const std::vector<const MechanismKind*>& kinds) {
 // Mechanisms down, features across; headings are cut so that all fit 80 columns.
 std::string support_matrix(const std::vector<const MechanismKind*>& kinds) {
   const std::size_t name = longest_name(kinds) + 1;
-  const std::size_t column = std::clamp<std::size_t>((kWidth - name) / kFeatures, 4, 14);
+  const std::size_t column = std::clamp<std::size_t>((kWidth - name) / kFeatures, 3, 14);
   std::string out = std::string(name, ' ');
   for (int i = 0; i < kFeatures; ++i) out += fmt::format("{:<{}}", feature_name(i).substr(0, column - 1), column);
   for (const MechanismKind* kind : kinds) {
     out += fmt::format("\n{:<{}}", kind->name, name);
     for (int i = 0; i < kFeatures; ++i)
-      out += fmt::format("{:<{}}", kind->features.has(static_cast<Feature>(i)) ? "yes" : ".", column);
+      out +=
+          fmt::format("{:<{}}", kind->features.has(static_cast<Feature>(i)) ? (column > 3 ? "yes" : "x") : ".", column);
   }
   std::string legend = "columns:";
   for (int i = 0; i < kFeatures; ++i) legend += " " + feature_name(i);

@@ -63,7 +63,7 @@ AttentionData random_data(const Context& context, const AttentionProblem& proble
 
 AttentionCase::AttentionCase(Context& context, AttentionProblem problem, AttentionData data)
     : context_(context), problem_(std::move(problem)), data_(std::move(data)) {
-  options_.causal = problem_.causal;
+  options_.causal = problem_.causal || !problem_.mechanism.supports(Feature::bidirectional);
   options_.window = problem_.window;
   const std::int64_t width = problem_.heads * problem_.dim;
   options_.weights = make_weights(context, problem_.mechanism,

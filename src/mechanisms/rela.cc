@@ -23,7 +23,7 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 const MechanismKind& rela_kind() {
   static const MechanismKind kind{
       .name = "rela",
-      .family = "exact",
+      .family = "weights",
       .summary = "rectified scores as weights, no normaliser; the output is normalised over all heads",
       .paper = "Zhang et al. 2021, Sparse Attention with Linear Units",
       .parameters = {{"norm", std::string("rms"), 0, 0, {"rms", "none"}, "norm of the output over all heads"},

@@ -14,7 +14,7 @@ reference::Result define(const reference::Problem& problem, const Mechanism&) {
 const MechanismKind& softmax_kind() {
   static const MechanismKind kind{
       .name = "softmax",
-      .family = "exact",
+      .family = "weights",
       .summary = "softmax of scaled dot products: every query weighs every key",
       .paper = "Vaswani et al. 2017, Attention Is All You Need",
       .parameters = {},

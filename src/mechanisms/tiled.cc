@@ -34,6 +34,7 @@ struct TiledCall {
   std::vector<std::shared_ptr<const tile::Plan>> plans;  // keeps the pieces' plans alive
   std::vector<float> slopes;
   std::vector<Sequences::Rows> queries, keys;
+  std::optional<tile::Rule> rule;
   bool scattered = false;  // parts or steps: no single run reaches every pair of a bias
 };
 using SharedCall = std::shared_ptr<const TiledCall>;
@@ -135,6 +136,7 @@ SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias) {
   const AttentionOptions& options = call.options;
   add_runs(call, tiled, *out);
   if (options.alibi) out->slopes = alibi_slopes(call.q.dim(2));
+  out->rule = tiled.rule;
   out->queries = call.queries;
   out->keys = call.keys;
   tile::Dropout dropout;
@@ -201,7 +203,7 @@ void pull_run(const Context& context, const TiledCall& call, const Run& run, con
     const auto strides = bias_array(to_bias);
     io.d_bias = {to_bias.raw(), strides.batch, strides.head, strides.query, strides.key};
   }
-  tile::backward(context, run.problem, io);
+  call.rule ? tile::rule_backward(context, run.problem, *call.rule, io) : tile::backward(context, run.problem, io);
   if (run.joins) add_into(context, dq, to_q);
   if (run.joins_keys) {
     add_into(context, dk, to_k);
@@ -244,16 +246,16 @@ struct Rows {
 };
 
 // Runs one part forward, and joins it to what earlier runs left.
-void attend_run(const Context& context, const Run& run, const Rows& rows) {
+void attend_run(const Context& context, const TiledCall& call, const Run& run, const Rows& rows) {
   const Heads& h = run.heads;
   const Tensor o = h.of(rows.o), lse = h.of(rows.lse);
   const Tensor to = run.joins ? Tensor::empty(context, o.shape(), o.dtype()) : o;
   const Tensor to_lse = run.joins ? Tensor::empty(context, lse.shape(), lse.dtype()) : lse;
   if (run.joins) to_lse.fill(-INFINITY);
-  tile::forward(
-      context, run.problem,
-      {array_of<tile::In>(h.of(rows.q)), array_of<tile::In>(run.kv_heads.of(rows.k)),
-       array_of<tile::In>(run.kv_heads.of(rows.v)), array_of<tile::Out>(to), statistic_array<tile::Out>(to_lse)});
+  const tile::Forward io{array_of<tile::In>(h.of(rows.q)), array_of<tile::In>(run.kv_heads.of(rows.k)),
+                         array_of<tile::In>(run.kv_heads.of(rows.v)), array_of<tile::Out>(to),
+                         statistic_array<tile::Out>(to_lse)};
+  call.rule ? tile::rule_forward(context, run.problem, *call.rule, io) : tile::forward(context, run.problem, io);
   if (run.joins) merge_into(context, {o, lse}, {to, to_lse});
 }
 
@@ -296,11 +298,11 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
 
   const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
   Tensor lse;
-  if (tile::has_statistic(tiled.weight)) {
+  if (!tiled.rule && tile::has_statistic(tiled.weight)) {
     lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, statistic_type(q.dtype()));
     lse.fill(-INFINITY);
   }
-  for (const Run& run : described->runs) attend_run(context, run, {tq, tk, tv, o, lse});
+  for (const Run& run : described->runs) attend_run(context, *described, run, {tq, tk, tv, o, lse});
 
   std::vector<Var> inputs{q, k, call.v};
   if (bias.defined()) inputs.push_back(bias);

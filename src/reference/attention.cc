@@ -110,23 +110,51 @@ double elu(double x) { return x > 0 ? x : std::expm1(x); }
 double elu_plus_one(double x) { return x > 0 ? x + 1 : std::exp(x); }
 double relu(double x) { return x > 0 ? x : 0.0; }
 
+namespace {
+
+// o of row i, head h: the weighted sum of the values.
+void mix_row(const Problem& p, const std::vector<double>& w, std::int64_t i, std::int64_t h, double* o) {
+  for (std::int64_t j = 0; j < p.n_k; ++j) {
+    if (w[at(j)] == 0.0) continue;  // a value behind a zero weight may be NaN
+    const double factor = w[at(j)] * (p.drop_factor ? p.drop_factor(h, i, j) : 1.0);
+    for (std::int64_t c = 0; c < p.d_v; ++c) o[c] += factor * p.value(j, p.kv_head(h))[c];
+  }
+}
+
+}  // namespace
+
 Result pairwise(const Problem& given, Weights weights, const WeightNumbers& numbers) {
   const Problem p = mapped(given, nullptr);
   Result out;
   out.o.assign(at(p.n_q * p.heads * p.d_v), 0.0);
   out.lse.assign(at(p.n_q * p.heads), -kInfinity);
-  for (std::int64_t i = 0; i < p.n_q; ++i) {
+  for (std::int64_t i = 0; i < p.n_q; ++i)
     for (std::int64_t h = 0; h < p.heads; ++h) {
       std::vector<double> w = scores(p, i, h);
       out.lse[at(i * p.heads + h)] = weigh_row(w, weights, numbers);
-      double* o = &out.o[at((i * p.heads + h) * p.d_v)];
-      for (std::int64_t j = 0; j < p.n_k; ++j) {
-        if (w[at(j)] == 0.0) continue;  // a value behind a zero weight may be NaN
-        const double factor = w[at(j)] * (p.drop_factor ? p.drop_factor(h, i, j) : 1.0);
-        for (std::int64_t c = 0; c < p.d_v; ++c) o[c] += factor * p.value(j, p.kv_head(h))[c];
-      }
+      mix_row(p, w, i, h, &out.o[at((i * p.heads + h) * p.d_v)]);
     }
-  }
+  return out;
+}
+
+Result averaged(const Problem& given, Weights weights, const WeightNumbers& numbers) {
+  return by_row(given, [&](const std::vector<double>& s, std::int64_t) {
+    std::vector<double> w = s;
+    weigh_row(w, weights, numbers);
+    double sum = 0.0;
+    for (double x : w) sum += x;
+    for (double& x : w) x = sum == 0.0 ? 0.0 : x / sum;
+    return w;
+  });
+}
+
+Result by_row(const Problem& given, const RowWeights& rule) {
+  const Problem p = mapped(given, nullptr);
+  Result out;
+  out.o.assign(at(p.n_q * p.heads * p.d_v), 0.0);
+  for (std::int64_t i = 0; i < p.n_q; ++i)
+    for (std::int64_t h = 0; h < p.heads; ++h)
+      mix_row(p, rule(scores(p, i, h), p.position(i)), i, h, &out.o[at((i * p.heads + h) * p.d_v)]);
   return out;
 }
 

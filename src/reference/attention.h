@@ -26,6 +26,7 @@ struct Problem {
   std::vector<double> input;                 // (n_k, width), what the layer gave the keys; empty: nothing
   std::int64_t width = 0;
   std::int64_t layer = 0, layers = 1;
+  bool training = false;
   // The state decays by e^g before the key of its step enters: (n_k, kv_heads) or (n_k, kv_heads, d_k), <= 0; causal
   // only. Empty: no decay.
   std::vector<double> log_decay;
@@ -67,6 +68,12 @@ struct WeightNumbers {
   int degree = 2;
 };
 Result pairwise(const Problem& problem, Weights weights, const WeightNumbers& numbers = {});
+// The same divided by the sum of the row's weights; a row whose sum is 0 gives 0.
+Result averaged(const Problem& problem, Weights weights, const WeightNumbers& numbers = {});
+// The same where a row's weights are made together: rule(scores, own) gets -inf for pairs that are not kept and the key
+// at the query's own position.
+using RowWeights = std::function<std::vector<double>(const std::vector<double>& scores, std::int64_t own)>;
+Result by_row(const Problem& problem, const RowWeights& rule);
 
 // Feature-map attention by its sum over keys, with the decay behind each of them, divided by nothing, D + eps or max(D,
 // eps).

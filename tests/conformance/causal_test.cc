@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "conformance/suite.h"
 
@@ -34,7 +35,12 @@ TEST_P(Causal, TheFutureDoesNotReachThePast) {
     Inputs changed = random_inputs(context_, mechanism(), s, DType::f32, 3);
     for (const Var& x : changed.tokens()) x.value().slice(1, t, s.n_k).fill(3.25);
     const Tensor after = output(changed, s);
-    EXPECT_EQ(rows(before, 0, t), rows(after, 0, t)) << "changed from token " << t;
+    if (mechanism().kind().rounds_freely) {
+      EXPECT_LT(relative_error(before.slice(1, 0, t).to_vector<double>(), after.slice(1, 0, t).to_vector<double>()),
+                1e-5);
+    } else {
+      EXPECT_EQ(rows(before, 0, t), rows(after, 0, t)) << "changed from token " << t;
+    }
     EXPECT_NE(rows(before, t, s.n_q), rows(after, t, s.n_q)) << "the change must show somewhere";
   }
 }
@@ -51,8 +57,12 @@ TEST_P(Causal, NoGradientFlowsToTheFuture) {
   tape.backward(o, seed);
   for (const Var& x : inputs.tokens()) {
     const std::vector<float> future = rows(x.grad(), kCut, s.n_k), past = rows(x.grad(), 0, kCut);
-    EXPECT_TRUE(std::all_of(future.begin(), future.end(), [](float g) { return g == 0.0f; }));
-    EXPECT_TRUE(std::any_of(past.begin(), past.end(), [](float g) { return g != 0.0f; }));
+    float most = 0.0f;
+    for (const float g : past) most = std::max(most, std::abs(g));
+    const float allowed = mechanism().kind().rounds_freely ? 1e-5f * most : 0.0f;
+    EXPECT_TRUE(std::all_of(future.begin(), future.end(), [&](float g) { return std::abs(g) <= allowed; }));
+    const bool read = !mechanism().kind().style.values_only || x.slot() == inputs.v.slot();
+    EXPECT_EQ(std::any_of(past.begin(), past.end(), [](float g) { return g != 0.0f; }), read);
   }
 }
 

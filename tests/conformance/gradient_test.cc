@@ -9,18 +9,18 @@ namespace {
 
 class Gradient : public Law {
  protected:
-  // d objective / d leaf along a random direction, by central differences.
-  double difference(const Inputs& inputs, const Trial& trial, const Var& leaf, const std::vector<double>& direction) {
-    constexpr double kStep = 1e-5;
+  // d objective / d leaf along a direction, by central differences.
+  double difference(const Inputs& inputs, const Trial& trial, const Var& leaf, const std::vector<double>& direction,
+                    double step) {
     const std::vector<double> start = leaf.value().to_vector<double>();
     double values[2];
     for (int side = 0; side < 2; ++side) {
       double* x = leaf.value().data<double>();
-      for (std::size_t i = 0; i < start.size(); ++i) x[i] = start[i] + (side == 0 ? kStep : -kStep) * direction[i];
+      for (std::size_t i = 0; i < start.size(); ++i) x[i] = start[i] + (side == 0 ? step : -step) * direction[i];
       values[side] = objective(context_, inputs, mechanism(), trial);
     }
     std::copy(start.begin(), start.end(), leaf.value().data<double>());
-    return (values[0] - values[1]) / (2.0 * kStep);
+    return (values[0] - values[1]) / (2.0 * step);
   }
 
   // Several random directions of one leaf: a wrong entry shows in every one of them.
@@ -35,8 +35,15 @@ class Gradient : public Law {
         analytic += direction[i] * gradient[i];
         size += gradient[i] * gradient[i];
       }
-      const double numeric = difference(inputs, trial, leaf, direction);
-      EXPECT_NEAR(analytic, numeric, 1e-6 * std::fmax(std::sqrt(size), 1e-3));
+      const double scale = std::fmax(std::sqrt(size), 1e-3);
+      if (mechanism().kind().chooses) {  // a step short enough not to cross a choice
+        EXPECT_NEAR(analytic, difference(inputs, trial, leaf, direction, 1e-8), 1e-4 * scale);
+        continue;
+      }
+      const double numeric = difference(inputs, trial, leaf, direction, 1e-5);
+      if (std::abs(analytic - numeric) < 1e-6 * scale) continue;
+      // A kink between the two points spoils a difference; there is hardly one in a hundredth of the way.
+      EXPECT_NEAR(analytic, difference(inputs, trial, leaf, direction, 1e-7), 1e-5 * scale);
     }
   }
 
@@ -56,6 +63,7 @@ class Gradient : public Law {
   void check_low_precision(DType dtype, double tolerance) {
     for (const OptionCase& option : option_cases()) {
       if (!supports(mechanism(), option.needs)) continue;
+      if (chooses_anew(mechanism(), option, dtype)) continue;
       SCOPED_TRACE(option.name);
       Trial low = make_trial(context_, option, mechanism(), dtype);
       const Inputs inputs = random_inputs(context_, mechanism(), low, dtype, 3);

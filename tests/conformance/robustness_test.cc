@@ -15,6 +15,15 @@ class Robustness : public Law {
   static bool all_zero(const std::vector<double>& x) {
     return std::all_of(x.begin(), x.end(), [](double v) { return v == 0.0; });
   }
+  // The same bits; within rounding where the vendor's product or a transform decides about the last ones.
+  template <class T>
+  void expect_same(const std::vector<T>& a, const std::vector<T>& b) const {
+    if (!mechanism().kind().rounds_freely) {
+      EXPECT_EQ(a, b);
+    } else {
+      EXPECT_LT(relative_error({a.begin(), a.end()}, {b.begin(), b.end()}), 1e-5);
+    }
+  }
   static void expect_finite(const Gradients& g) {
     EXPECT_TRUE(all_finite(g.q)) << "dq";
     EXPECT_TRUE(all_finite(g.k)) << "dk";
@@ -42,8 +51,7 @@ TEST_P(Robustness, RowsWithoutKeysAreZero) {
 
 TEST_P(Robustness, NoKeysAtAll) {
   if (!has(Feature::padding) || !has(Feature::cross)) return;
-  Trial s;
-  fit(mechanism(), s);
+  Trial s = usual_trial(mechanism());
   s.options.queries.lengths = {19, 19};
   s.options.keys.lengths = {0, 19};
   const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
@@ -57,8 +65,7 @@ TEST_P(Robustness, NoKeysAtAll) {
 
 TEST_P(Robustness, HugeScoresStayFinite) {
   for (const double size : {1e2, -1e2}) {
-    Trial s;
-    fit(mechanism(), s);
+    Trial s = usual_trial(mechanism());
     const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
     for (std::int64_t i = 0; i < inputs.q.value().numel(); ++i)
       inputs.q.value().data<float>()[i] *= static_cast<float>(size);
@@ -82,13 +89,13 @@ TEST_P(Robustness, SameBitsAtAnyThreadCount) {
     for (const int threads : {2, 3}) {
       context_.set_threads(threads);
       Tape again(context_, {.training = trial.training});
-      EXPECT_EQ(o, run(context_, again, inputs, mechanism(), trial).output.value().to_vector<float>());
+      expect_same(o, run(context_, again, inputs, mechanism(), trial).output.value().to_vector<float>());
       const Gradients h = gradients(context_, inputs, mechanism(), trial);
-      EXPECT_EQ(g.q, h.q);
-      EXPECT_EQ(g.k, h.k);
-      EXPECT_EQ(g.v, h.v);
-      EXPECT_EQ(g.bias, h.bias);
-      EXPECT_EQ(g.initial_state, h.initial_state);
+      expect_same(g.q, h.q);
+      expect_same(g.k, h.k);
+      expect_same(g.v, h.v);
+      expect_same(g.bias, h.bias);
+      expect_same(g.initial_state, h.initial_state);
     }
   }
 }

@@ -92,6 +92,7 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
     p.input = rows_of(in.input.value(), k);
     p.width = s.width;
   }
+  p.training = s.training;
   p.layer = o.layer;
   p.layers = o.layers;
   if (o.initial_state.defined())
@@ -109,6 +110,13 @@ void place(const std::vector<double>& from, std::vector<double>& to, const Seque
 
 void fit(const Mechanism& mechanism, Trial& trial) {
   if (!mechanism.supports(Feature::grouped)) trial.kv_heads = trial.heads;
+}
+
+Trial usual_trial(const Mechanism& mechanism) {
+  Trial trial;
+  fit(mechanism, trial);
+  trial.options.causal = !mechanism.supports(Feature::bidirectional);
+  return trial;
 }
 
 std::vector<Var> Inputs::tokens() const {
@@ -216,7 +224,8 @@ Weighted weighted(Context& context, const AttentionResult& result) {
 }
 
 std::vector<double> grad_of(const Var& leaf) {
-  if (!leaf.defined() || !leaf.needs_grad() || !leaf.grad().defined()) return {};
+  if (!leaf.defined() || !leaf.needs_grad()) return {};
+  if (!leaf.grad().defined()) return std::vector<double>(at(leaf.value().numel()), 0.0);  // nothing flowed there
   return leaf.grad().to_vector<double>();
 }
 

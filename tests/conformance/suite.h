@@ -39,6 +39,8 @@ struct Variant {
 std::vector<Variant> variants();
 
 bool supports(const Mechanism& mechanism, const std::vector<Feature>& needs);
+// A rotation rounds q and k once more in half precision: a mechanism that chooses may choose otherwise than in double.
+bool chooses_anew(const Mechanism& mechanism, const OptionCase& option, DType dtype);
 
 // Parameter of every conformance test: a variant on an instruction set.
 struct Case {
@@ -75,6 +77,8 @@ struct Inputs {
 };
 // kv_heads are set to heads where the mechanism has no grouped form.
 void fit(const Mechanism& mechanism, Trial& trial);
+// A trial in a form that the mechanism has: causal where it has no other.
+Trial usual_trial(const Mechanism& mechanism);
 Inputs random_inputs(Context& context, const Mechanism& mechanism, const Trial& trial, DType dtype, std::uint64_t seed);
 
 AttentionResult run(Context& context, Tape& tape, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);

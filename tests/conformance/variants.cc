@@ -43,6 +43,11 @@ bool supports(const Mechanism& mechanism, const std::vector<Feature>& needs) {
   return std::all_of(needs.begin(), needs.end(), [&](Feature f) { return mechanism.supports(f); });
 }
 
+bool chooses_anew(const Mechanism& mechanism, const OptionCase& option, DType dtype) {
+  const bool rotates = std::find(option.needs.begin(), option.needs.end(), Feature::rotary) != option.needs.end();
+  return mechanism.kind().chooses && rotates && (dtype == DType::bf16 || dtype == DType::f16);
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Isa isa : available_isas())

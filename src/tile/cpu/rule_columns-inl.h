@@ -133,7 +133,7 @@ class SparsemaxColumns {
       columns_.each([&](R s, std::int64_t l) {
         const R over = s - top[l] - tau[l];
         count[l] += over > 0 ? R{1} : R{0};
-        sum[l] += over > 0 ? over : R{0};
+        sum[l] += math::larger(over, R{0});
       });
       int moving = 0;
       for_each_lane<R>([&](std::int64_t l) {
@@ -180,7 +180,7 @@ class Entmax15Columns {
     while (open) {
       PerLane<R> count(0), first(0), second(0), least(math::kInfinity<R>);
       columns_.each([&](R s, std::int64_t l) {
-        const R over = (s - top[l]) / 2 - tau[l], r = over > 0 ? over : R{0};
+        const R over = (s - top[l]) / 2 - tau[l], r = math::larger(over, R{0});
         count[l] += over > 0 ? R{1} : R{0};
         first[l] += r;
         second[l] += r * r;
@@ -290,30 +290,28 @@ class SelfAdjustColumns {
   PerLane<R> top_, bottom_, factor_, low_, inverse_;
 };
 
+// Turns the scores of a tile into weights and, if it has any, gradients of the weights into those of the scores.
+template <class R>
+using RowFunction = void (*)(const Rule& rule, const RowTile<R>& tile);
+
 template <template <class> class Rows, class R>
-void weigh_rows(const Rule& rule, const RowTile<R>& tile) {
-  for (std::int64_t c = 0; c < tile.lanes; c += kChunk<R>) Rows<R>(rule, tile, c).weigh();
-}
-template <template <class> class Rows, class R>
-void pull_rows(const Rule& rule, const RowTile<R>& tile) {
-  for (std::int64_t c = 0; c < tile.lanes; c += kChunk<R>) Rows<R>(rule, tile, c).pull();
+void apply_rule(const Rule& rule, const RowTile<R>& tile) {
+  for (std::int64_t c = 0; c < tile.lanes; c += kChunk<R>) {
+    const Rows<R> rows(rule, tile, c);
+    tile.g == nullptr ? rows.weigh() : rows.pull();
+  }
 }
 
 template <class R>
-struct RowFunctions {
-  void (*weigh)(const Rule& rule, const RowTile<R>& tile);
-  void (*pull)(const Rule& rule, const RowTile<R>& tile);
-};
-template <class R>
-RowFunctions<R> row_functions(RowRule rule) {
+RowFunction<R> function_of(RowRule rule) {
   switch (rule) {
-    case RowRule::top_k: return {weigh_rows<TopKColumns, R>, pull_rows<TopKColumns, R>};
-    case RowRule::sparsemax: return {weigh_rows<SparsemaxColumns, R>, pull_rows<SparsemaxColumns, R>};
-    case RowRule::entmax15: return {weigh_rows<Entmax15Columns, R>, pull_rows<Entmax15Columns, R>};
-    case RowRule::margin: return {weigh_rows<MarginColumns, R>, pull_rows<MarginColumns, R>};
+    case RowRule::top_k: return apply_rule<TopKColumns, R>;
+    case RowRule::sparsemax: return apply_rule<SparsemaxColumns, R>;
+    case RowRule::entmax15: return apply_rule<Entmax15Columns, R>;
+    case RowRule::margin: return apply_rule<MarginColumns, R>;
     case RowRule::self_adjust_normalized: break;
   }
-  return {weigh_rows<SelfAdjustColumns, R>, pull_rows<SelfAdjustColumns, R>};
+  return apply_rule<SelfAdjustColumns, R>;
 }
 
 }  // namespace HWY_NAMESPACE

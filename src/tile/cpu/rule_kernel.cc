@@ -24,7 +24,7 @@ class RuleAttend : RuleRow<R> {
 
   void run() {
     this->score(call_.io.q);
-    row_functions<R>(rule_.kind).weigh(rule_, this->row_tile());
+    this->apply_rule_to_row();
     std::fill_n(t_.o, problem_.d_v * at_.lanes, R{0});
     this->each_block([&](std::int32_t, const auto& keys) {
       if (dropout_.active()) dropout_.apply(at_, this->tile(t_.s), t_.spare);
@@ -39,7 +39,7 @@ class RuleAttend : RuleRow<R> {
   }
 
  private:
-  using RuleRow<R>::problem_, RuleRow<R>::rule_, RuleRow<R>::keys_, RuleRow<R>::t_, RuleRow<R>::rows_;
+  using RuleRow<R>::problem_, RuleRow<R>::keys_, RuleRow<R>::t_, RuleRow<R>::rows_;
   using RuleRow<R>::dropout_, RuleRow<R>::at_, RuleRow<R>::size;
 
   const RuleForwardCall& call_;
@@ -60,7 +60,7 @@ class RulePull : RuleRow<R> {
   void run() {
     finite_q_ = this->score(call_.io.q);
     score_gradients();
-    row_functions<R>(rule_.kind).pull(rule_, this->row_tile());
+    this->apply_rule_to_row();
     std::fill_n(t_.dq, at_.qc * keys_.ld_k, R{0});
     this->each_block([&](std::int32_t key_block, const Block& keys) {
       if (dropout_.active()) dropout_.apply(at_, this->tile(t_.s), t_.spare, dropped());
@@ -77,7 +77,7 @@ class RulePull : RuleRow<R> {
 
  private:
   using Block = typename RuleRow<R>::Block;
-  using RuleRow<R>::problem_, RuleRow<R>::rule_, RuleRow<R>::unit_, RuleRow<R>::queries_, RuleRow<R>::keys_;
+  using RuleRow<R>::problem_, RuleRow<R>::unit_, RuleRow<R>::queries_, RuleRow<R>::keys_;
   using RuleRow<R>::t_, RuleRow<R>::rows_, RuleRow<R>::dropout_, RuleRow<R>::at_, RuleRow<R>::size;
 
   R dropped() const { return static_cast<R>(DropoutRule::scale(problem_.dropout.p)); }

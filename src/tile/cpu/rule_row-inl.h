@@ -76,7 +76,7 @@ class RuleKeys {
 template <class R>
 struct RuleScratch {
   R* s;                    // [keys, lanes]: scores, then weights
-  R* g;                    // [keys, lanes]: gradients of the weights, then of the scores
+  R* g;                    // [keys, lanes]: gradients of the weights, then of the scores; null in forward
   std::int64_t* diagonal;  // [lanes]
   R* q;                    // [tile_q, ld_k], times scale
   R* q_across;             // [d_k, lanes]
@@ -96,7 +96,7 @@ struct RuleScratch {
     const std::int64_t forward = size.backward ? 0 : 1, backward = size.backward ? 1 : 0;
     Carver carver(base);
     s = carver.take<R>(size.keys * lanes);
-    g = carver.take<R>(backward * size.keys * lanes);
+    g = size.backward ? carver.take<R>(size.keys * lanes) : nullptr;
     diagonal = carver.take<std::int64_t>(lanes);
     q = carver.take<R>(queries * ld_k);
     q_across = carver.take<R>(problem.d_k * lanes);
@@ -185,7 +185,8 @@ class RuleRow {
     return finite;
   }
 
-  RowTile<R> row_tile() const { return {t_.s, t_.g, first_, at_.lanes, t_.diagonal}; }
+  // Scores become weights; in backward also gradients of the weights those of the scores.
+  void apply_rule_to_row() const { function_of<R>(rule_.kind)(rule_, {t_.s, t_.g, first_, at_.lanes, t_.diagonal}); }
 
   // C += A B where a zero weight hides what it meets.
   template <Order kOrder>

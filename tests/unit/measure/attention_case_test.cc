@@ -61,6 +61,7 @@ TEST(AttentionCase, RunsEveryMechanismAndLeavesNothingBehind) {
   for (std::string_view name : mechanism_names()) {
     const AttentionProblem problem = small(std::string(name).c_str());
     AttentionCase attention(context, problem, random_data(context, problem));
+    attention.both();  // gradients of weights stay
     const std::size_t before = context.allocator()->total().now;
     EXPECT_GT(attention.forward(), 0);
     EXPECT_GT(attention.backward(), 0);

@@ -23,7 +23,9 @@ TYPED_TEST(TopKSearchTest, ImagesAreOrderedAsTheValues) {
   const std::vector<R> values{-math::kInfinity<R>, -huge, -1, -tiny, R{0}, tiny, 1, huge, math::kInfinity<R>};
   for (std::size_t i = 0; i < values.size(); ++i) {
     EXPECT_EQ(Search::value(Search::image(values[i])), values[i]);
-    if (i > 0) EXPECT_LT(Search::image(values[i - 1]), Search::image(values[i]));
+    if (i > 0) {
+      EXPECT_LT(Search::image(values[i - 1]), Search::image(values[i]));
+    }
   }
   EXPECT_EQ(Search::image(std::nextafter(R{1}, R{2})), Search::image(R{1}) + 1);
 }

@@ -1,0 +1,45 @@
+#include "mechanisms/tiled.h"
+#include "reference/row_rules.h"
+
+namespace fovea {
+namespace {
+
+bool is_plain(const Mechanism& mechanism) { return mechanism.choice("variant") == "plain"; }
+
+AttentionResult run(const Call& call) {
+  if (is_plain(call.mechanism))
+    return run_tiled(call, {.weight = tile::Weight::self_adjust, .pattern = Pattern::full()});
+  const tile::Rule rule{.kind = tile::RowRule::self_adjust_normalized, .detach = call.mechanism.flag("detach")};
+  return run_tiled(call, {.pattern = Pattern::full(), .rule = rule});
+}
+
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  if (is_plain(mechanism)) return reference::pairwise(problem, reference::Weights::self_adjust);
+  return reference::by_row(problem,
+                           [](const reference::Row& s, std::int64_t) { return reference::self_adjust_weights(s); });
+}
+
+}  // namespace
+
+const MechanismKind& sa_softmax_kind() {
+  static const MechanismKind kind{
+      .name = "sa-softmax",
+      .family = "weights",
+      .summary = "softmax times its own scores, plain or scaled to [0, 1]: gradients stay alive when a weight nears 1",
+      .paper = "Self-Adjust Softmax, arXiv 2502.18277, 2025",
+      .parameters =
+          {{"variant", std::string("plain"), 0, 0, {"plain", "normalized"}, "normalized: by the extremes of the row"},
+           {"detach", false, 0, 0, {}, "normalized: the extremes are constants in backward (an approximate gradient)"}},
+      .features = kPairwiseNoLse,
+      .subquadratic = false,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = dense_flops,
+      .first_needed = window_start,
+      .chooses = true,
+  };
+  return kind;
+}
+
+}  // namespace fovea

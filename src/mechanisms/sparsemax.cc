@@ -1,0 +1,36 @@
+#include "mechanisms/tiled.h"
+#include "reference/row_rules.h"
+
+namespace fovea {
+namespace {
+
+AttentionResult run(const Call& call) {
+  return run_tiled(call, {.pattern = Pattern::full(), .rule = tile::Rule{.kind = tile::RowRule::sparsemax}});
+}
+
+reference::Result define(const reference::Problem& problem, const Mechanism&) {
+  return reference::by_row(problem,
+                           [&](const reference::Row& s, std::int64_t) { return reference::sparsemax_weights(s); });
+}
+
+}  // namespace
+
+const MechanismKind& sparsemax_kind() {
+  static const MechanismKind kind{
+      .name = "sparsemax",
+      .family = "weights",
+      .summary = "the nearest point of the simplex to the scores: most weights are exactly zero",
+      .paper = "Martins and Astudillo 2016, From Softmax to Sparsemax",
+      .parameters = {},
+      .features = kPairwiseNoLse,
+      .subquadratic = false,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = dense_flops,
+      .first_needed = window_start,
+  };
+  return kind;
+}
+
+}  // namespace fovea

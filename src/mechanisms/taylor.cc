@@ -1,0 +1,49 @@
+#include "mechanisms/quotient.h"
+#include "mechanisms/tiled.h"
+
+namespace fovea {
+namespace {
+
+int degree_of(const Mechanism& mechanism) { return mechanism.choice("order") == "4" ? 4 : 2; }
+
+// A column of ones among the values collects the sum of the weights.
+AttentionResult run(const Call& call) {
+  Tape& tape = call.tape;
+  Call extended = call;
+  extended.v = with_ones(tape, call.v);
+  const Var sums =
+      run_tiled(extended,
+                {.weight = tile::Weight::taylor, .pattern = Pattern::full(), .degree = degree_of(call.mechanism)})
+          .output;
+  return {divide_by_last(tape, sums), {}, {}};
+}
+
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::averaged(problem, reference::Weights::taylor, {.degree = degree_of(mechanism)});
+}
+
+// Dropout would drop the sum of the weights as well.
+bool lacks(const Mechanism&, Feature feature) { return feature == Feature::dropout; }
+
+}  // namespace
+
+const MechanismKind& taylor_kind() {
+  static const MechanismKind kind{
+      .name = "taylor",
+      .family = "weights",
+      .summary = "a Taylor polynomial in place of the exponential of softmax",
+      .paper = "de Brebisson and Vincent 2016, An Exploration of Softmax Alternatives",
+      .parameters = {{"order", std::string("2"), 0, 0, {"2", "4"}, "of the polynomial; odd ones go negative"}},
+      .features = kPairwiseNoLse,
+      .lacks = lacks,
+      .subquadratic = false,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = dense_flops,
+      .first_needed = window_start,
+  };
+  return kind;
+}
+
+}  // namespace fovea

@@ -1,0 +1,39 @@
+#include "mechanisms/tiled.h"
+#include "reference/row_rules.h"
+
+namespace fovea {
+namespace {
+
+AttentionResult run(const Call& call) {
+  return run_tiled(call, {.pattern = Pattern::full(),
+                          .rule = tile::Rule{.kind = tile::RowRule::top_k, .k = call.mechanism.integer("k")}});
+}
+
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::by_row(problem, [&](const reference::Row& s, std::int64_t) {
+    return reference::top_k_weights(s, mechanism.integer("k"));
+  });
+}
+
+}  // namespace
+
+const MechanismKind& topk_kind() {
+  static const MechanismKind kind{
+      .name = "topk",
+      .family = "weights",
+      .summary = "softmax over the k largest scores of each row",
+      .paper = "Zhao et al. 2019, Explicit Sparse Transformer",
+      .parameters = {{"k", std::int64_t{32}, 1, 1 << 20, {}, "keys that are kept; equal scores: the first win"}},
+      .features = kPairwiseNoLse,
+      .subquadratic = false,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = dense_flops,
+      .first_needed = window_start,
+      .chooses = true,
+  };
+  return kind;
+}
+
+}  // namespace fovea
