@@ -63,6 +63,13 @@ void add_sparse(std::vector<RateRow>& rows) {
   window.window = Window{256, 0};
   rows.push_back({"sparse", "sliding window 256, n 8192, forward", Pass::forward, 0.60, window, {}});
   rows.push_back({"sparse", "sliding window 256, n 8192, backward", Pass::backward, 0.55, window, {}});
+  for (const char* name : {"sparse-strided", "sparse-fixed", "bigbird", "longformer"}) {
+    AttentionProblem problem;
+    problem.mechanism = Mechanism(name);
+    problem.n = 16384;
+    problem.heads = 4;
+    rows.push_back({"sparse", fmt::format("{}, n 16384, forward + backward", name), Pass::both, 0.45, problem, {}});
+  }
 }
 
 void add_linear(std::vector<RateRow>& rows) {

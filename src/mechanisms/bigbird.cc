@@ -82,7 +82,7 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes& sizes) {
   return all;
 }
 
-// The learned tokens (tokens, kv_heads, d) once for every sequence, (sequences, tokens, kv_heads, d).
+// The learned tokens (tokens, heads, d) once for every sequence, (sequences, tokens, heads, d).
 Var for_each_sequence(const Call& call, const Var& tokens) {
   Tape& tape = call.tape;
   const Var one = reshape(tape, cast(tape, tokens, call.q.dtype()), {1, tokens.dim(0), tokens.dim(1), tokens.dim(2)});
@@ -137,8 +137,8 @@ bool lacks(const Mechanism& mechanism, Feature feature) {
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   if (!is_extended(mechanism)) return {};
   const std::int64_t tokens = mechanism.integer("tokens");
-  return {{.name = "global_keys", .shape = {tokens, sizes.kv_heads, sizes.d_k}, .init = Init::normal(1.0)},
-          {.name = "global_values", .shape = {tokens, sizes.kv_heads, sizes.d_v}, .init = Init::normal(1.0)}};
+  return {{.name = "global_keys", .shape = {tokens, sizes.heads, sizes.d_k}, .init = Init::normal(1.0)},
+          {.name = "global_values", .shape = {tokens, sizes.heads, sizes.d_v}, .init = Init::normal(1.0)}};
 }
 
 }  // namespace

@@ -7,7 +7,11 @@
 namespace fovea {
 namespace {
 
-enum Weights : std::size_t { kQuery, kKey, kValue };  // projections of the global tokens, each (width, heads * d)
+enum Weights : std::size_t {
+  kQuery,
+  kKey,
+  kValue
+};  // projections of the global tokens, each (width, heads * d) whatever k has
 
 bool owns_projections(const Mechanism& mechanism) {
   return mechanism.integer("globals") > 0 && mechanism.choice("projections") == "own";
@@ -68,8 +72,8 @@ Var few_globals(const Call& call, const GlobalInput& x) {
   const std::vector<Var>& w = call.options.weights;
   const DType wide = w[kQuery].dtype();
   const std::int64_t heads = call.q.dim(2), width = x.seen.dim(2);
-  const auto of_heads = [&](const Var& weight, std::int64_t d) {  // (width, kv_heads * d) as (1, heads, width, d)
-    return by_head(tape, repeat_heads(tape, reshape(tape, weight, {1, width, weight.dim(1) / d, d}), heads));
+  const auto of_heads = [&](const Var& weight, std::int64_t d) {  // (width, heads * d) as (1, heads, width, d)
+    return by_head(tape, reshape(tape, weight, {1, width, heads, d}));
   };
   const Var seen = cast(tape, x.seen, wide), all = reshape(tape, seen, {seen.dim(0), seen.dim(1), 1, width});
   const Var q = heads_of(tape, linear(tape, cast(tape, x.first, wide), w[kQuery]), call.q.dim(3));
@@ -95,7 +99,6 @@ Var attend(const Call& call) {
   Tape& tape = call.tape;
   const std::int64_t n = call.q.dim(1), globals = std::min(call.mechanism.integer("globals"), n);
   const Var first = global_rows(call, globals);
-  if (globals == n) return first;
   const Var q = slice(tape, call.q, 1, globals, n);
   const Var rest = run_parts(with(call, q, call.k, call.v, call.options), parts).output;
   return concat(tape, std::vector<Var>{first, rest}, 1);
@@ -132,14 +135,13 @@ bool spares_input(const Mechanism& mechanism) { return !owns_projections(mechani
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   if (!owns_projections(mechanism)) return {};
-  const auto projection = [&](const char* name, std::int64_t heads, std::int64_t width) {
+  const auto projection = [&](const char* name, std::int64_t d) {
     return WeightSpec{.name = name,
-                      .shape = {sizes.width, heads * width},
-                      .init = Init::xavier(sizes.width, heads * width),
+                      .shape = {sizes.width, sizes.heads * d},
+                      .init = Init::xavier(sizes.width, sizes.heads * d),
                       .decay = true};
   };
-  return {projection("global_q", sizes.heads, sizes.d_k), projection("global_k", sizes.kv_heads, sizes.d_k),
-          projection("global_v", sizes.kv_heads, sizes.d_v)};
+  return {projection("global_q", sizes.d_k), projection("global_k", sizes.d_k), projection("global_v", sizes.d_v)};
 }
 
 std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen) {

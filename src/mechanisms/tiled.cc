@@ -1,5 +1,6 @@
 #include "mechanisms/tiled.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/add_into.h"
@@ -85,15 +86,27 @@ void add_pieces(const Pairing& whole, const Part& part, std::int64_t d, TiledCal
                           .nk = k.count,
                           .plan = call.plans.back().get(),
                           .q_step = step,
-                          .k_step = step});
+                          .k_step = step,
+                          .kv_head = part.head});
   }
+}
+
+// Parts of single heads can be pieces of one run, where no two of them share a head of k.
+bool runs_heads_together(const Call& call) { return call.q.dim(2) == call.k.dim(2); }
+
+// The run of part p: the parts of a head are in different runs.
+std::size_t run_of(const std::vector<Part>& parts, std::size_t p, bool together) {
+  const auto before = parts.begin() + static_cast<std::ptrdiff_t>(p);
+  const auto same_head = [&](const Part& part) { return part.head == parts[p].head; };
+  return together ? static_cast<std::size_t>(std::count_if(parts.begin(), before, same_head)) : p;
 }
 
 Run start_run(const Call& call, const Part& part, const std::vector<Run>& before) {
   const std::int64_t heads = call.q.dim(2), kv_heads = call.k.dim(2), kv = part.head * kv_heads / heads;
+  const bool all = part.head < 0 || runs_heads_together(call);
   Run run;
-  run.heads = part.head < 0 ? Heads{0, heads} : Heads{part.head, part.head + 1};
-  run.kv_heads = part.head < 0 ? Heads{0, kv_heads} : Heads{kv, kv + 1};
+  run.heads = all ? Heads{0, heads} : Heads{part.head, part.head + 1};
+  run.kv_heads = all ? Heads{0, kv_heads} : Heads{kv, kv + 1};
   for (const Run& other : before) {
     run.joins |= run.heads.overlaps(other.heads);
     run.joins_keys |= run.kv_heads.overlaps(other.kv_heads);
@@ -102,14 +115,18 @@ Run start_run(const Call& call, const Part& part, const std::vector<Run>& before
 }
 
 void add_runs(const Call& call, const Tiled& tiled, TiledCall& out) {
+  const bool together = runs_heads_together(call);
   for (std::size_t s = 0; s < call.queries.size(); ++s) {
     std::vector<Part> parts{{tiled.pattern}};
     if (tiled.parts) parts = tiled.parts(call.queries[s].count, call.keys[s].count);
     for (std::size_t p = 0; p < parts.size(); ++p) {
-      if (p == out.runs.size()) out.runs.push_back(start_run(call, parts[p], out.runs));
-      parts[p].pattern = full_pattern(call.options, parts[p].pattern);
-      out.scattered |= p > 0 || parts[p].step > 1;
-      add_pieces({call.queries[s], call.keys[s]}, parts[p], call.q.dim(3), out, out.runs[p]);
+      const std::size_t index = run_of(parts, p, together);
+      if (index == out.runs.size()) out.runs.push_back(start_run(call, parts[p], out.runs));
+      Part part = parts[p];
+      part.pattern = full_pattern(call.options, part.pattern);
+      if (!together) part.head = -1;  // the run is all of it
+      out.scattered |= p > 0 || part.step > 1;
+      add_pieces({call.queries[s], call.keys[s]}, part, call.q.dim(3), out, out.runs[index]);
     }
   }
 }

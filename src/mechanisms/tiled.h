@@ -13,7 +13,7 @@ namespace fovea {
 struct Part {
   Pattern pattern;
   std::int64_t step = 1;   // only pairs a multiple of this apart: each class of such tokens runs as a dense piece
-  std::int64_t head = -1;  // of this query head alone; -1: of all
+  std::int64_t head = -1;  // of this query head alone; -1: of all. Either all parts have a head or none
 };
 
 // What a mechanism asks of the tiled engine, besides the options of the call.

@@ -101,6 +101,7 @@ Result longformer(const Problem& p, const Longformer& settings) {
   });
   if (!settings.own_projections) return result;
   Problem own = p;
+  own.kv_heads = p.heads;
   own.q = project(p, p.weights[0]);
   own.k = project(p, p.weights[1]);
   own.v = project(p, p.weights[2]);
@@ -112,17 +113,17 @@ Result longformer(const Problem& p, const Longformer& settings) {
 
 namespace {
 
-// Joins learned keys (tokens, kv_heads, d_k) and values (tokens, kv_heads, d_v) to the rows.
+// Joins learned keys (tokens, heads, d_k) and values (tokens, heads, d_v) to the rows.
 void join_tokens(const Problem& p, Result& result) {
-  const std::int64_t tokens = static_cast<std::int64_t>(p.weights[0].size()) / (p.kv_heads * p.d_k);
+  const std::int64_t tokens = static_cast<std::int64_t>(p.weights[0].size()) / (p.heads * p.d_k);
   const double scale = p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
   for (std::int64_t row = 0; row < p.n_q * p.heads; ++row) {
-    const std::int64_t i = row / p.heads, h = row % p.heads, kv = p.kv_head(h);
+    const std::int64_t i = row / p.heads, h = row % p.heads;
     std::vector<double> scores;
     for (std::int64_t t = 0; t < tokens; ++t) {
       double score = 0.0;
       for (std::int64_t c = 0; c < p.d_k; ++c)
-        score += scale * p.query(i, h)[c] * p.weights[0][at((t * p.kv_heads + kv) * p.d_k + c)];
+        score += scale * p.query(i, h)[c] * p.weights[0][at((t * p.heads + h) * p.d_k + c)];
       scores.push_back(score);
     }
     const double before = result.lse[at(row)];
@@ -134,7 +135,7 @@ void join_tokens(const Problem& p, Result& result) {
       double& o = result.o[at(row * p.d_v + c)];
       o *= std::exp(before - whole);
       for (std::int64_t t = 0; t < tokens; ++t)
-        o += std::exp(scores[at(t)] - whole) * p.weights[1][at((t * p.kv_heads + kv) * p.d_v + c)];
+        o += std::exp(scores[at(t)] - whole) * p.weights[1][at((t * p.heads + h) * p.d_v + c)];
     }
     result.lse[at(row)] = whole;
   }

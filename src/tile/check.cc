@@ -109,7 +109,12 @@ void check(const Problem& problem) {
     refuse(ErrorCode::usage, "weights of degree " + std::to_string(problem.degree), "2 or 4");
   if (!(problem.dropout.p >= 0.0f && problem.dropout.p < 1.0f))
     refuse(ErrorCode::usage, "dropout " + std::to_string(problem.dropout.p), "a probability from 0 to below 1");
-  for (const Piece& piece : problem.pieces) check_piece(piece);
+  for (const Piece& piece : problem.pieces) {
+    check_piece(piece);
+    if (piece.kv_head < -1 || piece.kv_head >= problem.kv_heads)
+      refuse(ErrorCode::shape,
+             "a piece of key head " + std::to_string(piece.kv_head) + " among " + std::to_string(problem.kv_heads));
+  }
 }
 
 void check(const Problem& problem, const Forward& io) {

@@ -25,13 +25,14 @@ using Out = Array<void*>;
 // are all lists of pieces; with steps the residue classes of a dilated pattern are dense pieces.
 // The plan is local: its query i sits at position i + nk - nq (bottom-right alignment), its key j at position j.
 // Bias, dropout and ALiBi go by the rows of the arrays.
-// The pieces of a call share no row of q. Forward may read a row of k from several; backward overwrites dk and dv, so
-// there they share no row of k either.
+// The pieces of a call share no row of q in any head. Forward may read a row of k from several; backward overwrites dk
+// and dv, so there they share no row of k either.
 struct Piece {
   std::int64_t batch = 0, q0 = 0, nq = 0, k0 = 0, nk = 0;
   const Plan* plan = nullptr;  // compiled for exactly (nq, nk)
   std::int64_t q_step = 1, k_step = 1;
-  std::int64_t gap = 0;  // for ALiBi: how many rows the last query stands behind the last key; 0: on top of it
+  std::int64_t gap = 0;       // for ALiBi: how many rows the last query stands behind the last key; 0: on top of it
+  std::int64_t kv_head = -1;  // this one alone, with the query heads that read it; -1: all
 
   std::int64_t query_row(std::int64_t i) const { return q0 + i * q_step; }
   std::int64_t key_row(std::int64_t j) const { return k0 + j * k_step; }

@@ -43,6 +43,7 @@ std::vector<Unit> list_units(const Problem& problem, const std::function<Islands
   for (const Piece& piece : problem.pieces)
     for (const Plan::Island& island : cut(*piece.plan))
       for (std::int64_t head = 0; head < problem.kv_heads; ++head) {
+        if (piece.kv_head >= 0 && piece.kv_head != head) continue;
         Unit unit{.piece = &piece, .island = island, .kv_head = head};
         unit.query_slots = unit.query_blocks();
         unit.key_slots = unit.key_blocks();

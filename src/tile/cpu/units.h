@@ -85,11 +85,11 @@ template <class Body>
 void for_each_unit(const Context& context, const Problem& problem, const std::vector<Unit>& units, Body&& body) {
   const auto total = static_cast<std::int64_t>(units.size());
   const bool plenty = total / problem.kv_heads >= 4 * context.threads();
-  const std::int64_t run = plenty ? problem.kv_heads : 1, tickets = total / run;
+  const std::int64_t run = plenty ? problem.kv_heads : 1, tickets = (total + run - 1) / run;
   parallel(context.threads(), [&](const Team& team) {
     for (std::int64_t ticket = team.take(), next; ticket < tickets; ticket = next) {
       next = team.take();
-      for (std::int64_t i = ticket * run; i < (ticket + 1) * run; ++i) {
+      for (std::int64_t i = ticket * run; i < std::min((ticket + 1) * run, total); ++i) {
         const std::int64_t following = i + 1 < (ticket + 1) * run ? i + 1 : next * run;
         body(units[static_cast<std::size_t>(i)],
              following < total ? &units[static_cast<std::size_t>(following)] : nullptr, team.rank());
