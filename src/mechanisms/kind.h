@@ -80,6 +80,8 @@ struct MechanismKind {
   std::vector<WeightSpec> (*weights)(const Mechanism& mechanism, const LayerSizes& sizes) = nullptr;
   bool needs_input = false;  // reads AttentionOptions::input
   bool chooses = false;      // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie
+  // Settings whose gradient of k and v leaves out, by definition, what flows through a memory; null: none.
+  bool (*stops_gradient)(const Mechanism& mechanism) = nullptr;
   LayerStyle style = {};
   // The settings of a picture of 48 tokens, "window:left=4,right=4"; empty: it would show nothing but a filled square.
   std::string_view picture = {};

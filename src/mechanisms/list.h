@@ -15,14 +15,21 @@ const MechanismKind& relu2_kind();
 const MechanismKind& sa_softmax_kind();
 const MechanismKind& sigmoid_kind();
 const MechanismKind& diag_kind();
+const MechanismKind& informer_kind();
+const MechanismKind& reformer_kind();
+const MechanismKind& sinkhorn_kind();
+const MechanismKind& transformer_xl_kind();
+const MechanismKind& compressive_kind();
+const MechanismKind& memformer_kind();
 const MechanismKind& linear_kind();
 const MechanismKind& norm_kind();
 
 // The one list of mechanisms. Lookup by name, `fovea list`, the conformance suite, the benchmarks and the docs index
 // all come from it.
 inline constexpr const MechanismKind& (*kMechanisms[])() = {
-    softmax_kind, taylor_kind,     topk_kind,    sparsemax_kind, entmax15_kind, margin_kind, rela_kind,
-    relu2_kind,   sa_softmax_kind, sigmoid_kind, diag_kind,      linear_kind,   norm_kind,
+    softmax_kind,        taylor_kind,      topk_kind,      sparsemax_kind, entmax15_kind, margin_kind,   rela_kind,
+    relu2_kind,          sa_softmax_kind,  sigmoid_kind,   diag_kind,      informer_kind, reformer_kind, sinkhorn_kind,
+    transformer_xl_kind, compressive_kind, memformer_kind, linear_kind,    norm_kind,
 };
 
 }  // namespace fovea
