@@ -66,7 +66,7 @@ TEST_F(Compressive, ARateOfOneForgetsNothing) {
 TEST_F(Compressive, AConstantMemoryIsReadAsItIs) {
   k_.value().slice(1, 0, 12).fill(0.5);
   v_.value().slice(1, 0, 12).fill(2.0);
-  q_.value().fill(0.0);  // all keys weigh the same: 4 means, then 2 to 11 tokens
+  q_.value().fill(0.0);  // all keys weigh the same: 4 means, then the token itself
   const std::vector<double> o = output("compressive:segment=12,memory=0,rate=3", {.causal = true});
   const double v = v_.value().to_vector<double>()[12 * kHeads * kWidth];
   EXPECT_NEAR(o[12 * kHeads * kWidth], (4 * 2.0 + v) / 5.0, 1e-12);
