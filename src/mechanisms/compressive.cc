@@ -67,7 +67,7 @@ Var attend(const Call& call) {
   const reference::Compression how = settings(call.mechanism);
   const Segments segments(call.q.dim(1), call.k.dim(1), how.segment);
   const Keys keys = keys_of(segments, how);
-  const double scale = call.options.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
+  const double scale = scale_of(call);
   return attend_segments(call, segments,
                          {stack_rows(call.tape, call.q, segments.queries()), stack_keys(call, call.k, keys),
                           stack_keys(call, call.v, keys), keys.counts},

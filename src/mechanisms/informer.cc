@@ -145,7 +145,7 @@ Tensor causal_bias(const Context& context, const Tensor& index, const Call& call
   const std::int64_t n_k = call.k.dim(1), shift = n_k - call.q.dim(1), chosen = index.dim(1), heads = index.dim(2);
   const DType dtype = wide_type(call.q.dtype());
   const Tensor bias = Tensor::zeros(context, {index.dim(0), heads, chosen, n_k}, dtype);
-  visit_wide(dtype, [&]<class T>() {
+  visit_real(dtype, [&]<class T>() {
     parallel_for(context, index.dim(0) * heads * chosen, [&](std::int64_t r) {
       const std::int64_t b = r / (heads * chosen), h = r / chosen % heads, c = r % chosen;
       const std::int64_t row = index.data<std::int32_t>()[(b * chosen + c) * heads + h];
@@ -189,7 +189,7 @@ Var attend(const Call& call) {
   Tape& tape = call.tape;
   const Context& context = tape.context();
   const reference::ProbSparse how = settings(call.mechanism);
-  const double scale = call.options.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
+  const double scale = scale_of(call);
   const std::int64_t n_q = call.q.dim(1);
   const std::int64_t first = call.options.causal ? std::max<std::int64_t>(0, n_q - call.k.dim(1)) : 0;
   const Tensor measured = measures(call, Measure(call, scale));

@@ -59,7 +59,7 @@ Var block_scores(const Call& call, const Var& k, const Blocks& blocks) {
 Tensor gumbel(Tape& tape, const Var& like) {
   const Tensor noise = Tensor::empty(tape.context(), like.shape(), like.dtype());
   Random random(tape.context().seed(), tape.next_stream());
-  visit_wide(like.dtype(), [&]<class T>() {
+  visit_real(like.dtype(), [&]<class T>() {
     for (std::int64_t i = 0; i < noise.numel(); ++i)
       noise.data<T>()[i] = static_cast<T>(-std::log(-std::log(random.uniform_double() + 0x1p-54)));
   });
@@ -83,7 +83,7 @@ Var pick_blocks(Tape& tape, const Var& scores, const Tensor& mask) {
   const Tensor picked = Tensor::zeros(tape.context(), scores.shape(), scores.dtype());
   const Var left = add(tape, scores, mask.clone(tape.context()));
   const std::int64_t blocks = scores.dim(3);
-  visit_wide(scores.dtype(), [&]<class T>() {
+  visit_real(scores.dtype(), [&]<class T>() {
     const Tensor values = left.value().contiguous(tape.context());
     for (std::int64_t row = 0; row < values.numel() / blocks; ++row) {
       const T* x = values.data<T>() + row * blocks;
@@ -146,7 +146,7 @@ struct Stack {
 // Softmax of the blocks of q over a stack: (b blocks, size, heads, d_v).
 Var attend_stack(const Call& call, const Blocks& blocks, Stack stack) {
   const Var q = stack_rows(call.tape, call.q, blocks.rows.queries());
-  stack.options.scale = call.options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.dim(3))));
+  stack.options.scale = scale_of(call);
   for (std::int64_t b = 0; b < call.q.dim(0); ++b)
     for (std::int32_t count : blocks.rows.query_counts()) {
       stack.options.queries.lengths.push_back(count);

@@ -97,7 +97,7 @@ Var attend(const Call& call) {
                             {.base = kBase, .halves = true, .width = waves});
   const Var wide_q = concat(tape, std::vector<Var>{content, turned}, 3);
   const Var wide_k = concat(tape, std::vector<Var>{k, key_waves(context, k, waves)}, 3);
-  const double scale = call.options.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
+  const double scale = scale_of(call);
   return attend_segments(call, segments, {wide_q, wide_k, v, keys.counts}, scale);
 }
 

@@ -86,17 +86,19 @@ AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, st
 void AttentionLayer::make_projections(const Scope& scope, const ModelConfig& config) {
   const LayerStyle& style = mechanism_.kind().style;
   const std::int64_t keys = sizes_.heads * sizes_.d_k, values = sizes_.heads * sizes_.d_v;
-  const bool plain = !style.shared_qk && keys == values && style.qk_activation == Activation::identity &&
-                     style.v_activation == Activation::identity;
+  const bool plain = !style.shared_qk && !style.values_only && keys == values &&
+                     style.qk_activation == Activation::identity && style.v_activation == Activation::identity;
   if (plain) {
     qkv_.emplace(scope / "qkv", config.width, 3 * keys, Linear::Options{.parts = 3});
   } else {
-    q_.emplace(scope / "q", config.width, keys, Linear::Options{.activation = style.qk_activation});
-    if (!style.shared_qk)
+    if (!style.values_only)
+      q_.emplace(scope / "q", config.width, keys, Linear::Options{.activation = style.qk_activation});
+    if (!style.shared_qk && !style.values_only)
       k_.emplace(scope / "k", config.width, keys, Linear::Options{.activation = style.qk_activation});
     v_.emplace(scope / "v", config.width, values, Linear::Options{.activation = style.v_activation});
   }
-  if (style.gate) gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = Activation::silu});
+  if (style.gate)
+    gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = style.gate_activation});
   out_.emplace(scope / "out", values, config.width);
 }
 
@@ -107,9 +109,13 @@ void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config)
                          .d_v = sizes_.d_v,
                          .width = config.width,
                          .max_length = config.max_length};
-  for (const WeightSpec& spec : mechanism_.weights(sizes))
-    weights_.push_back(spec.trained ? scope.add(spec.name, spec.shape, spec.init, spec.decay)
-                                    : scope.add_drawn(spec.name, spec.shape, spec.init));
+  for (const WeightSpec& spec : mechanism_.weights(sizes)) {
+    if (spec.shared)
+      weights_.push_back(scope.add_shared(spec.name, spec.shape, spec.init, spec.trained));
+    else
+      weights_.push_back(spec.trained ? scope.add(spec.name, spec.shape, spec.init, spec.decay)
+                                      : scope.add_drawn(spec.name, spec.shape, spec.init));
+  }
 }
 
 AttentionOptions AttentionLayer::options(const Var& x, const Layout& layout) const {
@@ -137,9 +143,9 @@ Var AttentionLayer::operator()(Tape& tape, const Var& x, const Layout& layout) c
   if (qkv_) {
     in = split_qkv(tape, reshape(tape, (*qkv_)(tape, x), {b, n, 3 * heads, sizes_.d_k}));
   } else {
-    in.q = project(*q_, sizes_.d_k);
-    in.k = k_ ? project(*k_, sizes_.d_k) : in.q;
     in.v = project(*v_, sizes_.d_v);
+    in.q = q_ ? project(*q_, sizes_.d_k) : Var(in.v.value());
+    in.k = k_ ? project(*k_, sizes_.d_k) : in.q;
   }
   const Var mixed = attention(tape, in.q, in.k, in.v, mechanism_, options(x, layout)).output;
   Var out = reshape(tape, mixed, {b, n, heads * sizes_.d_v});

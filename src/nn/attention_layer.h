@@ -37,7 +37,7 @@ class AttentionLayer {
   bool rotary_, causal_;
   std::int64_t layer_, layers_;
   std::optional<Linear> qkv_;        // all three, or ...
-  std::optional<Linear> q_, k_, v_;  // ... one by one; without k_, k is q
+  std::optional<Linear> q_, k_, v_;  // ... one by one; without k_, k is q; without q_, neither is read
   std::optional<Linear> gate_, out_;
   std::vector<Var> weights_;
 };
