@@ -8,6 +8,9 @@
 // What mechanisms that are made of several operations share.
 namespace fovea {
 
+// The type that statistics of a dtype have.
+inline DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
 // Runs body on whole sequences: once for all when every row of the batch is real, else on one sequence after the other
 // without its padding. Body gets a call whose q (b, n_q, heads, d_k), k, v and input hold nothing but real rows and
 // whose options have no lengths; it gives (b, n_q, heads, d_v). Sequences without queries or keys give zero rows.

@@ -92,6 +92,8 @@ struct MechanismKind {
   // Made with the vendor's products, or transforms: the last bits of a row may depend on threads and on other rows.
   bool rounds_freely = false;
   bool rotates_inside = false;  // rotates what it makes of q and k, not q and k: a cache keeps them as they came
+  // Settings whose gradient of k and v leaves out, by definition, what flows through a memory; null: none.
+  bool (*stops_gradient)(const Mechanism& mechanism) = nullptr;
   LayerStyle style = {};
   // The settings of a picture of 48 tokens, "window:left=4,right=4"; empty: it would show nothing but a filled square.
   std::string_view picture = {};

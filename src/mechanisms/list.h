@@ -25,6 +25,12 @@ const MechanismKind& cascade_kind();
 const MechanismKind& longformer_kind();
 const MechanismKind& bigbird_kind();
 const MechanismKind& fixed_encoder_kind();
+const MechanismKind& informer_kind();
+const MechanismKind& reformer_kind();
+const MechanismKind& sinkhorn_kind();
+const MechanismKind& transformer_xl_kind();
+const MechanismKind& compressive_kind();
+const MechanismKind& memformer_kind();
 const MechanismKind& linear_kind();
 const MechanismKind& norm_kind();
 const MechanismKind& performer_kind();
@@ -47,13 +53,51 @@ const MechanismKind& s4d_kind();
 // The one list of mechanisms. Lookup by name, `fovea list`, the conformance suite, the benchmarks and the docs index
 // all come from it.
 inline constexpr const MechanismKind& (*kMechanisms[])() = {
-    softmax_kind,    taylor_kind,     topk_kind,          sparsemax_kind,      entmax15_kind,  margin_kind,
-    rela_kind,       relu2_kind,      sa_softmax_kind,    sigmoid_kind,        diag_kind,      window_kind,
-    dilated_kind,    star_kind,       sparse_fixed_kind,  sparse_strided_kind, logsparse_kind, cascade_kind,
-    longformer_kind, bigbird_kind,    fixed_encoder_kind, linear_kind,         norm_kind,      performer_kind,
-    rfa_kind,        cosformer_kind,  retnet_kind,        lightning_kind,      gla_kind,       lara_kind,
-    flash_quad_kind, flash_gau_kind,  polysketch_kind,    kernelized_kind,     linformer_kind, nystrom_kind,
-    skyformer_kind,  long_short_kind, s4d_kind,
+    softmax_kind,
+    taylor_kind,
+    topk_kind,
+    sparsemax_kind,
+    entmax15_kind,
+    margin_kind,
+    rela_kind,
+    relu2_kind,
+    sa_softmax_kind,
+    sigmoid_kind,
+    diag_kind,
+    window_kind,
+    dilated_kind,
+    star_kind,
+    sparse_fixed_kind,
+    sparse_strided_kind,
+    logsparse_kind,
+    cascade_kind,
+    longformer_kind,
+    bigbird_kind,
+    fixed_encoder_kind,
+    informer_kind,
+    reformer_kind,
+    sinkhorn_kind,
+    transformer_xl_kind,
+    compressive_kind,
+    memformer_kind,
+    linear_kind,
+    norm_kind,
+    performer_kind,
+    rfa_kind,
+    cosformer_kind,
+    retnet_kind,
+    lightning_kind,
+    gla_kind,
+    lara_kind,
+    flash_quad_kind,
+    flash_gau_kind,
+    polysketch_kind,
+    kernelized_kind,
+    linformer_kind,
+    nystrom_kind,
+    skyformer_kind,
+    long_short_kind,
+    s4d_kind,
 };
 
 }  // namespace fovea

@@ -1,0 +1,132 @@
+#include <cmath>
+#include <numeric>
+
+#include "mechanisms/compose.h"
+#include "mechanisms/segments.h"
+#include "ops/sequence.h"
+#include "reference/recurrent.h"
+
+namespace fovea {
+namespace {
+
+reference::Compression settings(const Mechanism& m) {
+  return {m.integer("segment"), m.integer("memory"), m.integer("rate"), m.integer("slots")};
+}
+
+// The keys of every segment: means, then memory, then its own tokens. Rows of the means count on behind those of the
+// tokens.
+struct Keys {
+  SegmentTable means, memory, own;
+  std::vector<std::int32_t> counts;
+};
+
+// What a segment that begins at `begin` reads. A group of tokens is compressed once all of it has left the memory, so
+// that no token is lost between the two.
+struct View {
+  View(const reference::Compression& how, std::int64_t begin)
+      : groups(std::max<std::int64_t>(0, begin - how.memory) / how.rate),
+        first_group(std::max<std::int64_t>(0, groups - how.slots)),
+        first_token(groups * how.rate) {}
+
+  std::int64_t groups, first_group, first_token;
+};
+
+Keys keys_of(const Segments& segments, const reference::Compression& how) {
+  Keys keys;
+  for (const Segments::Span& span : segments.spans()) {
+    const View view(how, span.begin);
+    const auto row = [](std::int64_t r) { return static_cast<std::int32_t>(r); };
+    std::vector<std::int32_t> means, memory, own;
+    for (std::int64_t t = view.first_group; t < view.groups; ++t) means.push_back(row(t));
+    memory.assign(means.size(), -1);
+    for (std::int64_t j = view.first_token; j < span.begin; ++j) memory.push_back(row(j));
+    own.assign(memory.size(), -1);
+    for (std::int64_t j = span.begin; j < span.end; ++j) own.push_back(row(j));
+    keys.counts.push_back(row(static_cast<std::int64_t>(own.size())));
+    keys.own.width = std::max(keys.own.width, static_cast<std::int64_t>(own.size()));
+    keys.means.rows.push_back(std::move(means));
+    keys.memory.rows.push_back(std::move(memory));
+    keys.own.rows.push_back(std::move(own));
+  }
+  keys.means.width = keys.memory.width = keys.own.width;
+  return keys;
+}
+
+// x (b, n, heads, d) as the keys or values of every segment.
+Var stack_keys(const Call& call, const Var& x, const Keys& keys) {
+  Tape& tape = call.tape;
+  const Var old = call.mechanism.flag("stop") ? constant(x) : x;
+  const std::int64_t rate = call.mechanism.integer("rate"), groups = x.dim(1) / rate;
+  const Var rows = add(tape, stack_rows(tape, old, keys.memory), stack_rows(tape, x, keys.own));
+  if (groups == 0) return rows;
+  const Var means = segment_mean(tape, slice(tape, old, 1, 0, groups * rate), groups).means;
+  return add(tape, rows, stack_rows(tape, means, keys.means));
+}
+
+Var attend(const Call& call) {
+  const reference::Compression how = settings(call.mechanism);
+  const Segments segments(call.q.dim(1), call.k.dim(1), how.segment);
+  const Keys keys = keys_of(segments, how);
+  const double scale = scale_of(call);
+  return attend_segments(call, segments,
+                         {stack_rows(call.tape, call.q, segments.queries()), stack_keys(call, call.k, keys),
+                          stack_keys(call, call.v, keys), keys.counts},
+                         scale);
+}
+
+AttentionResult run(const Call& call) { return {each_sequence(call, attend), {}, {}}; }
+
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::compressive(problem, settings(mechanism));
+}
+
+Flops flops(const Sizes& s, const Mechanism& mechanism) {
+  const reference::Compression how = settings(mechanism);
+  double pairs = 0.0;
+  for (std::int64_t begin = 0; begin < static_cast<std::int64_t>(s.n); begin += how.segment) {
+    const View view(how, begin);
+    const double rows = std::min(static_cast<double>(how.segment), s.n - static_cast<double>(begin));
+    const auto old = static_cast<double>(view.groups - view.first_group + begin - view.first_token);
+    pairs += rows * (old + rows * (s.causal ? 0.5 : 1.0));
+  }
+  return pairwise_flops(pairs, s);
+}
+
+// Whole groups and whole segments: what is left keeps its phase.
+std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions&, std::int64_t seen) {
+  const reference::Compression how = settings(mechanism);
+  const View view(how, seen / how.segment * how.segment);
+  const std::int64_t step = std::lcm(how.segment, how.rate);
+  return view.first_group * how.rate / step * step;
+}
+
+bool stops(const Mechanism& mechanism) { return mechanism.flag("stop"); }
+
+}  // namespace
+
+const MechanismKind& compressive_kind() {
+  static const MechanismKind kind{
+      .name = "compressive",
+      .family = "recurrent",
+      .summary = "segments that read the tokens before them, and means of still older ones",
+      .paper = "Rae et al. 2019, Compressive Transformers for Long-Range Sequence Modelling",
+      .parameters = {{"segment", std::int64_t{64}, 1, 1048576, {}, "tokens per segment"},
+                     {"memory", std::int64_t{64}, 0, 1048576, {}, "tokens before the segment that it reads one by one"},
+                     {"rate", std::int64_t{3}, 1, 65536, {}, "older tokens per compressed one"},
+                     {"slots", std::int64_t{64}, 0, 1048576, {}, "compressed tokens that are kept, the newest"},
+                     {"stop", true, 0, 0, {}, "no gradient flows into the memories"}},
+      .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
+                   Feature::packed, Feature::step, Feature::grouped, Feature::strict},
+      .subquadratic = true,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = flops,
+      .first_needed = first_needed,
+      .stops_gradient = stops,
+      .picture = "compressive:segment=8,memory=8,rate=2,slots=8",
+  };
+  return kind;
+}
+
+}  // namespace fovea

@@ -1,0 +1,94 @@
+#include "mechanisms/compose.h"
+#include "mechanisms/tiled.h"
+#include "reference/recurrent.h"
+
+namespace fovea {
+namespace {
+
+bool joint(const Mechanism& mechanism) { return mechanism.choice("read") == "joint"; }
+
+// A weight (slots, heads, d) for every item of the batch, in the dtype of q.
+Var slots_of(const Call& call, std::size_t weight) {
+  const Var& w = call.options.weights[weight];
+  const Tensor first = Tensor::zeros(call.tape.context(), {call.q.dim(0)}, DType::i32);
+  const Var one = reshape(call.tape, w, {1, w.dim(0), w.dim(1), w.dim(2)});
+  return gather(call.tape, cast(call.tape, one, call.q.dtype()), first);
+}
+
+// The read of the slots by the queries that see a token: alone, or in one softmax with the tokens.
+Var read(const Call& call) {
+  Tape& tape = call.tape;
+  const std::int64_t n_q = call.q.dim(1), heads = call.q.dim(2);
+  const std::int64_t blind = call.options.causal ? std::max<std::int64_t>(0, n_q - call.k.dim(1)) : 0;
+  const Var q = slice(tape, call.q, 1, blind, n_q);
+  Var k = slots_of(call, 0), v = slots_of(call, 1);
+  AttentionOptions options;
+  options.scale = call.options.scale;
+  if (joint(call.mechanism)) {  // slots in front: they precede every position
+    options.causal = call.options.causal;
+    k = concat(tape, std::vector<Var>{k, repeat_heads(tape, call.k, heads)}, 1);
+    v = concat(tape, std::vector<Var>{v, repeat_heads(tape, call.v, heads)}, 1);
+  }
+  const auto whole = [](const Var& x) { return Sequences{}.rows(x.dim(0), x.dim(1), "rows"); };
+  const Var o = run_tiled({tape, q, k, v, call.mechanism, options, whole(q), whole(k)}, {}).output;
+  if (blind == 0) return o;
+  const Tensor nothing = Tensor::zeros(tape.context(), {o.dim(0), blind, heads, o.dim(3)}, o.dtype());
+  return concat(tape, std::vector<Var>{nothing, o}, 1);
+}
+
+AttentionResult run(const Call& call) {
+  const Var memory = each_sequence(call, read);
+  if (joint(call.mechanism)) return {memory, {}, {}};
+  return {add(call.tape, run_tiled(call, {}).output, memory), {}, {}};
+}
+
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::memformer(problem, joint(mechanism));
+}
+
+bool lacks(const Mechanism& mechanism, Feature feature) {
+  return joint(mechanism) && (feature == Feature::window || feature == Feature::alibi || feature == Feature::dropout);
+}
+
+std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
+  const std::int64_t slots = mechanism.integer("slots");
+  return {{"memory_keys", {slots, s.heads, s.d_k}, Init::normal(1.0)},
+          {"memory_values", {slots, s.heads, s.d_v}, Init::normal(0.02)}};
+}
+
+Flops flops(const Sizes& s, const Mechanism& mechanism) {
+  const double slots = static_cast<double>(mechanism.integer("slots"));
+  return pairwise_flops(s.n * (slots + s.n * (s.causal ? 0.5 : 1.0)), s);
+}
+
+}  // namespace
+
+const MechanismKind& memformer_kind() {
+  static const MechanismKind kind{
+      .name = "memformer",
+      .family = "recurrent",
+      .summary = "softmax attention and a read of learned memory slots",
+      .paper = "Cheng et al. 2024, A Memory Guided Transformer for Time Series Forecasting",
+      .parameters = {{"slots", std::int64_t{16}, 1, 65536, {}, "learned slots of the memory"},
+                     {"read",
+                      std::string("separate"),
+                      0,
+                      0,
+                      {"separate", "joint"},
+                      "a softmax over the slots whose result is added, or one softmax over slots and tokens"}},
+      .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
+                   Feature::packed, Feature::dropout, Feature::window, Feature::alibi, Feature::step, Feature::grouped,
+                   Feature::strict},
+      .lacks = lacks,
+      .subquadratic = false,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = flops,
+      .first_needed = window_start,
+      .weights = weights,
+  };
+  return kind;
+}
+
+}  // namespace fovea

@@ -1,0 +1,262 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/rng.h"
+#include "mechanisms/compose.h"
+#include "mechanisms/segments.h"
+#include "mechanisms/tiled.h"
+#include "ops/sequence.h"
+#include "reference/sinkhorn.h"
+
+namespace fovea {
+namespace {
+
+reference::Sorting settings(const Mechanism& m) {
+  return {m.integer("block"),  m.integer("iterations"), m.integer("cut"),
+          m.integer("routes"), m.number("temperature"), m.choice("combine") == "sum"};
+}
+
+// A sequence in blocks; the last may be shorter.
+struct Blocks {
+  Blocks(const Call& call, const reference::Sorting& how)
+      : n(call.q.dim(1)), size(how.block_for(n)), count((n + size - 1) / size), rows(n, n, size) {}
+
+  std::int64_t n, size, count;
+  Segments rows;
+};
+
+// The mean row of every block of x (b, n, heads, d), in the wide type: (b, heads, blocks, d).
+Var block_means(Tape& tape, const Var& x, const Blocks& blocks) {
+  const Var stacked = stack_rows(tape, cast(tape, x, wide_type(x.dtype())), blocks.rows.queries());
+  Sequences lengths;
+  for (std::int64_t b = 0; b < x.dim(0); ++b)
+    for (std::int32_t count : blocks.rows.query_counts()) lengths.lengths.push_back(count);
+  const Var flat = reshape(tape, stacked, {stacked.dim(0), blocks.size, x.dim(2) * x.dim(3)});
+  return by_head(tape, reshape(tape, mean_pool(tape, flat, lengths), {x.dim(0), blocks.count, x.dim(2), x.dim(3)}));
+}
+
+// The mean of the rows of x up to the first of every block: all that a block may know of itself when it begins.
+Var prefix_means(Tape& tape, const Var& x, const Blocks& blocks) {
+  const Var running = cumsum(tape, cast(tape, x, wide_type(x.dtype())));
+  SegmentTable firsts{blocks.count, {{}}};
+  for (const Segments::Span& span : blocks.rows.spans())
+    firsts.rows[0].push_back(static_cast<std::int32_t>(span.begin));
+  const Tensor shares = Tensor::empty(tape.context(), {blocks.count, x.dim(2), x.dim(3)}, wide_type(x.dtype()));
+  for (std::int64_t u = 0; u < blocks.count; ++u)
+    shares.slice(0, u, u + 1).fill(1.0 / static_cast<double>(u * blocks.size + 1));
+  return by_head(tape, mul(tape, stack_rows(tape, running, firsts), shares));
+}
+
+// How much block u wants block v: (b, heads, blocks, blocks).
+Var block_scores(const Call& call, const Var& k, const Blocks& blocks) {
+  Tape& tape = call.tape;
+  const Var q = call.options.causal ? prefix_means(tape, call.q, blocks) : block_means(tape, call.q, blocks);
+  const Var products = matmul(tape, q, transpose(tape, block_means(tape, k, blocks), 2, 3));
+  return scale(tape, products, 1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
+}
+
+// -log(-log U) for every pair of blocks.
+Tensor gumbel(Tape& tape, const Var& like) {
+  const Tensor noise = Tensor::empty(tape.context(), like.shape(), like.dtype());
+  Random random(tape.context().seed(), tape.next_stream());
+  visit_real(like.dtype(), [&]<class T>() {
+    for (std::int64_t i = 0; i < noise.numel(); ++i)
+      noise.data<T>()[i] = static_cast<T>(-std::log(-std::log(random.uniform_double() + 0x1p-54)));
+  });
+  return noise;
+}
+
+// Rows, then columns, again and again, in logarithms; the last step gives the shares themselves.
+Var doubly_stochastic(Tape& tape, const Var& scores, const reference::Sorting& how) {
+  const Var noisy = tape.training() ? add(tape, scores, gumbel(tape, scores)) : scores;
+  Var z = scale(tape, noisy, 1.0 / how.temperature);
+  for (std::int64_t k = 0; k + 1 < how.iterations; ++k) {
+    const Var columns = transpose(tape, log_softmax(tape, z), 2, 3);
+    z = transpose(tape, log_softmax(tape, columns), 2, 3);
+  }
+  return softmax(tape, log_softmax(tape, z), 2);
+}
+
+// Picks for every block the best of the blocks that `mask` (b, heads, blocks, blocks) leaves, and masks them from then
+// on. Gives the share of the pick in the softmax over what was left, 0 elsewhere.
+Var pick_blocks(Tape& tape, const Var& scores, const Tensor& mask) {
+  const Tensor picked = Tensor::zeros(tape.context(), scores.shape(), scores.dtype());
+  const Var left = add(tape, scores, mask.clone(tape.context()));
+  const std::int64_t blocks = scores.dim(3);
+  visit_real(scores.dtype(), [&]<class T>() {
+    const Tensor values = left.value().contiguous(tape.context());
+    for (std::int64_t row = 0; row < values.numel() / blocks; ++row) {
+      const T* x = values.data<T>() + row * blocks;
+      const std::int64_t best = std::max_element(x, x + blocks) - x;
+      if (x[best] == T(-INFINITY)) continue;
+      picked.data<T>()[row * blocks + best] = T(1);
+      mask.data<T>()[row * blocks + best] = T(-INFINITY);
+    }
+  });
+  return mul(tape, softmax(tape, left), picked);
+}
+
+// The shares of the mixtures that blocks read, one (b, heads, blocks, blocks) each.
+std::vector<Var> mixtures(const Call& call, const Var& k, const Blocks& blocks, const reference::Sorting& how) {
+  Tape& tape = call.tape;
+  const Var scores = block_scores(call, k, blocks);
+  if (!call.options.causal) return {doubly_stochastic(tape, scores, how)};
+  const Tensor mask = Tensor::zeros(tape.context(), scores.shape(), scores.dtype());
+  for (std::int64_t u = 0; u < blocks.count; ++u) mask.slice(2, u, u + 1).slice(3, u, blocks.count).fill(-INFINITY);
+  std::vector<Var> picks;
+  for (std::int64_t t = 0; t < std::min(how.routes, blocks.count - 1); ++t)
+    picks.push_back(pick_blocks(tape, scores, mask));
+  return picks;
+}
+
+// shares (b, heads, r, blocks) of the blocks of x (b, n, heads, d): (b, r size, heads, d).
+Var mix(Tape& tape, const Var& shares, const Var& x, const Blocks& blocks) {
+  const std::int64_t items = x.dim(0), heads = x.dim(2), d = x.dim(3), padded = blocks.count * blocks.size;
+  const Var rows = reshape(tape, stack_rows(tape, x, blocks.rows.queries()), {items, padded, heads, d});
+  const Var sources = reshape(tape, by_head(tape, rows), {items, heads, blocks.count, blocks.size * d});
+  const Var mixed = matmul(tape, cast(tape, shares, x.dtype()), sources);
+  return by_token(tape, reshape(tape, mixed, {items, heads, shares.dim(2) * blocks.size, d}));
+}
+
+// The mixtures of every block, one after another, (b blocks, mixtures size, heads, d).
+Var stack_mixtures(Tape& tape, const std::vector<Var>& shares, const Var& x, const Blocks& blocks) {
+  std::vector<Var> parts;
+  for (const Var& s : shares)
+    parts.push_back(reshape(tape, mix(tape, s, x, blocks), {x.dim(0) * blocks.count, blocks.size, x.dim(2), x.dim(3)}));
+  return concat(tape, parts, 1);
+}
+
+// 0 for the rows of mixtures that exist, -inf for those of a causal block with fewer blocks before it; 0 for `own` rows
+// behind them. (b blocks, 1, 1, mixtures size + own).
+Tensor mixture_bias(const Call& call, std::int64_t mixtures, const Blocks& blocks, std::int64_t own) {
+  const std::int64_t items = call.q.dim(0) * blocks.count, rows = mixtures * blocks.size;
+  const Tensor bias = Tensor::zeros(call.tape.context(), {items, 1, 1, rows + own}, wide_type(call.q.dtype()));
+  for (std::int64_t b = 0; b < items; ++b)
+    bias.slice(0, b, b + 1).slice(3, std::min(rows, b % blocks.count * blocks.size), rows).fill(-INFINITY);
+  return bias;
+}
+
+struct Stack {
+  Var k, v;
+  AttentionOptions options;  // causal or not, bias
+  std::int64_t before;       // rows of k in front of a block's own
+  bool own;                  // are there any of its own?
+};
+
+// Softmax of the blocks of q over a stack: (b blocks, size, heads, d_v).
+Var attend_stack(const Call& call, const Blocks& blocks, Stack stack) {
+  const Var q = stack_rows(call.tape, call.q, blocks.rows.queries());
+  stack.options.scale = scale_of(call);
+  for (std::int64_t b = 0; b < call.q.dim(0); ++b)
+    for (std::int32_t count : blocks.rows.query_counts()) {
+      stack.options.queries.lengths.push_back(count);
+      stack.options.keys.lengths.push_back(static_cast<std::int32_t>(stack.before) + (stack.own ? count : 0));
+    }
+  return run_tiled({call.tape, q, stack.k, stack.v, call.mechanism, stack.options,
+                    stack.options.queries.rows(q.dim(0), q.dim(1), "queries"),
+                    stack.options.keys.rows(stack.k.dim(0), stack.k.dim(1), "keys")},
+                   {})
+      .output;
+}
+
+// Each block over its mixtures and itself.
+Var attend_blocks(const Call& call, const Blocks& blocks, const std::vector<Var>& shares, bool sum) {
+  Tape& tape = call.tape;
+  const Var own_k = stack_rows(tape, call.k, blocks.rows.queries()),
+            own_v = stack_rows(tape, call.v, blocks.rows.queries());
+  AttentionOptions near, far;
+  near.causal = call.options.causal;
+  if (shares.empty()) return attend_stack(call, blocks, {own_k, own_v, near, 0, true});
+  const std::int64_t mixtures = static_cast<std::int64_t>(shares.size()), before = mixtures * blocks.size;
+  const Var far_k = stack_mixtures(tape, shares, call.k, blocks), far_v = stack_mixtures(tape, shares, call.v, blocks);
+  const std::int64_t own = sum ? 0 : blocks.size;
+  if (call.options.causal) (sum ? far : near).bias = mixture_bias(call, mixtures, blocks, own);
+  if (!sum)
+    return attend_stack(call, blocks,
+                        {concat(tape, std::vector<Var>{far_k, own_k}, 1),
+                         concat(tape, std::vector<Var>{far_v, own_v}, 1), near, before, true});
+  return add(tape, attend_stack(call, blocks, {own_k, own_v, near, 0, true}),
+             attend_stack(call, blocks, {far_k, far_v, far, before, false}));
+}
+
+// All queries over the first mixtures.
+Var attend_cut(const Call& call, const Blocks& blocks, const Var& shares, std::int64_t cut) {
+  const Var first = slice(call.tape, shares, 2, 0, std::min(cut, blocks.count));
+  const Var k = mix(call.tape, first, call.k, blocks), v = mix(call.tape, first, call.v, blocks);
+  AttentionOptions options;
+  options.scale = call.options.scale;
+  const auto keys = Sequences{}.rows(k.dim(0), k.dim(1), "keys");
+  return run_tiled({call.tape, call.q, k, v, call.mechanism, options, call.queries, keys}, {}).output;
+}
+
+Var attend(const Call& given) {
+  const std::int64_t heads = given.q.dim(2);
+  Call call = given;
+  call.k = repeat_heads(call.tape, given.k, heads);
+  call.v = repeat_heads(call.tape, given.v, heads);
+  const reference::Sorting how = settings(call.mechanism);
+  const Blocks blocks(call, how);
+  const std::vector<Var> shares = mixtures(call, call.k, blocks, how);
+  if (how.cut > 0) return attend_cut(call, blocks, shares[0], how.cut);
+  const Var o = attend_blocks(call, blocks, shares, how.sum);
+  const Var rows = reshape(call.tape, o, {call.q.dim(0), blocks.count * blocks.size, heads, o.dim(3)});
+  return slice(call.tape, rows, 1, 0, blocks.n);
+}
+
+AttentionResult run(const Call& call) { return {each_sequence(call, attend), {}, {}}; }
+
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::sinkhorn(problem, settings(mechanism));
+}
+
+bool lacks(const Mechanism& mechanism, Feature feature) {
+  return mechanism.integer("cut") > 0 && (feature == Feature::causal || feature == Feature::strict);
+}
+
+Flops flops(const Sizes& s, const Mechanism& mechanism) {
+  const reference::Sorting how = settings(mechanism);
+  const double block = std::min(static_cast<double>(how.block), s.n), blocks = std::ceil(s.n / block);
+  const double mixtures = s.causal ? static_cast<double>(how.routes) : 1.0;
+  const double keys = how.cut > 0 ? block * std::min(static_cast<double>(how.cut), blocks)
+                                  : block * (mixtures + (s.causal ? 0.5 : 1.0));
+  Flops all = pairwise_flops(s.n * keys, s);
+  const double mix = s.causal ? 0.0 : 2.0 * blocks * s.n * s.heads * (s.d_k + s.d_v);  // routed blocks are copied
+  all.forward += mix;
+  all.backward += 2.0 * mix;
+  return all;
+}
+
+}  // namespace
+
+const MechanismKind& sinkhorn_kind() {
+  static const MechanismKind kind{
+      .name = "sinkhorn",
+      .family = "dynamic sparse",
+      .summary = "blocks that attend to themselves and to a block sorted to them by Sinkhorn's iterations",
+      .paper = "Tay et al. 2020, Sparse Sinkhorn Attention",
+      .parameters =
+          {{"block", std::int64_t{64}, 1, 65536, {}, "tokens per block"},
+           {"iterations", std::int64_t{7}, 1, 1024, {}, "of normalising rows and columns; not causal"},
+           {"temperature", 0.75, 0.001, 1000.0, {}, "small: nearly a permutation; not causal"},
+           {"combine", std::string("concat"), 0, 0, {"concat", "sum"}, "one softmax over both blocks, or one each"},
+           {"cut",
+            std::int64_t{0},
+            0,
+            65536,
+            {},
+            "SortCut: all queries read so many sorted blocks and no others; 0: off"},
+           {"routes", std::int64_t{1}, 1, 1024, {}, "causal: earlier blocks that a block reads, the best ones"}},
+      .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed,
+                   Feature::grouped, Feature::strict},
+      .lacks = lacks,
+      .subquadratic = true,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = flops,
+      .chooses = true,
+  };
+  return kind;
+}
+
+}  // namespace fovea

@@ -1,0 +1,146 @@
+#include "reference/recurrent.h"
+
+#include <cmath>
+
+#include "reference/row_rules.h"
+
+namespace fovea::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+double dot(const double* a, const double* b, std::int64_t n) {
+  double sum = 0.0;
+  for (std::int64_t c = 0; c < n; ++c) sum += a[c] * b[c];
+  return sum;
+}
+
+double scale_of(const Problem& p) { return p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k)); }
+
+// A key and a value from anywhere, and the score of the query at hand with it.
+struct Candidate {
+  double score;
+  std::vector<double> value;
+};
+
+// o of row i, head h: softmax over the candidates; without any it stays 0.
+void read(const Problem& p, const std::vector<Candidate>& candidates, std::int64_t i, std::int64_t h, Result& out) {
+  Row scores;
+  for (const Candidate& c : candidates) scores.push_back(c.score);
+  const Row weights = softmax_weights(scores);
+  for (std::size_t j = 0; j < candidates.size(); ++j)
+    for (std::int64_t c = 0; c < p.d_v; ++c)
+      out.o[at((i * p.heads + h) * p.d_v + c)] += weights[j] * candidates[j].value[at(c)];
+}
+
+std::vector<double> row(const double* from, std::int64_t width) { return {from, from + width}; }
+
+std::int64_t floor_to(std::int64_t x, std::int64_t step) { return (x >= 0 ? x : x - step + 1) / step * step; }
+
+Result zeros(const Problem& p) {
+  Result out;
+  out.o.assign(at(p.n_q * p.heads * p.d_v), 0.0);
+  return out;
+}
+
+// R_t = [sin(t w_m) | cos(t w_m)], w_m = 10000^(-2m / waves).
+std::vector<double> waves_at(double t, std::int64_t waves) {
+  std::vector<double> r(at(waves));
+  for (std::int64_t m = 0; m < waves / 2; ++m) {
+    const double angle = t * std::pow(10000.0, -2.0 * static_cast<double>(m) / static_cast<double>(waves));
+    r[at(m)] = std::sin(angle);
+    r[at(waves / 2 + m)] = std::cos(angle);
+  }
+  return r;
+}
+
+// (q_i + u) . k_j + (q_i + w) . W_r R_(i - j)
+double relative_score(const Problem& p, std::int64_t i, std::int64_t j, std::int64_t h) {
+  const std::int64_t waves = static_cast<std::int64_t>(p.weights[2].size()) / (p.heads * p.d_k);
+  const std::vector<double> r = waves_at(static_cast<double>(p.position(i) - j), waves);
+  double score = 0.0;
+  for (std::int64_t c = 0; c < p.d_k; ++c) {
+    const double q = p.query(i, h)[c];
+    score += (q + p.weights[0][at(h * p.d_k + c)]) * p.key(j, p.kv_head(h))[c];
+    score += (q + p.weights[1][at(h * p.d_k + c)]) * dot(&p.weights[2][at((h * p.d_k + c) * waves)], r.data(), waves);
+  }
+  return score;
+}
+
+}  // namespace
+
+Result transformer_xl(const Problem& p, std::int64_t segment, std::int64_t memory) {
+  Result out = zeros(p);
+  for (std::int64_t i = 0; i < p.n_q; ++i)
+    for (std::int64_t h = 0; h < p.heads; ++h) {
+      const std::int64_t begin = floor_to(p.position(i), segment);
+      std::vector<Candidate> seen;
+      for (std::int64_t j = 0; j < p.n_k; ++j)
+        if (j >= begin - memory && j < begin + segment && (!p.causal || j <= p.position(i)) && p.position(i) >= 0)
+          seen.push_back({scale_of(p) * relative_score(p, i, j, h), row(p.value(j, p.kv_head(h)), p.d_v)});
+      read(p, seen, i, h, out);
+    }
+  return out;
+}
+
+namespace {
+
+// The mean of rows [begin, begin + count) of kv head g.
+std::vector<double> mean_row(const Problem& p, const std::vector<double>& x, std::int64_t begin, std::int64_t count,
+                             std::int64_t g) {
+  const std::int64_t width = static_cast<std::int64_t>(x.size()) / (p.n_k * p.kv_heads);
+  std::vector<double> mean(at(width), 0.0);
+  for (std::int64_t j = begin; j < begin + count; ++j)
+    for (std::int64_t c = 0; c < width; ++c)
+      mean[at(c)] += x[at((j * p.kv_heads + g) * width + c)] / static_cast<double>(count);
+  return mean;
+}
+
+}  // namespace
+
+Result compressive(const Problem& p, const Compression& how) {
+  Result out = zeros(p);
+  for (std::int64_t i = 0; i < p.n_q; ++i) {
+    if (p.position(i) < 0) continue;
+    const std::int64_t begin = floor_to(p.position(i), how.segment);
+    const std::int64_t groups = std::max<std::int64_t>(0, begin - how.memory) / how.rate, kept = groups * how.rate;
+    for (std::int64_t h = 0; h < p.heads; ++h) {
+      const std::int64_t g = p.kv_head(h);
+      std::vector<Candidate> seen;
+      for (std::int64_t t = std::max<std::int64_t>(0, groups - how.slots); t < groups; ++t) {
+        const std::vector<double> key = mean_row(p, p.k, t * how.rate, how.rate, g);
+        seen.push_back(
+            {scale_of(p) * dot(p.query(i, h), key.data(), p.d_k), mean_row(p, p.v, t * how.rate, how.rate, g)});
+      }
+      for (std::int64_t j = kept; j < std::min(p.n_k, begin + how.segment); ++j)
+        if (!p.causal || j <= p.position(i))
+          seen.push_back({scale_of(p) * dot(p.query(i, h), p.key(j, g), p.d_k), row(p.value(j, g), p.d_v)});
+      read(p, seen, i, h, out);
+    }
+  }
+  return out;
+}
+
+Result memformer(const Problem& p, bool joint) {
+  const std::int64_t slots = static_cast<std::int64_t>(p.weights[0].size()) / (p.heads * p.d_k);
+  Result out = joint ? zeros(p) : pairwise(p, Weights::softmax);
+  for (std::int64_t i = 0; i < p.n_q; ++i) {
+    if (p.causal && p.position(i) < 0) continue;  // a row that sees no token reads no memory either
+    for (std::int64_t h = 0; h < p.heads; ++h) {
+      std::vector<Candidate> seen;
+      for (std::int64_t m = 0; m < slots; ++m)
+        seen.push_back({scale_of(p) * dot(p.query(i, h), &p.weights[0][at((m * p.heads + h) * p.d_k)], p.d_k),
+                        row(&p.weights[1][at((m * p.heads + h) * p.d_v)], p.d_v)});
+      for (std::int64_t j = 0; joint && j < p.n_k; ++j)
+        if (!p.causal || j <= p.position(i))
+          seen.push_back(
+              {scale_of(p) * dot(p.query(i, h), p.key(j, p.kv_head(h)), p.d_k), row(p.value(j, p.kv_head(h)), p.d_v)});
+      read(p, seen, i, h, out);
+    }
+  }
+  return out;
+}
+
+}  // namespace fovea::reference

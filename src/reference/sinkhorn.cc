@@ -1,0 +1,172 @@
+#include "reference/sinkhorn.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/row_rules.h"
+
+namespace fovea::reference {
+namespace {
+
+using Matrix = std::vector<std::vector<double>>;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+double dot(const std::vector<double>& a, const double* b) {
+  double sum = 0.0;
+  for (std::size_t c = 0; c < a.size(); ++c) sum += a[c] * b[c];
+  return sum;
+}
+
+// The mean of rows [begin, end) of head h of x (n, heads, d).
+std::vector<double> mean_rows(const std::vector<double>& x, std::int64_t heads, std::int64_t d, std::int64_t h,
+                              std::pair<std::int64_t, std::int64_t> rows) {
+  std::vector<double> mean(at(d), 0.0);
+  for (std::int64_t j = rows.first; j < rows.second; ++j)
+    for (std::int64_t c = 0; c < d; ++c)
+      mean[at(c)] += x[at((j * heads + h) * d + c)] / static_cast<double>(rows.second - rows.first);
+  return mean;
+}
+
+Matrix block_scores(const Problem& p, std::int64_t block, std::int64_t h) {
+  const std::int64_t blocks = (p.n_k + block - 1) / block;
+  Matrix scores(at(blocks), std::vector<double>(at(blocks)));
+  for (std::int64_t u = 0; u < blocks; ++u) {
+    const std::int64_t begin = p.causal ? 0 : u * block,
+                       end = p.causal ? u * block + 1 : std::min(p.n_q, (u + 1) * block);
+    const std::vector<double> q = mean_rows(p.q, p.heads, p.d_k, h, {begin, end});
+    for (std::int64_t v = 0; v < blocks; ++v) {
+      const std::vector<double> k =
+          mean_rows(p.k, p.kv_heads, p.d_k, p.kv_head(h), {v * block, std::min(p.n_k, (v + 1) * block)});
+      scores[at(u)][at(v)] = dot(q, k.data()) / std::sqrt(static_cast<double>(p.d_k));
+    }
+  }
+  return scores;
+}
+
+double log_sum_exp(const std::vector<double>& x) {
+  const double top = *std::max_element(x.begin(), x.end());
+  double sum = 0.0;
+  for (double value : x) sum += std::exp(value - top);
+  return top + std::log(sum);
+}
+
+// Rows then columns, over and over, in logarithms.
+Matrix doubly_stochastic(Matrix z, const Sorting& how) {
+  const std::size_t n = z.size();
+  for (auto& row : z)
+    for (double& x : row) x /= how.temperature;
+  for (std::int64_t k = 0; k < how.iterations; ++k) {
+    for (auto& row : z) {
+      const double sum = log_sum_exp(row);
+      for (double& x : row) x -= sum;
+    }
+    for (std::size_t v = 0; v < n; ++v) {
+      std::vector<double> column;
+      for (const auto& row : z) column.push_back(row[v]);
+      const double sum = log_sum_exp(column);
+      for (auto& row : z) row[v] -= sum;
+    }
+  }
+  for (auto& row : z)
+    for (double& x : row) x = std::exp(x);
+  return z;
+}
+
+// The pick-th mixture of every block: its best earlier block that was not picked before, times its share.
+Matrix routed(const Matrix& scores, std::int64_t pick) {
+  Matrix out(scores.size(), std::vector<double>(scores.size(), 0.0));
+  for (std::size_t u = 0; u < scores.size(); ++u) {
+    Row row(scores[u].begin(), scores[u].begin() + static_cast<std::ptrdiff_t>(u));
+    for (std::int64_t t = 0; t <= pick && !row.empty(); ++t) {
+      const auto best = static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+      if (row[best] == -INFINITY) break;  // none is left
+      if (t == pick) out[u][best] = softmax_weights(row)[best];
+      row[best] = -INFINITY;
+    }
+  }
+  return out;
+}
+
+// Row t of mixture u: sum over v of shares_uv x_(v block + t); rows behind the end are 0.
+std::vector<double> mixed(const Problem& p, const std::vector<double>& x, const std::vector<double>& shares,
+                          std::pair<std::int64_t, std::int64_t> row_and_block, std::int64_t g) {
+  const std::int64_t d = static_cast<std::int64_t>(x.size()) / (p.n_k * p.kv_heads);
+  std::vector<double> sum(at(d), 0.0);
+  for (std::size_t v = 0; v < shares.size(); ++v) {
+    const std::int64_t j = static_cast<std::int64_t>(v) * row_and_block.second + row_and_block.first;
+    for (std::int64_t c = 0; c < d && j < p.n_k; ++c) sum[at(c)] += shares[v] * x[at((j * p.kv_heads + g) * d + c)];
+  }
+  return sum;
+}
+
+struct Keys {
+  std::vector<std::vector<double>> keys, values;
+};
+
+// o of row i, head h += softmax over these keys.
+void read(const Problem& p, const Keys& seen, std::int64_t i, std::int64_t h, Result& out) {
+  const double scale = p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
+  Row scores;
+  for (const auto& key : seen.keys) scores.push_back(scale * dot(key, p.query(i, h)));
+  const Row weights = softmax_weights(scores);
+  for (std::size_t j = 0; j < weights.size(); ++j)
+    for (std::int64_t c = 0; c < p.d_v; ++c)
+      out.o[at((i * p.heads + h) * p.d_v + c)] += weights[j] * seen.values[j][at(c)];
+}
+
+// The mixtures that block u reads, one row of shares each.
+Matrix mixtures(const Problem& p, const Sorting& how, const Matrix& scores, std::int64_t u) {
+  Matrix rows;
+  if (p.causal) {
+    for (std::int64_t t = 0; t < std::min(how.routes, u); ++t) rows.push_back(routed(scores, t)[at(u)]);
+    return rows;
+  }
+  const Matrix sorted = doubly_stochastic(scores, how);
+  if (how.cut == 0) return {sorted[at(u)]};
+  rows.assign(sorted.begin(),
+              sorted.begin() + std::min<std::ptrdiff_t>(how.cut, static_cast<std::ptrdiff_t>(sorted.size())));
+  return rows;
+}
+
+void attend_block(const Problem& p, const Sorting& how, const Matrix& scores,
+                  std::pair<std::int64_t, std::int64_t> block_of_head, Result& out) {
+  const auto [u, h] = block_of_head;
+  const std::int64_t block = how.block_for(p.n_k), g = p.kv_head(h), end = std::min(p.n_k, (u + 1) * block);
+  Keys far;
+  for (const std::vector<double>& shares : mixtures(p, how, scores, u))
+    for (std::int64_t t = 0; t < block; ++t) {
+      far.keys.push_back(mixed(p, p.k, shares, {t, block}, g));
+      far.values.push_back(mixed(p, p.v, shares, {t, block}, g));
+    }
+  for (std::int64_t i = u * block; i < end; ++i) {
+    Keys near;
+    for (std::int64_t j = u * block; j < (p.causal ? i + 1 : end) && how.cut == 0; ++j) {
+      near.keys.emplace_back(p.key(j, g), p.key(j, g) + p.d_k);
+      near.values.emplace_back(p.value(j, g), p.value(j, g) + p.d_v);
+    }
+    if (how.sum) {
+      read(p, near, i, h, out);
+      near = {};
+    }
+    near.keys.insert(near.keys.end(), far.keys.begin(), far.keys.end());
+    near.values.insert(near.values.end(), far.values.begin(), far.values.end());
+    read(p, near, i, h, out);
+  }
+}
+
+}  // namespace
+
+Result sinkhorn(const Problem& p, const Sorting& how) {
+  Result out;
+  out.o.assign(at(p.n_q * p.heads * p.d_v), 0.0);
+  if (p.n_k == 0) return out;
+  const std::int64_t block = how.block_for(p.n_k), blocks = (p.n_k + block - 1) / block;
+  for (std::int64_t h = 0; h < p.heads; ++h) {
+    const Matrix scores = block_scores(p, block, h);
+    for (std::int64_t u = 0; u < blocks; ++u) attend_block(p, how, scores, {u, h}, out);
+  }
+  return out;
+}
+
+}  // namespace fovea::reference

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "reference/attention.h"
+
+namespace fovea::reference {
+
+struct Sorting {
+  std::int64_t block, iterations, cut, routes;
+  double temperature;
+  bool sum;  // two softmaxes added, not one over both blocks
+
+  std::int64_t block_for(std::int64_t n) const { return n < block ? n : block; }
+};
+// Each block attends to itself and to a mixture of blocks: a doubly stochastic one by Sinkhorn's iterations, or
+// (causal) the best blocks before it, each by its share of a softmax. Scores of blocks are products of their mean q and
+// k; a causal block knows the mean of q up to its first token. cut > 0: all queries read the first mixtures alone.
+Result sinkhorn(const Problem& problem, const Sorting& how);
+
+}  // namespace fovea::reference

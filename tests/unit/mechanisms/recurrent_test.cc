@@ -1,0 +1,105 @@
+#include <algorithm>
+
+#include "composed.h"
+
+namespace fovea {
+namespace {
+
+class Recurrent : public Composed {
+ protected:
+  // The largest gradient that rows [0, end) of x get from rows [begin, kRows) of the output.
+  double gradient_from(const std::string& text, const Var& x, std::int64_t end, std::int64_t begin) {
+    for (const Var& leaf : {q_, k_, v_}) leaf.slot()->grad = Tensor();
+    Tape tape(context_);
+    const Var o = attend(tape, text, {.causal = true});
+    const Tensor seed = Tensor::zeros(context_, o.shape(), DType::f64);
+    seed.slice(1, begin, kRows).copy_from(random(seed.slice(1, begin, kRows).shape(), 9));
+    tape.backward(o, seed);
+    double most = 0.0;
+    for (double g : x.grad().slice(1, 0, end).to_vector<double>()) most = std::fmax(most, std::abs(g));
+    return most;
+  }
+};
+using TransformerXl = Recurrent;
+using Compressive = Recurrent;
+using Memformer = Recurrent;
+
+TEST_F(TransformerXl, SegmentsWithMemoryAreOneLongSegment) {
+  AttentionOptions options{.causal = true};
+  options.weights = weights_of("transformer-xl");
+  expect_near(output("transformer-xl:segment=5,memory=23", options), output("transformer-xl:segment=23", options),
+              1e-11);
+}
+
+TEST_F(TransformerXl, WithoutPositionsItIsSoftmax) {
+  AttentionOptions options{.causal = true};
+  for (const Var& w : weights_of("transformer-xl"))
+    options.weights.push_back(Tensor::zeros(context_, w.shape(), DType::f64));
+  expect_near(output("transformer-xl:segment=5,memory=23", options), output("softmax", {.causal = true}));
+  const Pattern blocks = Pattern::block_diagonal(5);
+  expect_near(output("transformer-xl:segment=5,memory=0", options),
+              output("softmax", {.causal = true, .pattern = blocks}));
+}
+
+TEST_F(TransformerXl, ScoresDependOnDistancesAlone) {
+  for (const Var& x : {q_, k_, v_}) x.value().slice(1, 8, 16).copy_from(x.value().slice(1, 0, 8));
+  const std::vector<double> o = output("transformer-xl:segment=8,memory=0");
+  const std::ptrdiff_t segment = 8 * kHeads * kWidth;
+  expect_near({o.begin(), o.begin() + segment}, {o.begin() + segment, o.begin() + 2 * segment});
+}
+
+TEST_F(TransformerXl, TheMemoryGetsNoGradient) {
+  for (const Var& x : {k_, v_}) {
+    EXPECT_EQ(gradient_from("transformer-xl:segment=10,memory=10", x, 10, 10), 0.0);
+    EXPECT_GT(gradient_from("transformer-xl:segment=10,memory=10,stop=false", x, 10, 10), 1e-6);
+  }
+}
+
+TEST_F(Compressive, ALongMemoryIsSoftmax) {
+  expect_near(output("compressive:segment=5,memory=23,slots=0", {.causal = true}), output("softmax", {.causal = true}));
+}
+
+TEST_F(Compressive, ARateOfOneForgetsNothing) {
+  expect_near(output("compressive:segment=5,memory=4,rate=1", {.causal = true}), output("softmax", {.causal = true}));
+}
+
+TEST_F(Compressive, AConstantMemoryIsReadAsItIs) {
+  k_.value().slice(1, 0, 12).fill(0.5);
+  v_.value().slice(1, 0, 12).fill(2.0);
+  q_.value().fill(0.0);  // all keys weigh the same: 4 means, then the token itself
+  const std::vector<double> o = output("compressive:segment=12,memory=0,rate=3", {.causal = true});
+  const double v = v_.value().to_vector<double>()[12 * kHeads * kWidth];
+  EXPECT_NEAR(o[12 * kHeads * kWidth], (4 * 2.0 + v) / 5.0, 1e-12);
+}
+
+TEST_F(Compressive, TheMemoriesGetNoGradient) {
+  for (const Var& x : {k_, v_}) {
+    EXPECT_EQ(gradient_from("compressive:segment=10,memory=4", x, 10, 10), 0.0);
+    EXPECT_GT(gradient_from("compressive:segment=10,memory=4,stop=false", x, 6, 10), 1e-6);
+  }
+}
+
+TEST_F(Memformer, OneSlotIsAConstant) {
+  AttentionOptions options;
+  options.weights = weights_of("memformer:slots=1");
+  std::vector<double> want = output("softmax");
+  const std::vector<double> slot = options.weights[1].value().to_vector<double>();
+  for (std::size_t i = 0; i < want.size(); ++i) want[i] += slot[i % slot.size()];
+  expect_near(output("memformer:slots=1", options), want);
+}
+
+TEST_F(Memformer, FarSlotsAreNotReadJointly) {
+  AttentionOptions options;
+  options.weights = weights_of("memformer:read=joint");
+  q_.value().fill(1.0);
+  options.weights[0] = Tensor::zeros(context_, options.weights[0].shape(), DType::f64);
+  options.weights[0].value().fill(-1e3);
+  expect_near(output("memformer:read=joint", options), output("softmax"));
+}
+
+TEST_F(Memformer, JointReadsHaveNoWindow) {
+  EXPECT_EQ(refusal("memformer:read=joint", {.window = Window{2, 2}}), ErrorCode::unsupported);
+}
+
+}  // namespace
+}  // namespace fovea
