@@ -22,6 +22,7 @@ struct ParameterSpec {
   double low, high;                       // range of numbers, both ends allowed
   std::vector<std::string_view> choices;  // of a string
   std::string_view help;
+  bool shared = false;  // several mechanisms have it and do the same with it: its choices are tested with the first
 };
 
 // Columns of the support matrix.
@@ -61,6 +62,7 @@ struct WeightSpec {
   Init init;
   bool trained = true;
   bool decay = false;
+  bool tied = false;  // the layers of a model have it in common
 };
 
 struct MechanismKind;  // what the registry knows about one mechanism (src/mechanisms/kind.h)

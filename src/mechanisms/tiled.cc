@@ -2,8 +2,10 @@
 
 #include <cmath>
 
+#include "mechanisms/diagonal.h"
 #include "mechanisms/layout.h"
 #include "mechanisms/mask.h"
+#include "mechanisms/score.h"
 
 namespace fovea {
 namespace {
@@ -16,6 +18,7 @@ struct TiledCall {
   std::vector<float> slopes;
   std::vector<Sequences::Rows> queries, keys;
   std::optional<tile::Rule> rule;
+  bool by_distance = false;  // the bias holds diagonals
 };
 using SharedCall = std::shared_ptr<const TiledCall>;
 
@@ -25,6 +28,22 @@ tile::BiasArray<const void*> bias_array(const Tensor& bias) {
   if (!bias.defined()) return {};
   const auto stride = [&](int axis) { return bias.dim(axis) == 1 ? 0 : bias.stride(axis); };
   return {bias.raw(), stride(0), stride(1), stride(2), stride(3)};
+}
+
+// The first element of each piece, counted from that of its batch item and head: query position - key position + L - 1,
+// where the engine goes by rows. In the gradient every piece has heads x (2 L - 1) elements of its own.
+void place_diagonals(std::int64_t heads, std::int64_t width, std::vector<tile::Piece>& pieces) {
+  std::int64_t own = 0;
+  for (tile::Piece& piece : pieces) {
+    piece.bias_at = (width - 1) / 2 + (piece.nk - piece.nq) - piece.q0 + piece.k0;
+    piece.d_bias_at = own + piece.bias_at;
+    own += heads * width;
+  }
+}
+
+tile::BiasArray<const void*> diagonal_array(const Tensor& bias) {
+  const auto stride = [&](int axis) { return bias.dim(axis) == 1 ? 0 : bias.stride(axis); };
+  return {bias.raw(), stride(0), stride(1), 1, -1};
 }
 
 Pattern full_pattern(const AttentionOptions& options, Pattern pattern) {
@@ -44,7 +63,7 @@ void add_pieces(const Call& call, const Pattern& pattern, TiledCall& out) {
   }
 }
 
-SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias) {
+SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias, double scale) {
   auto out = std::make_shared<TiledCall>();
   const AttentionOptions& options = call.options;
   add_pieces(call, full_pattern(options, tiled.pattern), *out);
@@ -62,9 +81,11 @@ SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias) {
   p.weight = tiled.weight;
   p.offset = tiled.offset;
   p.degree = tiled.degree;
-  p.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.d_k)));
+  p.scale = scale;
   p.alibi = out->slopes.empty() ? nullptr : out->slopes.data();
-  p.bias = bias_array(bias);
+  out->by_distance = options.diagonal_bias.defined();
+  p.bias = out->by_distance ? diagonal_array(bias) : bias_array(bias);
+  if (out->by_distance) place_diagonals(p.heads, bias.dim(2), out->pieces);
   if (options.dropout_p > 0.0 && call.tape.training())
     p.dropout = {static_cast<float>(options.dropout_p), call.tape.context().seed(), call.tape.next_stream()};
   return out;
@@ -76,6 +97,29 @@ DType statistic_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DT
 template <class Array>
 Array statistic_array(const Tensor& lse) {
   return lse.defined() ? Array{lse.raw(), lse.stride(0), lse.stride(1), lse.stride(2)} : Array{};
+}
+
+// Room for the gradient of the bias.
+Tensor bias_room(const Context& context, const TiledCall& call, const std::vector<Tensor>& saved) {
+  const Tensor& bias = saved[kBias];
+  if (call.by_distance)
+    return Tensor::zeros(context, {std::ssize(call.pieces), call.problem.heads, bias.dim(2)}, bias.dtype());
+  const Tensor room = Tensor::empty(context, bias.shape(), bias.dtype());
+  if (!(covers(call.queries, saved[kQ].shape()) && covers(call.keys, saved[kK].shape()))) room.fill(0.0);
+  return room;
+}
+
+tile::BiasArray<void*> gradient_array(const TiledCall& call, const Tensor& room) {
+  if (call.by_distance) return {room.raw(), 0, room.dim(2), 1, -1};
+  const auto strides = bias_array(room);
+  return {room.raw(), strides.batch, strides.head, strides.query, strides.key};
+}
+
+Tensor bias_gradient(const Context& context, const TiledCall& call, const Tensor& room, const Shape& shape) {
+  if (!call.by_distance) return room;
+  std::vector<std::int64_t> batch;
+  for (const tile::Piece& piece : call.pieces) batch.push_back(piece.batch);
+  return sum_diagonals(context, room, shape, batch);
 }
 
 void tiled_backward(Tape& tape, Node& node) {
@@ -91,9 +135,7 @@ void tiled_backward(Tape& tape, Node& node) {
   const Tensor dk = gradient_like(tape, node.inputs[1], saved[kK], call->keys);
   const Tensor dv = gradient_like(tape, node.inputs[2], saved[kV], call->keys);
   const bool bias_grad = node.inputs.size() > 3 && node.wants(3);
-  const Tensor d_bias = bias_grad ? Tensor::empty(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor();
-  if (bias_grad && !(covers(call->queries, saved[kQ].shape()) && covers(call->keys, saved[kK].shape())))
-    d_bias.fill(0.0);
+  const Tensor d_bias = bias_grad ? bias_room(context, *call, saved) : Tensor();
 
   tile::Backward io{.q = array_of<tile::In>(saved[kQ]),
                     .k = array_of<tile::In>(saved[kK]),
@@ -106,16 +148,13 @@ void tiled_backward(Tape& tape, Node& node) {
                     .dk = array_of<tile::Out>(dk),
                     .dv = array_of<tile::Out>(dv),
                     .d_bias = {}};
-  if (bias_grad) {
-    const auto strides = bias_array(d_bias);
-    io.d_bias = {d_bias.raw(), strides.batch, strides.head, strides.query, strides.key};
-  }
+  if (bias_grad) io.d_bias = gradient_array(*call, d_bias);
   call->rule ? tile::rule_backward(context, call->problem, *call->rule, io)
              : tile::backward(context, call->problem, io);
   tape.accumulate(node.inputs[0], dq);
   tape.accumulate(node.inputs[1], dk);
   tape.accumulate(node.inputs[2], dv);
-  if (bias_grad) tape.accumulate(node.inputs[3], d_bias);
+  if (bias_grad) tape.accumulate(node.inputs[3], bias_gradient(context, *call, d_bias, saved[kBias].shape()));
 }
 
 constexpr Op kTiled{"tiled_attention", tiled_backward};
@@ -137,11 +176,14 @@ std::vector<float> alibi_slopes(std::int64_t heads) {
 AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   Tape& tape = call.tape;
   const Context& context = tape.context();
-  const auto [q, k] = rotated(call, call.q, call.k);
-  const Var bias = masked_bias(tape, call.options.bias, call.options.mask, statistic_type(q.dtype()));
+  const Scored score = scored(call);
+  const auto [q, k] = rotated(call, score.q, score.k);
+  const Var bias = call.options.diagonal_bias.defined()
+                       ? turned_diagonals(tape, call.options.diagonal_bias)
+                       : masked_bias(tape, call.options.bias, call.options.mask, statistic_type(q.dtype()));
   const Tensor tq = dense_rows(context, q.value()), tk = dense_rows(context, k.value()),
                tv = dense_rows(context, call.v.value());
-  const SharedCall described = describe(call, tiled, bias.value());
+  const SharedCall described = describe(call, tiled, bias.value(), score.scale);
 
   const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
   Tensor lse;
