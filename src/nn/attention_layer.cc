@@ -8,6 +8,8 @@
 namespace fovea::nn {
 namespace {
 
+constexpr double kDistanceDeviation = 0.02;
+
 // Three slices recorded one by one would each make a zero-padded gradient of the whole; here they are made in place, or
 // packed once.
 void split_backward(Tape& tape, Node& node) {
@@ -29,6 +31,31 @@ void split_backward(Tape& tape, Node& node) {
 
 constexpr Op kSplit{"split_qkv", split_backward};
 
+// Positions that change the scores themselves are mechanisms of their own: they stand in for softmax.
+Mechanism positioned(const Mechanism& mechanism, Positions positions) {
+  if (positions != Positions::shaw && positions != Positions::xl) return mechanism;
+  const std::string_view name = positions == Positions::shaw ? "shaw" : "xl";
+  if (mechanism.name() == name) return mechanism;
+  if (mechanism.text() != "softmax")
+    fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {} positions", mechanism.text(), name), {},
+         fmt::format("\"softmax\", or \"{}\" itself", name));
+  return Mechanism(name);
+}
+
+// Longest sequence of a batch.
+std::int64_t longest(const Var& x, const Layout& layout) {
+  std::int64_t length = 1;
+  for (const Sequences::Rows& rows : layout.rows.rows(x.dim(0), x.dim(1), "rows"))
+    length = std::max(length, rows.count);
+  return length;
+}
+
+Var tied_weight(const Scope& scope, const WeightSpec& spec, TiedWeights& tied) {
+  Var& weight = tied[fmt::format("{} {}", spec.name, spec.shape.text())];
+  if (!weight.defined()) weight = scope.add(spec.name, spec.shape, spec.init, spec.decay);
+  return weight;
+}
+
 void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
   const auto need = [&](Feature feature) {
     if (mechanism.supports(feature)) return;
@@ -39,6 +66,8 @@ void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
   need(config.causal ? Feature::causal : Feature::bidirectional);
   need(Feature::packed);
   if (config.positions == Positions::rotary) need(Feature::rotary);
+  if (config.positions == Positions::alibi) need(Feature::alibi);
+  if (config.positions == Positions::t5) need(Feature::bias);
   if (!mechanism.supports(config.dtype))
     fail(ErrorCode::unsupported,
          fmt::format("attention \"{}\" does not run in {}", mechanism.name(), name_of(config.dtype)));
@@ -70,17 +99,17 @@ AttentionLayer::Sizes AttentionLayer::sizes_of(const Mechanism& mechanism, const
   return {heads, style.key_width > 0 ? style.key_width : width, style.value_factor * width};
 }
 
-AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer)
-    : mechanism_(Mechanism::parse(config.layers[layer])),
+AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer, TiedWeights& tied)
+    : mechanism_(positioned(Mechanism::parse(config.layers[layer]), config.positions)),
       sizes_(sizes_of(mechanism_, config)),
       dropout_(mechanism_.supports(Feature::dropout) ? config.attention_dropout : 0.0),
-      rotary_(config.positions == Positions::rotary),
+      positions_(config.positions),
       causal_(config.causal),
       layer_(static_cast<std::int64_t>(layer)),
       layers_(std::ssize(config.layers)) {
   check_mechanism(mechanism_, config);
   make_projections(scope, config);
-  make_weights(scope, config);
+  make_weights(scope, config, tied);
 }
 
 void AttentionLayer::make_projections(const Scope& scope, const ModelConfig& config) {
@@ -100,7 +129,7 @@ void AttentionLayer::make_projections(const Scope& scope, const ModelConfig& con
   out_.emplace(scope / "out", values, config.width);
 }
 
-void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config) {
+void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config, TiedWeights& tied) {
   const LayerSizes sizes{.heads = sizes_.heads,
                          .kv_heads = sizes_.heads,
                          .d_k = sizes_.d_k,
@@ -108,11 +137,17 @@ void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config)
                          .width = config.width,
                          .max_length = config.max_length};
   for (const WeightSpec& spec : mechanism_.weights(sizes))
-    weights_.push_back(spec.trained ? scope.add(spec.name, spec.shape, spec.init, spec.decay)
-                                    : scope.add_drawn(spec.name, spec.shape, spec.init));
+    weights_.push_back(spec.tied      ? tied_weight(scope, spec, tied)
+                       : spec.trained ? scope.add(spec.name, spec.shape, spec.init, spec.decay)
+                                      : scope.add_drawn(spec.name, spec.shape, spec.init));
+  if (positions_ == Positions::t5)
+    distances_ = tied_weight(
+        scope,
+        {.name = "distances", .shape = {Buckets{}.count, sizes_.heads}, .init = Init::normal(kDistanceDeviation)},
+        tied);
 }
 
-AttentionOptions AttentionLayer::options(const Var& x, const Layout& layout) const {
+AttentionOptions AttentionLayer::options(Tape& tape, const Var& x, const Layout& layout) const {
   AttentionOptions options;
   options.queries = layout.rows;
   options.causal = causal_;
@@ -121,7 +156,10 @@ AttentionOptions AttentionLayer::options(const Var& x, const Layout& layout) con
   if (mechanism_.needs_input()) options.input = x;
   options.layer = layer_;
   options.layers = layers_;
-  if (rotary_) {
+  options.alibi = positions_ == Positions::alibi;
+  if (positions_ == Positions::t5)
+    options.diagonal_bias = t5_bias(tape, distances_, longest(x, layout), {.bidirectional = !causal_});
+  if (positions_ == Positions::rotary) {
     options.rotary = Rotary{};
     options.positions = layout.positions;
   }
@@ -141,7 +179,7 @@ Var AttentionLayer::operator()(Tape& tape, const Var& x, const Layout& layout) c
     in.k = k_ ? project(*k_, sizes_.d_k) : in.q;
     in.v = project(*v_, sizes_.d_v);
   }
-  const Var mixed = attention(tape, in.q, in.k, in.v, mechanism_, options(x, layout)).output;
+  const Var mixed = attention(tape, in.q, in.k, in.v, mechanism_, options(tape, x, layout)).output;
   Var out = reshape(tape, mixed, {b, n, heads * sizes_.d_v});
   if (gate_) out = mul(tape, out, (*gate_)(tape, x));
   return (*out_)(tape, out);
