@@ -62,7 +62,7 @@ struct WeightSpec {
   Init init;
   bool trained = true;
   bool decay = false;
-  bool tied = false;  // the layers of a model have it in common
+  bool shared = false;  // one for all layers of a model
 };
 
 struct MechanismKind;  // what the registry knows about one mechanism (src/mechanisms/kind.h)

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "fovea/export.h"
 
@@ -30,9 +31,18 @@ class FOVEA_EXPORT Pattern {
   static Pattern causal();                                       // key <= query
   static Pattern window(std::int64_t left, std::int64_t right);  // query - left <= key <= query + right; -1: open
   static Pattern block_diagonal(std::int64_t width);             // query / width == key / width
+  static Pattern box(const Rect& rect);                          // these queries and these keys
+  // begin <= key % period < end, whatever the query.
+  static Pattern comb(std::int64_t period, std::int64_t begin, std::int64_t end);
+  static Pattern distances(std::vector<std::int64_t> distances);  // query - key is one of these
+  // key / width is one of rows[query / width]; queries beyond the rows keep nothing.
+  static Pattern blocks(std::int64_t width, std::vector<std::vector<std::int64_t>> rows);
   // Any other. `keep` is called while a plan is compiled, n_q * n_k times at most, possibly from several threads.
   static Pattern predicate(std::string name, std::function<bool(std::int64_t query, std::int64_t key)> keep);
 
+  // The pattern among the tokens first, first + step, ... alone, numbered from 0.
+  Pattern every(std::int64_t step, std::int64_t first) const;
+  Pattern operator~() const;  // all other pairs
   Pattern operator&(const Pattern& other) const;
   Pattern operator|(const Pattern& other) const;
 

@@ -42,6 +42,8 @@ bool is_whole(const Call& call) {
   return covers(call.queries, call.q) && covers(call.keys, call.k);
 }
 
+std::vector<Sequences::Rows> whole(const Var& x) { return Sequences{}.rows(x.dim(0), x.dim(1), "rows"); }
+
 void repeat_backward(Tape& tape, Node& node) {
   const auto group = std::any_cast<std::int64_t>(node.attributes);
   const Tensor& g = node.grad();  // (b, n, heads, d)
@@ -63,7 +65,6 @@ Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body)
   Tape& tape = call.tape;
   AttentionOptions options = call.options;
   options.queries = options.keys = {};
-  const auto whole = [](const Var& x) { return Sequences{}.rows(x.dim(0), x.dim(1), "rows"); };
   if (is_whole(call) && call.q.dim(1) > 0 && call.k.dim(1) > 0)
     return body({tape, call.q, call.k, call.v, call.mechanism, options, whole(call.q), whole(call.k)});
   std::vector<Var> parts;
@@ -73,11 +74,27 @@ Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body)
     const Var q = sequence_of(tape, call.q, call.queries[s]), k = sequence_of(tape, call.k, call.keys[s]),
               v = sequence_of(tape, call.v, call.keys[s]);
     options.input = sequence_of(tape, call.options.input, call.keys[s]);
+    if (call.options.positions.defined()) options.positions = rows_of(call.options.positions, call.keys[s]);
     parts.push_back(body({tape, q, k, v, call.mechanism, options, whole(q), whole(k)}));
     places.push_back(call.queries[s]);
   }
   const Shape shape{call.q.dim(0), call.q.dim(1), call.q.dim(2), call.v.dim(3)};
   return assemble(tape, shape, parts, std::move(places), call.q.dtype());
+}
+
+Var each_sequence_wide(const Call& call, const std::function<Var(const Call&)>& body) {
+  Tape& tape = call.tape;
+  const DType dtype = call.q.dtype(), wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  AttentionOptions options = call.options;
+  if (options.input.defined()) options.input = cast(tape, options.input, wide);
+  const Var out = each_sequence({tape, cast(tape, call.q, wide), cast(tape, call.k, wide), cast(tape, call.v, wide),
+                                 call.mechanism, options, call.queries, call.keys},
+                                body);
+  return cast(tape, out, dtype);
+}
+
+AttentionResult run_tiled_on(const Call& call, const Triple& x, const AttentionOptions& options, const Tiled& tiled) {
+  return run_tiled({call.tape, x.q, x.k, x.v, call.mechanism, options, whole(x.q), whole(x.k)}, tiled);
 }
 
 Var by_head(Tape& tape, const Var& x) { return transpose(tape, x, 1, 2); }
@@ -96,6 +113,22 @@ Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads) {
   for (std::int64_t h = 0; h < heads; ++h)
     out.slice(2, h, h + 1).copy_from(x.value().slice(2, h / group, h / group + 1));
   return tape.record(kRepeat, {x}, out, {}, group);
+}
+
+Call with_repeated_heads(const Call& call) {
+  const std::int64_t heads = call.q.dim(2);
+  return {call.tape,
+          call.q,
+          repeat_heads(call.tape, call.k, heads),
+          repeat_heads(call.tape, call.v, heads),
+          call.mechanism,
+          call.options,
+          call.queries,
+          call.keys};
+}
+
+const Sequences& key_sequences(const Call& call) {
+  return call.options.keys.empty() && call.q.dim(1) == call.k.dim(1) ? call.options.queries : call.options.keys;
 }
 
 }  // namespace fovea

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "mechanisms/kind.h"
+#include "mechanisms/tiled.h"
 
 // What mechanisms that are made of several operations share.
 namespace fovea {
@@ -11,6 +12,16 @@ namespace fovea {
 // without its padding. Body gets a call whose q (b, n_q, heads, d_k), k, v and input hold nothing but real rows and
 // whose options have no lengths; it gives (b, n_q, heads, d_v). Sequences without queries or keys give zero rows.
 Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body);
+
+// The same with q, k, v and input in f32 (f64 for f64), for mechanisms whose parts must be more precise than their
+// output; the result is in the dtype of the call.
+Var each_sequence_wide(const Call& call, const std::function<Var(const Call&)>& body);
+
+// Whole sequences on the tiled engine with other q, k and v, and no option of the call but those given.
+struct Triple {
+  Var q, k, v;
+};
+AttentionResult run_tiled_on(const Call& call, const Triple& x, const AttentionOptions& options, const Tiled& tiled);
 
 // x (b, n, heads, d) as matrices of one head, (b, heads, n, d), and back. Views.
 Var by_head(Tape& tape, const Var& x);
@@ -21,5 +32,19 @@ Var multiply_heads(Tape& tape, const Var& x, const Var& w);
 
 // k or v (b, n, kv_heads, d) with every head repeated for the query heads that share it: (b, n, heads, d).
 Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads);
+// The call with k and v repeated so.
+Call with_repeated_heads(const Call& call);
+
+// How the rows of k, v and the layer's input divide into sequences.
+const Sequences& key_sequences(const Call& call);
+
+// Calls f.template operator()<R>() with the type of f32 or f64 numbers.
+template <class F>
+void visit_real(DType dtype, F&& f) {
+  if (dtype == DType::f64)
+    f.template operator()<double>();
+  else
+    f.template operator()<float>();
+}
 
 }  // namespace fovea

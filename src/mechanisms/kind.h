@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,11 @@ struct Call {
   const AttentionOptions& options;
   std::vector<Sequences::Rows> queries, keys;  // sequence s of q attends to sequence s of k and v
 };
+
+// The scale of the scores: the call's own, or 1 / sqrt(d_k).
+inline double scale_of(const Call& call) {
+  return call.options.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
+}
 
 // The features a mechanism has, as bits.
 class Features {
@@ -56,8 +62,10 @@ struct LayerStyle {
   std::int64_t key_width = 0;     // of a head; 0: the layer's width divided by its heads
   std::int64_t value_factor = 1;  // values are so many times as wide
   bool shared_qk = false;         // k is q
+  bool values_only = false;       // q and k are not read
   Activation qk_activation = Activation::identity, v_activation = Activation::identity;
-  bool gate = false;  // output times silu(x W + b)
+  bool gate = false;  // output times act(x W + b)
+  Activation gate_activation = Activation::silu;
 };
 
 // Everything the registry knows about a mechanism. Each mechanism's file defines one; list.h names them all.
@@ -78,8 +86,10 @@ struct MechanismKind {
                                std::int64_t seen) = nullptr;
   // Weights besides q, k and v; null: none.
   std::vector<WeightSpec> (*weights)(const Mechanism& mechanism, const LayerSizes& sizes) = nullptr;
-  bool needs_input = false;  // reads AttentionOptions::input
-  bool chooses = false;      // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie
+  bool needs_input = false;                                    // reads AttentionOptions::input
+  bool (*spares_input)(const Mechanism& mechanism) = nullptr;  // settings that do not, of one that does
+  bool chooses = false;  // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie
+  bool rotates_inside = false;  // rotates what it makes of q and k, not q and k: a cache keeps them as they came
   LayerStyle style = {};
   // The settings of a picture of 48 tokens, "window:left=4,right=4"; empty: it would show nothing but a filled square.
   std::string_view picture = {};
@@ -94,11 +104,21 @@ inline constexpr Features kPairwise = kPairwiseNoLse.with(Feature::lse);
 inline constexpr Features kRecurrent{Feature::causal,  Feature::bidirectional, Feature::cross,
                                      Feature::padding, Feature::packed,        Feature::state,
                                      Feature::step,    Feature::grouped,       Feature::strict};
+// A state that fades has a direction in time.
+inline constexpr Features kDecayed{Feature::causal, Feature::cross, Feature::padding, Feature::packed,
+                                   Feature::state,  Feature::step,  Feature::grouped, Feature::strict};
 
 // 2 (d_k + d_v) flops for every pair; backward rebuilds the scores and makes four more products.
 inline Flops pairwise_flops(double pairs, const Sizes& s) {
   const double forward = pairs * s.heads * 2.0 * (s.d_k + s.d_v);
   return {forward, 2.5 * forward};
+}
+
+// Two products of n rows with landmarks, and the iteration for their inverse: 4 small products a step, 12 backward.
+inline Flops landmark_flops(double landmarks, double steps, const Sizes& s) {
+  const Flops tall = pairwise_flops(2.0 * s.n * landmarks, s);
+  const double small = 2.0 * landmarks * landmarks * landmarks * s.heads * steps;
+  return {tall.forward + 4.0 * small, tall.backward + 12.0 * small};
 }
 
 inline Flops dense_flops(const Sizes& s, const Mechanism&) {

@@ -122,7 +122,9 @@ bool Mechanism::supports(Feature feature) const {
 }
 bool Mechanism::supports(DType dtype) const { return is_float(dtype); }
 bool Mechanism::subquadratic() const { return kind_->subquadratic; }
-bool Mechanism::needs_input() const { return kind_->needs_input; }
+bool Mechanism::needs_input() const {
+  return kind_->needs_input && !(kind_->spares_input != nullptr && kind_->spares_input(*this));
+}
 std::vector<WeightSpec> Mechanism::weights(const LayerSizes& sizes) const {
   return kind_->weights == nullptr ? std::vector<WeightSpec>{} : kind_->weights(*this, sizes);
 }

@@ -1,3 +1,5 @@
+#include "mechanisms/merge.h"
+
 #include <cmath>
 
 #include "core/parallel.h"
@@ -77,9 +79,38 @@ void merge_backward(Tape& tape, Node& node) {
   }
 }
 
+// o = share_a o + share_b part
+template <class T, class R>
+void join_row(T* __restrict o, const T* __restrict part, R share_a, R share_b, std::int64_t width) {
+  for (std::int64_t c = 0; c < width; ++c)
+    o[c] = static_cast<T>(share_a * static_cast<R>(o[c]) + share_b * static_cast<R>(part[c]));
+}
+
+template <class T>
+void join_rows(const Context& context, const Joined& to, const Joined& part) {
+  using R = Wide<T>;
+  const std::int64_t n = to.o.dim(1), heads = to.o.dim(2), width = to.o.dim(3);
+  parallel_ranges(context, to.o.dim(0) * n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const auto at = [&](const Tensor& x) { return r / n * x.stride(0) + r % n * x.stride(1) + h * x.stride(2); };
+        R& lse = to.lse.data<R>()[at(to.lse)];
+        const R a = lse, b = part.lse.data<R>()[at(part.lse)], top = std::max(a, b);
+        if (b == -INFINITY) continue;  // nothing there: o may hold anything
+        const R whole = top + std::log(std::exp(a - top) + std::exp(b - top));
+        join_row(to.o.data<T>() + at(to.o), part.o.data<T>() + at(part.o), share(a, whole), share(b, whole), width);
+        lse = whole;
+      }
+  });
+}
+
 constexpr Op kMerge{"merge", merge_backward};
 
 }  // namespace
+
+void merge_into(const Context& context, const Joined& to, const Joined& part) {
+  visit_float(to.o.dtype(), [&]<class T>() { join_rows<T>(context, to, part); });
+}
 
 Partial merge(Tape& tape, const Partial& a, const Partial& b) {
   if (a.output.shape() != b.output.shape() || a.lse.shape() != b.lse.shape() || a.output.dtype() != b.output.dtype())

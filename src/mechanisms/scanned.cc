@@ -191,4 +191,14 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   return {results[0], {}, results.size() > 1 ? results[1] : Var()};
 }
 
+AttentionResult run_on_features(const Call& call, const FeaturePair& features, const Scanned& scanned) {
+  Tape& tape = call.tape;
+  const DType dtype = features.k.dtype();
+  const Call inner{tape,           features.q,   features.k,   cast(tape, call.v, dtype),
+                   call.mechanism, call.options, call.queries, call.keys};
+  AttentionResult result = run_scanned(inner, scanned);
+  result.output = cast(tape, result.output, call.q.dtype());
+  return result;
+}
+
 }  // namespace fovea

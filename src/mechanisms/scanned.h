@@ -23,4 +23,11 @@ struct Scanned {
 // its own, because the rotation comes between it and the scan.
 AttentionResult run_scanned(const Call& call, const Scanned& scanned);
 
+// The same with features (b, n, heads, r) of the call's q and k in their place. Features of f16 may be f32: the scan
+// then is too, and the output f16 again.
+struct FeaturePair {
+  Var q, k;
+};
+AttentionResult run_on_features(const Call& call, const FeaturePair& features, const Scanned& scanned);
+
 }  // namespace fovea

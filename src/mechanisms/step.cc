@@ -85,7 +85,9 @@ Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const 
   Call call{tape, q, k, v, mechanism, inner, {}, {}};
   if (options.rotary && recurrent) {
     inner.positions = next_positions(context, q, state.length);
-  } else if (options.rotary) {  // keys are cached rotated: their position is fixed when they are written
+  } else if (options.rotary &&
+             !mechanism.kind()
+                  .rotates_inside) {  // keys are cached rotated: their position is fixed when they are written
     const Tensor positions = next_positions(context, q, state.length);
     call.q = rotate(tape, q, positions, *options.rotary);
     call.k = rotate(tape, k, positions, *options.rotary);

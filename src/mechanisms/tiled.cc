@@ -2,23 +2,42 @@
 
 #include <cmath>
 
+#include "autograd/add_into.h"
 #include "mechanisms/diagonal.h"
 #include "mechanisms/layout.h"
 #include "mechanisms/mask.h"
+#include "mechanisms/merge.h"
 #include "mechanisms/score.h"
 
 namespace fovea {
 namespace {
 
-// Everything the engine is told, kept for backward.
-struct TiledCall {
+// A range of heads.
+struct Heads {
+  std::int64_t begin = 0, end = 0;
+
+  bool overlaps(const Heads& other) const { return begin < other.end && other.begin < end; }
+  Tensor of(const Tensor& x) const { return x.defined() ? x.slice(2, begin, end) : x; }  // (b, n, heads, ...)
+  Tensor of_bias(const Tensor& x) const { return x.defined() && x.dim(1) > 1 ? x.slice(1, begin, end) : x; }
+};
+
+// One call of the engine: a part of the pattern, for some heads of q and those of k they read.
+struct Run {
   tile::Problem problem;
   std::vector<tile::Piece> pieces;
+  Heads heads, kv_heads;
+  bool joins = false, joins_keys = false;  // an earlier run has had some of these heads, of q or of k
+};
+
+// Everything the engine is told, kept for backward.
+struct TiledCall {
+  std::vector<Run> runs;
   std::vector<std::shared_ptr<const tile::Plan>> plans;  // keeps the pieces' plans alive
   std::vector<float> slopes;
   std::vector<Sequences::Rows> queries, keys;
   std::optional<tile::Rule> rule;
-  bool by_distance = false;  // the bias holds diagonals
+  bool scattered = false;      // parts or steps: no single run reaches every pair of a bias
+  std::int64_t diagonals = 0;  // the bias goes by distance: 2 L - 1 elements for a head
 };
 using SharedCall = std::shared_ptr<const TiledCall>;
 
@@ -28,17 +47,6 @@ tile::BiasArray<const void*> bias_array(const Tensor& bias) {
   if (!bias.defined()) return {};
   const auto stride = [&](int axis) { return bias.dim(axis) == 1 ? 0 : bias.stride(axis); };
   return {bias.raw(), stride(0), stride(1), stride(2), stride(3)};
-}
-
-// The first element of each piece, counted from that of its batch item and head: query position - key position + L - 1,
-// where the engine goes by rows. In the gradient every piece has heads x (2 L - 1) elements of its own.
-void place_diagonals(std::int64_t heads, std::int64_t width, std::vector<tile::Piece>& pieces) {
-  std::int64_t own = 0;
-  for (tile::Piece& piece : pieces) {
-    piece.bias_at = (width - 1) / 2 + (piece.nk - piece.nq) - piece.q0 + piece.k0;
-    piece.d_bias_at = own + piece.bias_at;
-    own += heads * width;
-  }
 }
 
 tile::BiasArray<const void*> diagonal_array(const Tensor& bias) {
@@ -53,41 +61,107 @@ Pattern full_pattern(const AttentionOptions& options, Pattern pattern) {
   return pattern;
 }
 
-void add_pieces(const Call& call, const Pattern& pattern, TiledCall& out) {
+// A sequence, or some of its rows: begin, and how many.
+struct Pairing {
+  Sequences::Rows q, k;
+};
+
+// The rows of a sequence whose positions are r modulo the step. Queries are aligned with the last key, so the last
+// query of a class sits on its last key.
+Pairing residue_of(const Pairing& whole, std::int64_t step, std::int64_t r) {
+  const auto [q, k] = whole;
+  const auto count = [&](std::int64_t rows, std::int64_t first) {
+    return std::max<std::int64_t>(0, (rows - first + step - 1) / step);
+  };
+  const std::int64_t first_q = (((r - (k.count - q.count)) % step) + step) % step;
+  return {{q.batch, q.begin + first_q, count(q.count, first_q)}, {k.batch, k.begin + r, count(k.count, r)}};
+}
+
+// Where a piece finds its diagonals: the engine goes by rows, they by query position - key position + L - 1. In the
+// gradient every piece of a run has elements of its own, for each of its heads.
+void place_diagonals(const Pairing& whole, const TiledCall& call, const Run& run, tile::Piece& piece) {
+  if (call.diagonals == 0) return;
+  const auto& [q, k] = whole;
+  piece.bias_at = (call.diagonals - 1) / 2 + (k.count - q.count) - q.begin + k.begin;
+  piece.d_bias_at = std::ssize(run.pieces) * (run.heads.end - run.heads.begin) * call.diagonals + piece.bias_at;
+}
+
+void add_pieces(const Pairing& whole, const Part& part, std::int64_t d, TiledCall& call, Run& run) {
+  // No two positions are further apart than both lengths: a longer step only ever meets itself.
+  const std::int64_t step = std::max<std::int64_t>(1, std::min(part.step, whole.q.count + whole.k.count));
+  for (std::int64_t r = 0; r < step; ++r) {
+    const auto [q, k] = residue_of(whole, step, r);
+    if (q.count == 0 && k.count == 0) continue;
+    const Pattern pattern = step == 1 ? part.pattern : part.pattern.every(step, r);
+    const tile::TileSize tile = tile::tile_size_for(pattern, q.count, k.count, d);
+    call.plans.push_back(tile::plan_for(pattern, q.count, k.count, tile));
+    tile::Piece piece{.batch = q.batch,
+                      .q0 = q.begin,
+                      .nq = q.count,
+                      .k0 = k.begin,
+                      .nk = k.count,
+                      .plan = call.plans.back().get(),
+                      .q_step = step,
+                      .k_step = step};
+    place_diagonals(whole, call, run, piece);
+    run.pieces.push_back(piece);
+  }
+}
+
+Run start_run(const Call& call, const Part& part, const std::vector<Run>& before) {
+  const std::int64_t heads = call.q.dim(2), kv_heads = call.k.dim(2), kv = part.head * kv_heads / heads;
+  Run run;
+  run.heads = part.head < 0 ? Heads{0, heads} : Heads{part.head, part.head + 1};
+  run.kv_heads = part.head < 0 ? Heads{0, kv_heads} : Heads{kv, kv + 1};
+  for (const Run& other : before) {
+    run.joins |= run.heads.overlaps(other.heads);
+    run.joins_keys |= run.kv_heads.overlaps(other.kv_heads);
+  }
+  return run;
+}
+
+void add_runs(const Call& call, const Tiled& tiled, TiledCall& out) {
   for (std::size_t s = 0; s < call.queries.size(); ++s) {
-    const Sequences::Rows &q = call.queries[s], &k = call.keys[s];
-    if (q.count == 0) continue;
-    const tile::TileSize tile = tile::tile_size_for(pattern, q.count, k.count, call.q.dim(3));
-    out.plans.push_back(tile::plan_for(pattern, q.count, k.count, tile));
-    out.pieces.push_back({q.batch, q.begin, q.count, k.begin, k.count, out.plans.back().get()});
+    std::vector<Part> parts{{tiled.pattern}};
+    if (tiled.parts) parts = tiled.parts(call.queries[s].count, call.keys[s].count);
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      if (p == out.runs.size()) out.runs.push_back(start_run(call, parts[p], out.runs));
+      parts[p].pattern = full_pattern(call.options, parts[p].pattern);
+      out.scattered |= p > 0 || parts[p].step > 1;
+      add_pieces({call.queries[s], call.keys[s]}, parts[p], call.q.dim(3), out, out.runs[p]);
+    }
   }
 }
 
 SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias, double scale) {
   auto out = std::make_shared<TiledCall>();
   const AttentionOptions& options = call.options;
-  add_pieces(call, full_pattern(options, tiled.pattern), *out);
+  if (options.diagonal_bias.defined()) out->diagonals = bias.dim(2);
+  add_runs(call, tiled, *out);
   if (options.alibi) out->slopes = alibi_slopes(call.q.dim(2));
   out->rule = tiled.rule;
   out->queries = call.queries;
   out->keys = call.keys;
-  tile::Problem& p = out->problem;
-  p.dtype = call.q.dtype();
-  p.heads = call.q.dim(2);
-  p.kv_heads = call.k.dim(2);
-  p.d_k = call.q.dim(3);
-  p.d_v = call.v.dim(3);
-  p.pieces = out->pieces;
-  p.weight = tiled.weight;
-  p.offset = tiled.offset;
-  p.degree = tiled.degree;
-  p.scale = scale;
-  p.alibi = out->slopes.empty() ? nullptr : out->slopes.data();
-  out->by_distance = options.diagonal_bias.defined();
-  p.bias = out->by_distance ? diagonal_array(bias) : bias_array(bias);
-  if (out->by_distance) place_diagonals(p.heads, bias.dim(2), out->pieces);
+  tile::Dropout dropout;
   if (options.dropout_p > 0.0 && call.tape.training())
-    p.dropout = {static_cast<float>(options.dropout_p), call.tape.context().seed(), call.tape.next_stream()};
+    dropout = {static_cast<float>(options.dropout_p), call.tape.context().seed(), call.tape.next_stream()};
+  for (Run& run : out->runs) {
+    tile::Problem& p = run.problem;
+    p.dtype = call.q.dtype();
+    p.heads = run.heads.end - run.heads.begin;
+    p.kv_heads = run.kv_heads.end - run.kv_heads.begin;
+    p.d_k = call.q.dim(3);
+    p.d_v = call.v.dim(3);
+    p.pieces = run.pieces;
+    p.weight = tiled.weight;
+    p.offset = tiled.offset;
+    p.degree = tiled.degree;
+    p.scale = scale;
+    p.alibi = out->slopes.empty() ? nullptr : out->slopes.data() + run.heads.begin;
+    p.bias = out->diagonals > 0 ? diagonal_array(run.heads.of_bias(bias)) : bias_array(run.heads.of_bias(bias));
+    p.dropout = dropout;
+    p.dropout.first_head = run.heads.begin;
+  }
   return out;
 }
 
@@ -99,27 +173,65 @@ Array statistic_array(const Tensor& lse) {
   return lse.defined() ? Array{lse.raw(), lse.stride(0), lse.stride(1), lse.stride(2)} : Array{};
 }
 
-// Room for the gradient of the bias.
-Tensor bias_room(const Context& context, const TiledCall& call, const std::vector<Tensor>& saved) {
-  const Tensor& bias = saved[kBias];
-  if (call.by_distance)
-    return Tensor::zeros(context, {std::ssize(call.pieces), call.problem.heads, bias.dim(2)}, bias.dtype());
-  const Tensor room = Tensor::empty(context, bias.shape(), bias.dtype());
-  if (!(covers(call.queries, saved[kQ].shape()) && covers(call.keys, saved[kK].shape()))) room.fill(0.0);
-  return room;
+// What the runs read, and the gradients they make.
+struct Pull {
+  Tensor q, k, v, o, lse, d_o, d_lse;
+  Tensor dq, dk, dv, d_bias;
+};
+
+// Where a run puts the gradient of its part d_bias of the bias, what the engine is told of it, and how it gets there.
+Tensor bias_room(const Context& context, const TiledCall& call, const Run& run, const Tensor& d_bias) {
+  if (!d_bias.defined()) return d_bias;
+  if (call.diagonals > 0)
+    return Tensor::zeros(context, {std::ssize(run.pieces), run.problem.heads, call.diagonals}, d_bias.dtype());
+  return call.scattered ? Tensor::zeros(context, d_bias.shape(), d_bias.dtype()) : d_bias;
 }
 
-tile::BiasArray<void*> gradient_array(const TiledCall& call, const Tensor& room) {
-  if (call.by_distance) return {room.raw(), 0, room.dim(2), 1, -1};
+tile::BiasArray<void*> room_array(const TiledCall& call, const Tensor& room) {
+  if (!room.defined()) return {};
+  if (call.diagonals > 0) return {room.raw(), 0, call.diagonals, 1, -1};
   const auto strides = bias_array(room);
   return {room.raw(), strides.batch, strides.head, strides.query, strides.key};
 }
 
-Tensor bias_gradient(const Context& context, const TiledCall& call, const Tensor& room, const Shape& shape) {
-  if (!call.by_distance) return room;
+void empty_room(const Context& context, const TiledCall& call, const Run& run, const Tensor& room,
+                const Tensor& d_bias) {
+  if (!room.defined() || !(call.scattered || call.diagonals > 0)) return;
+  if (call.diagonals == 0) return add_into(context, d_bias, room);
   std::vector<std::int64_t> batch;
-  for (const tile::Piece& piece : call.pieces) batch.push_back(piece.batch);
-  return sum_diagonals(context, room, shape, batch);
+  for (const tile::Piece& piece : run.pieces) batch.push_back(piece.batch);
+  add_into(context, d_bias, sum_diagonals(context, room, d_bias.shape(), batch));
+}
+
+// Runs one part backward. All parts have the softmax of the whole row: its o and log-sum-exp are all they need of each
+// other. What an earlier run has written is added to.
+void pull_run(const Context& context, const TiledCall& call, const Run& run, const Pull& p) {
+  const Heads &h = run.heads, &kv = run.kv_heads;
+  const auto place = [&](const Tensor& whole, bool joins, const std::vector<Sequences::Rows>& rows) {
+    return joins ? output_like(context, whole.shape(), whole.dtype(), rows) : whole;
+  };
+  const Tensor dq = h.of(p.dq), dk = kv.of(p.dk), dv = kv.of(p.dv), d_bias = h.of_bias(p.d_bias);
+  const Tensor to_q = place(dq, run.joins, call.queries), to_k = place(dk, run.joins_keys, call.keys),
+               to_v = place(dv, run.joins_keys, call.keys);
+  const Tensor to_bias = bias_room(context, call, run, d_bias);
+  const tile::Backward io{.q = array_of<tile::In>(h.of(p.q)),
+                          .k = array_of<tile::In>(kv.of(p.k)),
+                          .v = array_of<tile::In>(kv.of(p.v)),
+                          .o = array_of<tile::In>(h.of(p.o)),
+                          .lse = statistic_array<tile::In>(h.of(p.lse)),
+                          .d_o = array_of<tile::In>(h.of(p.d_o)),
+                          .d_lse = statistic_array<tile::In>(h.of(p.d_lse)),
+                          .dq = array_of<tile::Out>(to_q),
+                          .dk = array_of<tile::Out>(to_k),
+                          .dv = array_of<tile::Out>(to_v),
+                          .d_bias = room_array(call, to_bias)};
+  call.rule ? tile::rule_backward(context, run.problem, *call.rule, io) : tile::backward(context, run.problem, io);
+  if (run.joins) add_into(context, dq, to_q);
+  if (run.joins_keys) {
+    add_into(context, dk, to_k);
+    add_into(context, dv, to_v);
+  }
+  empty_room(context, call, run, to_bias, d_bias);
 }
 
 void tiled_backward(Tape& tape, Node& node) {
@@ -127,37 +239,47 @@ void tiled_backward(Tape& tape, Node& node) {
   const ZoneTimer timer(context.zones(), Zone::attention);
   const SharedCall& call = std::any_cast<const SharedCall&>(node.attributes);
   const std::vector<Tensor>& saved = node.saved;
-  const DType dtype = call->problem.dtype;
-  const Tensor d_o =
-      node.grad(0).defined() ? dense_rows(context, node.grad(0)) : Tensor::zeros(context, saved[kO].shape(), dtype);
-  const Tensor d_lse = node.outputs.size() > 1 ? node.grad(1) : Tensor();
-  const Tensor dq = gradient_like(tape, node.inputs[0], saved[kQ], call->queries);
-  const Tensor dk = gradient_like(tape, node.inputs[1], saved[kK], call->keys);
-  const Tensor dv = gradient_like(tape, node.inputs[2], saved[kV], call->keys);
   const bool bias_grad = node.inputs.size() > 3 && node.wants(3);
-  const Tensor d_bias = bias_grad ? bias_room(context, *call, saved) : Tensor();
-
-  tile::Backward io{.q = array_of<tile::In>(saved[kQ]),
-                    .k = array_of<tile::In>(saved[kK]),
-                    .v = array_of<tile::In>(saved[kV]),
-                    .o = array_of<tile::In>(saved[kO]),
-                    .lse = statistic_array<tile::In>(saved[kLse]),
-                    .d_o = array_of<tile::In>(d_o),
-                    .d_lse = statistic_array<tile::In>(d_lse),
-                    .dq = array_of<tile::Out>(dq),
-                    .dk = array_of<tile::Out>(dk),
-                    .dv = array_of<tile::Out>(dv),
-                    .d_bias = {}};
-  if (bias_grad) io.d_bias = gradient_array(*call, d_bias);
-  call->rule ? tile::rule_backward(context, call->problem, *call->rule, io)
-             : tile::backward(context, call->problem, io);
-  tape.accumulate(node.inputs[0], dq);
-  tape.accumulate(node.inputs[1], dk);
-  tape.accumulate(node.inputs[2], dv);
-  if (bias_grad) tape.accumulate(node.inputs[3], bias_gradient(context, *call, d_bias, saved[kBias].shape()));
+  const Pull pull{saved[kQ],
+                  saved[kK],
+                  saved[kV],
+                  saved[kO],
+                  saved[kLse],
+                  node.grad(0).defined() ? dense_rows(context, node.grad(0))
+                                         : Tensor::zeros(context, saved[kO].shape(), saved[kQ].dtype()),
+                  node.outputs.size() > 1 ? node.grad(1) : Tensor(),
+                  gradient_like(tape, node.inputs[0], saved[kQ], call->queries),
+                  gradient_like(tape, node.inputs[1], saved[kK], call->keys),
+                  gradient_like(tape, node.inputs[2], saved[kV], call->keys),
+                  bias_grad ? Tensor::empty(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor()};
+  const bool reaches_all = covers(call->queries, saved[kQ].shape()) && covers(call->keys, saved[kK].shape());
+  if (bias_grad && (call->scattered || call->diagonals > 0 || !reaches_all)) pull.d_bias.fill(0.0);
+  for (const Run& run : call->runs) pull_run(context, *call, run, pull);
+  tape.accumulate(node.inputs[0], pull.dq);
+  tape.accumulate(node.inputs[1], pull.dk);
+  tape.accumulate(node.inputs[2], pull.dv);
+  if (bias_grad) tape.accumulate(node.inputs[3], pull.d_bias);
 }
 
 constexpr Op kTiled{"tiled_attention", tiled_backward};
+
+struct Rows {
+  Tensor q, k, v, o, lse;
+};
+
+// Runs one part forward, and joins it to what earlier runs left.
+void attend_run(const Context& context, const TiledCall& call, const Run& run, const Rows& rows) {
+  const Heads& h = run.heads;
+  const Tensor o = h.of(rows.o), lse = h.of(rows.lse);
+  const Tensor to = run.joins ? Tensor::empty(context, o.shape(), o.dtype()) : o;
+  const Tensor to_lse = run.joins ? Tensor::empty(context, lse.shape(), lse.dtype()) : lse;
+  if (run.joins) to_lse.fill(-INFINITY);
+  const tile::Forward io{array_of<tile::In>(h.of(rows.q)), array_of<tile::In>(run.kv_heads.of(rows.k)),
+                         array_of<tile::In>(run.kv_heads.of(rows.v)), array_of<tile::Out>(to),
+                         statistic_array<tile::Out>(to_lse)};
+  call.rule ? tile::rule_forward(context, run.problem, *call.rule, io) : tile::forward(context, run.problem, io);
+  if (run.joins) merge_into(context, {o, lse}, {to, to_lse});
+}
 
 }  // namespace
 
@@ -171,6 +293,20 @@ std::vector<float> alibi_slopes(std::int64_t heads) {
        h += 2)  // every other slope of 2 * power heads
     slopes.push_back(static_cast<float>(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(2 * power))));
   return slopes;
+}
+
+double count_pairs(const std::vector<Part>& parts, const Sizes& sizes) {
+  const Sequences::Rows rows{0, 0, static_cast<std::int64_t>(sizes.n)};
+  double pairs = 0.0;
+  for (Part part : parts) {
+    TiledCall call;
+    Run run;
+    if (sizes.causal) part.pattern = part.pattern & Pattern::causal();
+    add_pieces({rows, rows}, part, 0, call, run);
+    for (const auto& plan : call.plans)
+      pairs += static_cast<double>(plan->kept_pairs) * (part.head < 0 ? sizes.heads : 1.0);
+  }
+  return pairs;
 }
 
 AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
@@ -191,10 +327,7 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
     lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, statistic_type(q.dtype()));
     lse.fill(-INFINITY);
   }
-  const tile::Forward io{array_of<tile::In>(tq), array_of<tile::In>(tk), array_of<tile::In>(tv), array_of<tile::Out>(o),
-                         statistic_array<tile::Out>(lse)};
-  tiled.rule ? tile::rule_forward(context, described->problem, *tiled.rule, io)
-             : tile::forward(context, described->problem, io);
+  for (const Run& run : described->runs) attend_run(context, *described, run, {tq, tk, tv, o, lse});
 
   std::vector<Var> inputs{q, k, call.v};
   if (bias.defined()) inputs.push_back(bias);

@@ -89,8 +89,8 @@ reference::Result define(const reference::Problem& given, const Mechanism&) {
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
   constexpr double kDeviation = 0.02;
   const std::int64_t channels = channels_of(mechanism, s.heads * s.d_k);
-  return {{.name = "content_bias", .shape = {s.heads, s.d_k}, .init = Init::normal(kDeviation), .tied = true},
-          {.name = "position_bias", .shape = {s.heads, s.d_k}, .init = Init::normal(kDeviation), .tied = true},
+  return {{.name = "content_bias", .shape = {s.heads, s.d_k}, .init = Init::normal(kDeviation), .shared = true},
+          {.name = "position_bias", .shape = {s.heads, s.d_k}, .init = Init::normal(kDeviation), .shared = true},
           {"encoding", {s.heads, s.d_k, channels}, Init::xavier(channels, s.heads * s.d_k), true, true}};
 }
 

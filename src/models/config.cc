@@ -104,9 +104,9 @@ ModelConfig ModelConfig::preset(std::string_view name) {
   } else {
     config.layers = layers;
   }
+  config.check();
   for (const std::string& layer : config.layers)
     if (!Mechanism::parse(layer).supports(Feature::bidirectional)) config.causal = true;
-  config.check();
   return config;
 }
 

@@ -50,12 +50,6 @@ std::int64_t longest(const Var& x, const Layout& layout) {
   return length;
 }
 
-Var tied_weight(const Scope& scope, const WeightSpec& spec, TiedWeights& tied) {
-  Var& weight = tied[fmt::format("{} {}", spec.name, spec.shape.text())];
-  if (!weight.defined()) weight = scope.add(spec.name, spec.shape, spec.init, spec.decay);
-  return weight;
-}
-
 void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
   const auto need = [&](Feature feature) {
     if (mechanism.supports(feature)) return;
@@ -99,7 +93,7 @@ AttentionLayer::Sizes AttentionLayer::sizes_of(const Mechanism& mechanism, const
   return {heads, style.key_width > 0 ? style.key_width : width, style.value_factor * width};
 }
 
-AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer, TiedWeights& tied)
+AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer)
     : mechanism_(positioned(Mechanism::parse(config.layers[layer]), config.positions)),
       sizes_(sizes_of(mechanism_, config)),
       dropout_(mechanism_.supports(Feature::dropout) ? config.attention_dropout : 0.0),
@@ -109,42 +103,44 @@ AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, st
       layers_(std::ssize(config.layers)) {
   check_mechanism(mechanism_, config);
   make_projections(scope, config);
-  make_weights(scope, config, tied);
+  make_weights(scope, config);
 }
 
 void AttentionLayer::make_projections(const Scope& scope, const ModelConfig& config) {
   const LayerStyle& style = mechanism_.kind().style;
   const std::int64_t keys = sizes_.heads * sizes_.d_k, values = sizes_.heads * sizes_.d_v;
-  const bool plain = !style.shared_qk && keys == values && style.qk_activation == Activation::identity &&
-                     style.v_activation == Activation::identity;
+  const bool plain = !style.shared_qk && !style.values_only && keys == values &&
+                     style.qk_activation == Activation::identity && style.v_activation == Activation::identity;
   if (plain) {
     qkv_.emplace(scope / "qkv", config.width, 3 * keys, Linear::Options{.parts = 3});
   } else {
-    q_.emplace(scope / "q", config.width, keys, Linear::Options{.activation = style.qk_activation});
-    if (!style.shared_qk)
+    if (!style.values_only)
+      q_.emplace(scope / "q", config.width, keys, Linear::Options{.activation = style.qk_activation});
+    if (!style.shared_qk && !style.values_only)
       k_.emplace(scope / "k", config.width, keys, Linear::Options{.activation = style.qk_activation});
     v_.emplace(scope / "v", config.width, values, Linear::Options{.activation = style.v_activation});
   }
-  if (style.gate) gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = Activation::silu});
+  if (style.gate)
+    gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = style.gate_activation});
   out_.emplace(scope / "out", values, config.width);
 }
 
-void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config, TiedWeights& tied) {
+void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config) {
   const LayerSizes sizes{.heads = sizes_.heads,
                          .kv_heads = sizes_.heads,
                          .d_k = sizes_.d_k,
                          .d_v = sizes_.d_v,
                          .width = config.width,
                          .max_length = config.max_length};
-  for (const WeightSpec& spec : mechanism_.weights(sizes))
-    weights_.push_back(spec.tied      ? tied_weight(scope, spec, tied)
-                       : spec.trained ? scope.add(spec.name, spec.shape, spec.init, spec.decay)
+  for (const WeightSpec& spec : mechanism_.weights(sizes)) {
+    if (spec.shared)
+      weights_.push_back(scope.add_shared(spec.name, spec.shape, spec.init, spec.trained));
+    else
+      weights_.push_back(spec.trained ? scope.add(spec.name, spec.shape, spec.init, spec.decay)
                                       : scope.add_drawn(spec.name, spec.shape, spec.init));
+  }
   if (positions_ == Positions::t5)
-    distances_ = tied_weight(
-        scope,
-        {.name = "distances", .shape = {Buckets{}.count, sizes_.heads}, .init = Init::normal(kDistanceDeviation)},
-        tied);
+    distances_ = scope.add_shared("distances", {Buckets{}.count, sizes_.heads}, Init::normal(kDistanceDeviation), true);
 }
 
 AttentionOptions AttentionLayer::options(Tape& tape, const Var& x, const Layout& layout) const {
@@ -175,9 +171,9 @@ Var AttentionLayer::operator()(Tape& tape, const Var& x, const Layout& layout) c
   if (qkv_) {
     in = split_qkv(tape, reshape(tape, (*qkv_)(tape, x), {b, n, 3 * heads, sizes_.d_k}));
   } else {
-    in.q = project(*q_, sizes_.d_k);
-    in.k = k_ ? project(*k_, sizes_.d_k) : in.q;
     in.v = project(*v_, sizes_.d_v);
+    in.q = q_ ? project(*q_, sizes_.d_k) : Var(in.v.value());
+    in.k = k_ ? project(*k_, sizes_.d_k) : in.q;
   }
   const Var mixed = attention(tape, in.q, in.k, in.v, mechanism_, options(tape, x, layout)).output;
   Var out = reshape(tape, mixed, {b, n, heads * sizes_.d_v});

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <map>
 #include <optional>
-#include <string>
 
 #include "fovea/attention.h"
 #include "nn/layers.h"
@@ -15,14 +13,11 @@ struct Layout {
   Tensor positions;  // i32 (b, n); 0 in padding
 };
 
-// Weights that layers have in common, by name and shape. The first layer that wants one owns it.
-using TiedWeights = std::map<std::string, Var>;
-
 // Multi-head self-attention. Usually one product makes q, k and v, and the mechanism reads them as strided views; a
 // mechanism may ask for other projections, a gate, and weights of its own.
 class AttentionLayer {
  public:
-  AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer, TiedWeights& tied);
+  AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer);
 
   // x (b, n, width) -> (b, n, width)
   Var operator()(Tape& tape, const Var& x, const Layout& layout) const;
@@ -33,7 +28,7 @@ class AttentionLayer {
   };
   static Sizes sizes_of(const Mechanism& mechanism, const ModelConfig& config);
   void make_projections(const Scope& scope, const ModelConfig& config);
-  void make_weights(const Scope& scope, const ModelConfig& config, TiedWeights& tied);
+  void make_weights(const Scope& scope, const ModelConfig& config);
   AttentionOptions options(Tape& tape, const Var& x, const Layout& layout) const;
 
   Mechanism mechanism_;
@@ -43,7 +38,7 @@ class AttentionLayer {
   bool causal_;
   std::int64_t layer_, layers_;
   std::optional<Linear> qkv_;        // all three, or ...
-  std::optional<Linear> q_, k_, v_;  // ... one by one; without k_, k is q
+  std::optional<Linear> q_, k_, v_;  // ... one by one; without k_, k is q; without q_, neither is read
   std::optional<Linear> gate_, out_;
   std::vector<Var> weights_;
   Var distances_;  // (buckets, heads), the table of t5 positions

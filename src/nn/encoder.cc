@@ -32,14 +32,13 @@ class LayerSegment : public Segment {
 
 }  // namespace
 
-EncoderLayer::EncoderLayer(const Scope& scope, const ModelConfig& config, std::size_t index, TiedWeights& tied)
+EncoderLayer::EncoderLayer(const Scope& scope, const ModelConfig& config, std::size_t index)
     : place_("layers[" + std::to_string(index) + "]"),
       placement_(config.placement),
       dropout_(config.dropout),
       attention_norm_(make_norm(scope / "attention_norm", config)),
       feed_forward_norm_(make_norm(scope / "feed_forward_norm", config)),
-      attention_(
-          within(place_ + ".attention", [&] { return AttentionLayer(scope / "attention", config, index, tied); })),
+      attention_(within(place_ + ".attention", [&] { return AttentionLayer(scope / "attention", config, index); })),
       feed_forward_(scope / "feed_forward", config) {}
 
 template <class Sublayer>
@@ -65,10 +64,9 @@ Stream EncoderLayer::operator()(Tape& tape, Stream stream, const Layout& layout)
 
 Encoder::Encoder(const Scope& scope, const ModelConfig& config)
     : checkpointing_(config.checkpointing), dropout_(config.dropout) {
-  TiedWeights tied;
   layers_.reserve(config.layers.size());
   for (std::size_t i = 0; i < config.layers.size(); ++i)
-    layers_.emplace_back(scope / "layers" / static_cast<std::int64_t>(i), config, i, tied);
+    layers_.emplace_back(scope / "layers" / static_cast<std::int64_t>(i), config, i);
   if (config.placement == NormPlacement::pre) final_norm_ = make_norm(scope / "final_norm", config);
 }
 

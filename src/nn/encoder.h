@@ -16,7 +16,7 @@ struct Stream {
 // One attention and one feed-forward sub-layer, each with its residual connection and norm.
 class EncoderLayer {
  public:
-  EncoderLayer(const Scope& scope, const ModelConfig& config, std::size_t index, TiedWeights& tied);
+  EncoderLayer(const Scope& scope, const ModelConfig& config, std::size_t index);
 
   Stream operator()(Tape& tape, Stream stream, const Layout& layout) const;
 

@@ -21,4 +21,18 @@ Var Scope::add_drawn(std::string_view name, const Shape& shape, Init init) const
   return parameters_->back().var;
 }
 
+Var Scope::add_shared(std::string_view name, const Shape& shape, Init init, bool trained) const {
+  Scope top = *this;
+  top.prefix_ = "shared";
+  const std::string full = (top / name).prefix_;
+  for (const Parameter& parameter : *parameters_)
+    if (parameter.name == full) {
+      if (parameter.var.shape() != shape)
+        fail(ErrorCode::usage, full + " is " + parameter.var.shape().text() + ", a layer wants " + shape.text(), {},
+             "layers that share a weight have the same settings");
+      return parameter.var;
+    }
+  return trained ? top.add(name, shape, init) : top.add_drawn(name, shape, init);
+}
+
 }  // namespace fovea::nn

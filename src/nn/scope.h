@@ -23,6 +23,8 @@ class Scope {
   Var add(std::string_view name, const Shape& shape, Init init, bool decay = false) const;
   // The same for what is drawn once and never trained: it is saved with the rest, but has no gradient.
   Var add_drawn(std::string_view name, const Shape& shape, Init init) const;
+  // A parameter of the whole model, "shared.<name>": made by the first who asks, the same for all others.
+  Var add_shared(std::string_view name, const Shape& shape, Init init, bool trained) const;
 
  private:
   Context* context_;

@@ -72,6 +72,7 @@ struct BiasArray {
 struct Dropout {
   float p = 0.0f;
   std::uint64_t seed = 0, stream = 0;  // see policy/dropout.h for the counter of a pair
+  std::int64_t first_head = 0;         // what the counter calls head 0 of this problem
 };
 
 struct Problem {

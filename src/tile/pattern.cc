@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "fovea/error.h"
+#include "tile/rule.h"
 
 namespace fovea {
 
@@ -14,52 +14,22 @@ using Cover = Pattern::Cover;
 using Rect = Pattern::Rect;
 using Range = Pattern::Range;
 
-class Pattern::Rule {
- public:
-  explicit Rule(std::string text) : text_(std::move(text)) {}
-  virtual ~Rule() = default;
-
-  virtual bool keep(std::int64_t query, std::int64_t key) const = 0;
-  virtual Cover cover(const Rect& rect) const = 0;
-  virtual Range keys(std::int64_t query_begin, std::int64_t query_end, std::int64_t n_k) const = 0;
-  // `bits` arrives cleared.
-  virtual void mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const = 0;
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
+void Pattern::Rule::mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const {
+  for (std::int64_t key = rect.key_begin; key < rect.key_end; ++key)
+    for (std::int64_t query = rect.query_begin; query < rect.query_end; ++query)
+      if (keep(query, key)) {
+        const std::int64_t i = query - rect.query_begin;
+        tile::set_bits(&bits[static_cast<std::size_t>(key - rect.key_begin) * words], i, i + 1);
+      }
+}
 
 namespace {
 
-using Rule = Pattern::Rule;
-using RulePtr = std::shared_ptr<const Rule>;
-
-// Sets bits [begin, end) of one key's words.
-void set_bits(std::uint64_t* words, std::int64_t begin, std::int64_t end) {
-  while (begin < end) {
-    const std::int64_t bit = begin % 64, count = std::min<std::int64_t>(64 - bit, end - begin);
-    const std::uint64_t ones = count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
-    words[begin / 64] |= ones << bit;
-    begin += count;
-  }
-}
-
-// A pattern in which the queries that keep a key are one interval: masks are then filled by intervals.
-class IntervalRule : public Rule {
- public:
-  using Rule::Rule;
-  virtual Range queries_of(std::int64_t key) const = 0;
-
-  void mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const final {
-    for (std::int64_t key = rect.key_begin; key < rect.key_end; ++key) {
-      const Range kept = queries_of(key);
-      set_bits(&bits[static_cast<std::size_t>(key - rect.key_begin) * words],
-               std::max(kept.begin, rect.query_begin) - rect.query_begin,
-               std::min(kept.end, rect.query_end) - rect.query_begin);
-    }
-  }
-};
+using tile::floor_div;
+using tile::IntervalRule;
+using tile::kOpen;
+using tile::Rule;
+using tile::RulePtr;
 
 // query - left <= key <= query + right. Full and causal are windows too, open on one side or both.
 class Window final : public IntervalRule {
@@ -80,10 +50,16 @@ class Window final : public IntervalRule {
             std::clamp<std::int64_t>(query_end + right_, 0, n_k)};
   }
   Range queries_of(std::int64_t key) const override { return {key - right_, key + left_ + 1}; }
+  RulePtr every(std::int64_t step, std::int64_t) const override { return of(steps(left_, step), steps(right_, step)); }
 
-  static constexpr std::int64_t kOpen = std::int64_t{1} << 60;  // beyond every position, and sums stay in range
+  static RulePtr of(std::int64_t left, std::int64_t right) {
+    const auto side = [](std::int64_t width) { return width == kOpen ? std::string("-1") : std::to_string(width); };
+    return std::make_shared<Window>("window(" + side(left) + ", " + side(right) + ")", left, right);
+  }
 
  private:
+  static std::int64_t steps(std::int64_t side, std::int64_t step) { return side == kOpen ? side : side / step; }
+
   std::int64_t left_, right_;
 };
 
@@ -106,10 +82,8 @@ class BlockDiagonal final : public IntervalRule {
   Range queries_of(std::int64_t key) const override { return {block(key) * width_, (block(key) + 1) * width_}; }
 
  private:
-  // Rounds down: queries before the first key have negative positions.
-  std::int64_t block(std::int64_t position) const {
-    return position >= 0 ? position / width_ : -((-position + width_ - 1) / width_);
-  }
+  std::int64_t block(std::int64_t position) const { return floor_div(position, width_); }
+
   std::int64_t width_;
 };
 
@@ -121,17 +95,69 @@ class Predicate final : public Rule {
   bool keep(std::int64_t query, std::int64_t key) const override { return keep_(query, key); }
   Cover cover(const Rect&) const override { return Cover::part; }
   Range keys(std::int64_t, std::int64_t, std::int64_t n_k) const override { return {0, n_k}; }
-  void mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const override {
-    for (std::int64_t key = rect.key_begin; key < rect.key_end; ++key)
-      for (std::int64_t query = rect.query_begin; query < rect.query_end; ++query)
-        if (keep_(query, key)) {
-          const std::int64_t i = query - rect.query_begin;
-          set_bits(&bits[static_cast<std::size_t>(key - rect.key_begin) * words], i, i + 1);
-        }
-  }
 
  private:
   std::function<bool(std::int64_t, std::int64_t)> keep_;
+};
+
+// A pattern among every step-th token, asked pair by pair.
+class Every final : public Rule {
+ public:
+  Every(RulePtr inner, std::int64_t step, std::int64_t first)
+      : Rule("every(" + inner->text() + ", " + std::to_string(step) + ", " + std::to_string(first) + ")"),
+        inner_(std::move(inner)),
+        step_(step),
+        first_(first) {}
+
+  bool keep(std::int64_t query, std::int64_t key) const override { return inner_->keep(at(query), at(key)); }
+  // What holds between the first and the last of them holds for all.
+  Cover cover(const Rect& rect) const override {
+    return inner_->cover(
+        {at(rect.query_begin), at(rect.query_end - 1) + 1, at(rect.key_begin), at(rect.key_end - 1) + 1});
+  }
+  Range keys(std::int64_t query_begin, std::int64_t query_end, std::int64_t n_k) const override {
+    const Range kept = inner_->keys(at(query_begin), at(query_end - 1) + 1, n_k == 0 ? 0 : at(n_k - 1) + 1);
+    return {std::clamp<std::int64_t>(tile::first_at(kept.begin, step_, first_), 0, n_k),
+            std::clamp<std::int64_t>(tile::first_at(kept.end, step_, first_), 0, n_k)};
+  }
+
+ private:
+  std::int64_t at(std::int64_t i) const { return first_ + i * step_; }
+
+  RulePtr inner_;
+  std::int64_t step_, first_;
+};
+
+RulePtr every_of(const RulePtr& rule, std::int64_t step, std::int64_t first) {
+  RulePtr own = rule->every(step, first);
+  return own != nullptr ? own : std::make_shared<Every>(rule, step, first);
+}
+
+// All that a pattern does not keep.
+class Not final : public Rule {
+ public:
+  explicit Not(RulePtr inner) : Rule("~" + inner->text()), inner_(std::move(inner)) {}
+
+  bool keep(std::int64_t query, std::int64_t key) const override { return !inner_->keep(query, key); }
+  Cover cover(const Rect& rect) const override {
+    const Cover inner = inner_->cover(rect);
+    return inner == Cover::part ? inner : inner == Cover::none ? Cover::whole : Cover::none;
+  }
+  Range keys(std::int64_t, std::int64_t, std::int64_t n_k) const override { return {0, n_k}; }
+  void mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const override {
+    std::vector<std::uint64_t> kept(bits.size());
+    inner_->mask(rect, words, kept);
+    for (std::int64_t key = rect.key_begin; key < rect.key_end; ++key)
+      tile::set_bits(&bits[static_cast<std::size_t>(key - rect.key_begin) * words], 0,
+                     rect.query_end - rect.query_begin);
+    for (std::size_t i = 0; i < bits.size(); ++i) bits[i] &= ~kept[i];
+  }
+  RulePtr every(std::int64_t step, std::int64_t first) const override {
+    return std::make_shared<Not>(every_of(inner_, step, first));
+  }
+
+ private:
+  RulePtr inner_;
 };
 
 // Both (kAnd) or either of two patterns.
@@ -163,13 +189,16 @@ class Pair final : public Rule {
     b_->mask(rect, words, other);
     for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = kAnd ? bits[i] & other[i] : bits[i] | other[i];
   }
+  RulePtr every(std::int64_t step, std::int64_t first) const override {
+    return std::make_shared<Pair>(every_of(a_, step, first), every_of(b_, step, first));
+  }
 
  private:
   RulePtr a_, b_;
 };
 
 RulePtr full_rule() {
-  static const RulePtr rule = std::make_shared<Window>("full", Window::kOpen, Window::kOpen);
+  static const RulePtr rule = std::make_shared<Window>("full", kOpen, kOpen);
   return rule;
 }
 
@@ -180,19 +209,18 @@ Pattern::Pattern(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
 
 Pattern Pattern::full() { return Pattern(); }
 
-Pattern Pattern::causal() { return Pattern(std::make_shared<Window>("causal", Window::kOpen, 0)); }
+Pattern Pattern::causal() { return Pattern(std::make_shared<Window>("causal", kOpen, 0)); }
 
 Pattern Pattern::window(std::int64_t left, std::int64_t right) {
   if (left < -1 || right < -1)
     fail(ErrorCode::usage, "window(" + std::to_string(left) + ", " + std::to_string(right) + ")", "pattern",
          "sides are 0 or more, or -1 for an open side");
-  const auto side = [](std::int64_t width) { return width == -1 ? Window::kOpen : std::min(width, Window::kOpen); };
-  return Pattern(std::make_shared<Window>("window(" + std::to_string(left) + ", " + std::to_string(right) + ")",
-                                          side(left), side(right)));
+  const auto side = [](std::int64_t width) { return width == -1 ? kOpen : std::min(width, kOpen); };
+  return Pattern(Window::of(side(left), side(right)));
 }
 
 Pattern Pattern::block_diagonal(std::int64_t width) {
-  if (width < 1 || width > Window::kOpen)
+  if (width < 1 || width > kOpen)
     fail(ErrorCode::usage, "block_diagonal(" + std::to_string(width) + ")", "pattern", "a width of 1 or more");
   return Pattern(std::make_shared<BlockDiagonal>(width));
 }
@@ -203,6 +231,31 @@ Pattern Pattern::predicate(std::string name, std::function<bool(std::int64_t que
   return Pattern(std::make_shared<Predicate>(std::move(name) + "#" + std::to_string(made++), std::move(keep)));
 }
 
+Pattern Pattern::box(const Rect& rect) { return Pattern(tile::box_rule(rect)); }
+
+Pattern Pattern::comb(std::int64_t period, std::int64_t begin, std::int64_t end) {
+  if (period < 1 || begin < 0 || begin > end || end > period)
+    fail(ErrorCode::usage,
+         "comb(" + std::to_string(period) + ", " + std::to_string(begin) + ", " + std::to_string(end) + ")", "pattern",
+         "0 <= begin <= end <= period");
+  return Pattern(tile::comb_rule(period, begin, end));
+}
+
+Pattern Pattern::distances(std::vector<std::int64_t> distances) {
+  return Pattern(tile::distances_rule(std::move(distances)));
+}
+
+Pattern Pattern::blocks(std::int64_t width, std::vector<std::vector<std::int64_t>> rows) {
+  if (width < 1) fail(ErrorCode::usage, "blocks of width " + std::to_string(width), "pattern", "a width of 1 or more");
+  return Pattern(tile::blocks_rule(width, std::move(rows)));
+}
+
+Pattern Pattern::every(std::int64_t step, std::int64_t first) const {
+  if (step < 1) fail(ErrorCode::usage, "every token of step " + std::to_string(step), "pattern", "a step of 1 or more");
+  return Pattern(every_of(rule_, step, first));
+}
+
+Pattern Pattern::operator~() const { return Pattern(std::make_shared<Not>(rule_)); }
 Pattern Pattern::operator&(const Pattern& other) const {
   return Pattern(std::make_shared<Pair<true>>(rule_, other.rule_));
 }

@@ -35,13 +35,14 @@ class Invariance : public Law {
     return inputs.with(part);
   }
 
-  // Gradients that vanish (a single token) have no relative error: values of 1 are the scale.
+  // Gradients that vanish (a single token) have no relative error: values of 1 are the scale. What cancels there are
+  // products of q, k, v and the slope of a norm, some 10 in size.
   void expect_rows(const Tensor& got, const Tensor& want, const char* what) {
     const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
     ASSERT_EQ(a.size(), b.size());
     double scale = 1.0;
     for (double x : b) scale = std::fmax(scale, std::abs(x));
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-6 * scale) << what << " " << i;
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 5e-6 * scale) << what << " " << i;
   }
 
   void check(const std::vector<std::pair<std::int64_t, std::int64_t>>& places, const Run& many, const Inputs& inputs,
@@ -118,8 +119,7 @@ TEST_P(Invariance, PackedRowsEqualSeparateOnesCausal) {
 
 // A view over (b, heads, n, d) memory gives the same as dense (b, n, heads, d).
 TEST_P(Invariance, StridesAreHonoured) {
-  Trial s;
-  fit(mechanism(), s);
+  Trial s = usual_trial(mechanism());
   const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
   const Inputs views =
       inputs.with([&](const Var& x) { return Var::leaf(x.value().transpose(1, 2).clone(context_).transpose(1, 2)); });
@@ -130,10 +130,24 @@ TEST_P(Invariance, StridesAreHonoured) {
   EXPECT_EQ(dense.dv.to_vector<float>(), view.dv.to_vector<float>());
 }
 
+// A weight of the mechanism as it is for repeated heads: the parts that belong to a kv head are repeated like it.
+Var repeat_weight(const Context& context, const Var& weight, const Shape& shape, const Trial& s) {
+  int axis = 0;
+  while (axis < shape.rank() && shape[axis] == weight.dim(axis)) ++axis;
+  if (axis == shape.rank()) return weight;
+  const Tensor out = Tensor::empty(context, shape, weight.dtype());
+  const std::int64_t part = shape[axis] / s.heads;
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    const std::int64_t from = h * s.kv_heads / s.heads * part;
+    out.slice(axis, h * part, (h + 1) * part).copy_from(weight.value().slice(axis, from, from + part));
+  }
+  return weight.needs_grad() ? Var::leaf(out) : Var(out);
+}
+
 // Grouped heads are repeated heads, and the gradient of a shared head is the sum over its group.
 TEST_P(Invariance, GroupedHeadsAreRepeatedHeads) {
   if (!has(Feature::grouped)) return;
-  Trial s;
+  const Trial s = usual_trial(mechanism());
   const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f64, 3);
   const auto repeat = [&](const Var& x) {
     const Tensor out = Tensor::empty(context_, x.shape().with(2, s.heads), DType::f64);
@@ -141,10 +155,13 @@ TEST_P(Invariance, GroupedHeadsAreRepeatedHeads) {
       out.slice(2, h, h + 1).copy_from(x.value().slice(2, h * s.kv_heads / s.heads, h * s.kv_heads / s.heads + 1));
     return Var::leaf(out);
   };
-  const Inputs repeated{Var::leaf(inputs.q.value()), repeat(inputs.k), repeat(inputs.v), inputs.input, inputs.weights};
-  const Gradients grouped = gradients(context_, inputs, mechanism(), s);
   Trial full = s;
   full.kv_heads = s.heads;
+  const Inputs fuller = random_inputs(context_, mechanism(), full, DType::f64, 3);
+  Inputs repeated{Var::leaf(inputs.q.value()), repeat(inputs.k), repeat(inputs.v), inputs.input, {}};
+  for (std::size_t w = 0; w < inputs.weights.size(); ++w)
+    repeated.weights.push_back(repeat_weight(context_, inputs.weights[w], fuller.weights[w].shape(), s));
+  const Gradients grouped = gradients(context_, inputs, mechanism(), s);
   const Gradients each = gradients(context_, repeated, mechanism(), full);
   EXPECT_LT(relative_error(grouped.q, each.q), 1e-12);
   const auto summed = [&](const std::vector<double>& g, std::int64_t width) {
@@ -162,8 +179,7 @@ TEST_P(Invariance, GroupedHeadsAreRepeatedHeads) {
 
 // U5, in the form every mechanism obeys: the items of a batch may be permuted.
 TEST_P(Invariance, BatchOrderDoesNotMatter) {
-  Trial s;
-  fit(mechanism(), s);
+  Trial s = usual_trial(mechanism());
   s.batch = 3;
   const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
   const auto flipped = [&](const Var& x) {

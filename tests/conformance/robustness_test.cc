@@ -42,8 +42,7 @@ TEST_P(Robustness, RowsWithoutKeysAreZero) {
 
 TEST_P(Robustness, NoKeysAtAll) {
   if (!has(Feature::padding) || !has(Feature::cross)) return;
-  Trial s;
-  fit(mechanism(), s);
+  Trial s = usual_trial(mechanism());
   s.options.queries.lengths = {19, 19};
   s.options.keys.lengths = {0, 19};
   const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
@@ -57,8 +56,7 @@ TEST_P(Robustness, NoKeysAtAll) {
 
 TEST_P(Robustness, HugeScoresStayFinite) {
   for (const double size : {1e2, -1e2}) {
-    Trial s;
-    fit(mechanism(), s);
+    Trial s = usual_trial(mechanism());
     const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
     for (std::int64_t i = 0; i < inputs.q.value().numel(); ++i)
       inputs.q.value().data<float>()[i] *= static_cast<float>(size);

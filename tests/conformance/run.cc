@@ -118,6 +118,13 @@ void fit(const Mechanism& mechanism, Trial& trial) {
   if (!mechanism.supports(Feature::grouped)) trial.kv_heads = trial.heads;
 }
 
+Trial usual_trial(const Mechanism& mechanism) {
+  Trial trial;
+  fit(mechanism, trial);
+  trial.options.causal = !mechanism.supports(Feature::bidirectional);
+  return trial;
+}
+
 std::vector<Var> Inputs::tokens() const {
   std::vector<Var> all{q, k, v};
   if (input.defined()) all.push_back(input);

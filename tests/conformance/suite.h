@@ -77,6 +77,8 @@ struct Inputs {
 };
 // kv_heads are set to heads where the mechanism has no grouped form.
 void fit(const Mechanism& mechanism, Trial& trial);
+// A trial in a form that the mechanism has: causal where it has no other.
+Trial usual_trial(const Mechanism& mechanism);
 Inputs random_inputs(Context& context, const Mechanism& mechanism, const Trial& trial, DType dtype, std::uint64_t seed);
 
 AttentionResult run(Context& context, Tape& tape, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);

@@ -32,8 +32,10 @@ std::vector<Variant> variants() {
       for (std::string_view choice : spec.choices)
         if (choice != std::get<std::string>(spec.fallback))
           all.push_back(variant_with(name, spec, std::string(choice)));
-      if (std::holds_alternative<std::int64_t>(spec.fallback))  // blocks and the like: smaller than the test's length
-        all.push_back(variant_with(name, spec, std::max<std::int64_t>(static_cast<std::int64_t>(spec.low), 4)));
+      if (const auto* whole = std::get_if<std::int64_t>(&spec.fallback)) {  // smaller than the test's length
+        const std::int64_t small = std::max<std::int64_t>(static_cast<std::int64_t>(spec.low), 4);
+        if (small != *whole) all.push_back(variant_with(name, spec, small));
+      }
       if (const bool* flag = std::get_if<bool>(&spec.fallback)) all.push_back(variant_with(name, spec, !*flag));
     }
   }

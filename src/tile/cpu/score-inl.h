@@ -171,8 +171,9 @@ class WeightDropout {
  public:
   WeightDropout(const Problem& problem, const Piece& piece, std::int64_t head)
       : active_(problem.dropout.p > 0), piece_(&piece) {
+    const Dropout& dropout = problem.dropout;
     if (active_)
-      rule_ = DropoutRule::of(problem.dropout.p, problem.dropout.seed, problem.dropout.stream).at(piece.batch, head);
+      rule_ = DropoutRule::of(dropout.p, dropout.seed, dropout.stream).at(piece.batch, dropout.first_head + head);
   }
 
   bool active() const { return active_; }

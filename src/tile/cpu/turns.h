@@ -16,11 +16,13 @@ namespace fovea::tile {
 inline void await_turn(std::int32_t& count, std::int32_t visits) {
   constexpr int kSpins = 4096;  // about a tile's time; then let others have the core
   const std::atomic_ref<std::int32_t> seen(count);
-  for (int i = 0; seen.load(std::memory_order_acquire) != visits; ++i) {
-    if (i < kSpins)
+  for (int left = kSpins; seen.load(std::memory_order_acquire) != visits;) {
+    if (left > 0) {
+      --left;
       hwy::Pause();
-    else
+    } else {
       std::this_thread::yield();
+    }
   }
 }
 

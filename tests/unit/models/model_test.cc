@@ -156,8 +156,8 @@ TEST_P(RelativePositions, AreRefusedWhereThereAreNone) {
   EXPECT_THROW(Model(context, config), Error);
 }
 
-// The table of T5 and the biases of Transformer-XL belong to the first layer; everything else to each.
-TEST(TiedWeights, BelongToTheFirstLayer) {
+// The table of T5 and the biases of Transformer-XL belong to the model; everything else to a layer.
+TEST(SharedWeights, AreMadeOnce) {
   const auto count = [](Positions positions, std::string_view ending) {
     Context context = make_context();
     ModelConfig config = tiny::config("transformer");
@@ -167,9 +167,9 @@ TEST(TiedWeights, BelongToTheFirstLayer) {
     for (const Parameter& p : model.parameters()) found += p.name.ends_with(ending) ? 1 : 0;
     return found;
   };
-  EXPECT_EQ(count(Positions::t5, "attention.distances"), 1);
-  EXPECT_EQ(count(Positions::xl, "attention.content_bias"), 1);
-  EXPECT_EQ(count(Positions::xl, "attention.position_bias"), 1);
+  EXPECT_EQ(count(Positions::t5, "shared.distances"), 1);
+  EXPECT_EQ(count(Positions::xl, "shared.content_bias"), 1);
+  EXPECT_EQ(count(Positions::xl, "shared.position_bias"), 1);
   EXPECT_EQ(count(Positions::xl, "attention.encoding"), 2);
   EXPECT_EQ(count(Positions::shaw, "attention.relative_keys"), 2);
   EXPECT_EQ(count(Positions::shaw, "attention.relative_values"), 2);

@@ -34,7 +34,21 @@ std::vector<Pattern> patterns() {
           Pattern::causal() & Pattern::window(5, 5),
           Pattern::window(2, 0) | Pattern::block_diagonal(8),
           Pattern::causal() & (scattered | Pattern::block_diagonal(4)),
-          Pattern::window(0, 0) & Pattern::predicate("none", [](std::int64_t, std::int64_t) { return false; })};
+          Pattern::window(0, 0) & Pattern::predicate("none", [](std::int64_t, std::int64_t) { return false; }),
+          Pattern::box({2, 19, 5, 24}),
+          Pattern::box({-100, 100, 0, 3}) | Pattern::box({0, 3, 0, 100}) | Pattern::window(2, 2),
+          Pattern::comb(8, 5, 8),
+          Pattern::comb(3, 1, 1),
+          Pattern::distances({0, 1, 2, 4, 8, 16, -1, -2, 7, 7}),
+          Pattern::distances({}),
+          Pattern::blocks(5, {{0, 1}, {3, 1, 1}, {}, {0, 1, 2, 3, 4, 5, 6, 7, 8}, {2}}),
+          ~Pattern::window(3, 1),
+          ~Pattern::window(3, 1) & Pattern::causal(),
+          ~(Pattern::block_diagonal(6) | scattered),
+          Pattern::window(9, 4).every(4, 3),
+          (~Pattern::window(5, 5) & Pattern::box({0, 60, 3, 40})).every(3, 2),
+          (Pattern::comb(8, 5, 8) | Pattern::block_diagonal(8)).every(5, 1),
+          scattered.every(2, 1)};
 }
 
 // What the plan says about every pair, by rows or by columns.
@@ -72,6 +86,30 @@ void check_plan(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k, Tile
   EXPECT_EQ(kept_pairs(plan, true), want);
   EXPECT_EQ(kept_pairs(plan, false), want);
   EXPECT_EQ(plan.kept_pairs, count);
+}
+
+TEST(Pattern, EveryStepIsThePatternAmongThoseTokens) {
+  for (const Pattern& pattern : patterns())
+    for (const std::int64_t step : {1, 2, 3, 7})
+      for (const std::int64_t first : {0, 1, 6}) {
+        const Pattern every = pattern.every(step, first);
+        for (std::int64_t i = -9; i < 12; ++i)
+          for (std::int64_t j = 0; j < 12; ++j)
+            ASSERT_EQ(every.keep(i, j), pattern.keep(first + i * step, first + j * step)) << every.text();
+      }
+}
+
+TEST(Pattern, StepsOfAWindowDoNotDependOnTheClass) {
+  const Pattern pattern = ~Pattern::window(9, 9) & Pattern::causal();
+  EXPECT_EQ(pattern.every(5, 0).text(), pattern.every(5, 3).text()) << "all classes share one plan";
+}
+
+TEST(Pattern, WrongRulesAreRefused) {
+  EXPECT_THROW(Pattern::comb(0, 0, 0), Error);
+  EXPECT_THROW(Pattern::comb(4, 3, 2), Error);
+  EXPECT_THROW(Pattern::comb(4, 0, 5), Error);
+  EXPECT_THROW(Pattern::blocks(0, {}), Error);
+  EXPECT_THROW(Pattern::full().every(0, 0), Error);
 }
 
 TEST(Plan, HoldsExactlyThePatternsPairs) {

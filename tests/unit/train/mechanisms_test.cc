@@ -16,6 +16,8 @@ struct TrainingCase {
   DType dtype;
 };
 
+void PrintTo(const TrainingCase& c, std::ostream* out) { *out << c.mechanism << "_" << name_of(c.dtype); }
+
 std::vector<TrainingCase> training_cases() {
   std::vector<TrainingCase> cases;
   for (const std::string_view name : mechanism_names())
@@ -69,9 +71,7 @@ TEST_P(Training, LearnsABatchByHeart) {
   EXPECT_LT(last, 0.5 * first) << "from " << first;
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, Training, testing::ValuesIn(training_cases()), [](const auto& info) {
-  return test_name(info.param.mechanism + "_" + std::string(name_of(info.param.dtype)));
-});
+INSTANTIATE_TEST_SUITE_P(Every, Training, testing::ValuesIn(training_cases()), kNamedAsPrinted);
 
 }  // namespace
 }  // namespace fovea

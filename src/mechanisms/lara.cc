@@ -1,0 +1,237 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/parallel.h"
+#include "core/rng.h"
+#include "mechanisms/compose.h"
+#include "mechanisms/gaussian.h"
+#include "ops/sequence.h"
+#include "reference/low_rank.h"
+
+namespace fovea {
+namespace {
+
+constexpr double kNormEps = 1e-5;
+constexpr double kLeast = 1e-8;  // of a mixing weight
+
+// log(max(share_a + beta (t_ia - mean over a of t_i), 1e-8)) + offset_a: t (b, heads, n, count), share and offset
+// (b, heads, count).
+struct Mixing {
+  double beta;
+};
+
+template <class R>
+void mix_row(const R* t, const R* share, R beta, std::int64_t count, R* alpha) {
+  R mean = 0;
+  for (std::int64_t a = 0; a < count; ++a) mean += t[a];
+  mean /= static_cast<R>(count);
+  for (std::int64_t a = 0; a < count; ++a) alpha[a] = share[a] + beta * (t[a] - mean);
+}
+
+template <class R>
+void mix_forward(const Context& context, const Tensor& t, const Tensor& share, const Tensor& offset, R beta,
+                 const Tensor& out) {
+  const std::int64_t n = t.dim(2), count = t.dim(3);
+  parallel_for(context, t.dim(0) * t.dim(1), [&](std::int64_t matrix) {
+    const R *shares = share.data<R>() + matrix * count, *offsets = offset.data<R>() + matrix * count;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t at = (matrix * n + i) * count;
+      R* to = out.data<R>() + at;
+      mix_row(t.data<R>() + at, shares, beta, count, to);
+      for (std::int64_t a = 0; a < count; ++a) to[a] = std::log(std::max(to[a], static_cast<R>(kLeast))) + offsets[a];
+    }
+  });
+}
+
+struct MixGradients {
+  Tensor t, share, offset;
+};
+
+template <class R>
+void mix_backward_rows(const Context& context, const Tensor& g, const Tensor& t, const Tensor& share, R beta,
+                       const MixGradients& d) {
+  const std::int64_t n = t.dim(2), count = t.dim(3);
+  parallel_for(context, t.dim(0) * t.dim(1), [&](std::int64_t matrix) {
+    R *d_share = d.share.data<R>() + matrix * count, *d_offset = d.offset.data<R>() + matrix * count;
+    std::vector<R> alpha(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t at = (matrix * n + i) * count;
+      const R* in = g.data<R>() + at;
+      R *dt = d.t.data<R>() + at, mean = 0;
+      mix_row(t.data<R>() + at, share.data<R>() + matrix * count, beta, count, alpha.data());
+      for (std::int64_t a = 0; a < count; ++a) {
+        const R value = alpha[static_cast<std::size_t>(a)];
+        dt[a] = value > static_cast<R>(kLeast) ? in[a] / value : R(0);
+        mean += dt[a] / static_cast<R>(count);
+        d_share[a] += dt[a];
+        d_offset[a] += in[a];
+      }
+      for (std::int64_t a = 0; a < count; ++a) dt[a] = beta * (dt[a] - mean);
+    }
+  });
+}
+
+void mix_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const Tensor &t = node.saved[0], &share = node.saved[1], g = node.grad().contiguous(context);
+  const MixGradients d{Tensor::empty(context, t.shape(), t.dtype()), Tensor::zeros(context, share.shape(), t.dtype()),
+                       Tensor::zeros(context, share.shape(), t.dtype())};
+  const double beta = std::any_cast<const Mixing&>(node.attributes).beta;
+  visit_real(t.dtype(), [&]<class R>() { mix_backward_rows<R>(context, g, t, share, static_cast<R>(beta), d); });
+  tape.accumulate(node.inputs[0], d.t);
+  tape.accumulate(node.inputs[1], d.share);
+  tape.accumulate(node.inputs[2], d.offset);
+}
+
+constexpr Op kMix{"lara_mixing", mix_backward};
+
+Var log_mixing(Tape& tape, const Var& t, const Var& share, const Var& offset, double beta) {
+  const Context& context = tape.context();
+  const Tensor in = t.value().contiguous(context), shares = share.value().contiguous(context);
+  const Tensor offsets = offset.value().contiguous(context), out = Tensor::empty(context, t.shape(), t.dtype());
+  visit_real(t.dtype(), [&]<class R>() { mix_forward<R>(context, in, shares, offsets, static_cast<R>(beta), out); });
+  return tape.record(kMix, {t, share, offset}, out, {in, shares}, Mixing{beta});
+}
+
+// What the means are taken of: layer_norm(x W + b), or x itself.
+Var prepared(const Call& call, const Var& x, std::size_t first) {
+  const std::vector<Var>& w = call.options.weights;
+  if (w.empty()) return x;
+  return normalize(call.tape, linear(call.tape, x, w[first], w[first + 1]),
+                   {.kind = NormKind::layer, .eps = kNormEps, .gain = w[first + 2], .bias = w[first + 3]});
+}
+
+// The samples: the means of the proposals, and noise around them in training.
+Var sampled(const Call& call, const Var& mu) {
+  if (!call.tape.training()) return mu;
+  const double asked = call.mechanism.number("noise"),
+               deviation = asked > 0.0 ? asked : 1.0 / std::sqrt(scale_of(call));
+  Random random(call.tape.context().seed(), call.tape.next_stream());
+  std::vector<double> noise(static_cast<std::size_t>(mu.value().numel()));
+  for (double& x : noise) x = deviation * random.normal();
+  const Context& context = call.tape.context();
+  return add(call.tape, mu, Tensor::from<double>(context, mu.shape(), noise).to(context, mu.dtype()));
+}
+
+// The diagonals of (b, heads, count, count): (b, heads, count).
+Var diagonal(Tape& tape, const Var& x) {
+  const std::int64_t count = x.dim(3);
+  const Tensor eye = Tensor::zeros(tape.context(), {count, count}, x.dtype());
+  for (std::int64_t i = 0; i < count; ++i) eye.select(0, i).slice(0, i, i + 1).fill(1.0);
+  const Tensor ones = Tensor::empty(tape.context(), {count, 1}, x.dtype());
+  ones.fill(1.0);
+  return reshape(tape, matmul(tape, mul(tape, x, eye), ones), {x.dim(0), x.dim(1), count});
+}
+
+struct Landmarks {
+  Var q, mu, omega;  // (b, count, heads, d)
+};
+Landmarks landmarks_of(const Call& call) {
+  Tape& tape = call.tape;
+  const std::int64_t count = std::min({call.mechanism.integer("landmarks"), call.q.dim(1), call.k.dim(1)});
+  const Var q = segment_mean(tape, prepared(call, call.q, 0), count).means;
+  const Var k = segment_mean(tape, prepared(call, call.k, 4), count).means;
+  const Var mu = add(tape, q, repeat_heads(tape, k, call.q.dim(2)));
+  return {q, mu, sampled(call, mu)};
+}
+
+// Densities are taken as exp(-|omega - x|^2 / (2 sqrt d)): the factor that omega adds to them cancels in every ratio.
+Var body(const Call& call) {
+  Tape& tape = call.tape;
+  const Landmarks marks = landmarks_of(call);
+  const std::int64_t b = call.q.dim(0), heads = call.q.dim(2), count = marks.mu.dim(1);
+  const std::string& proposals = call.mechanism.choice("proposals");
+  AttentionOptions options;
+  options.scale = scale_of(call);
+  options.return_lse = true;
+  const Var omega = gaussian_features(tape, marks.omega, Side::query);
+  const AttentionResult at_keys =
+      run_tiled_on(call, {omega, gaussian_features(tape, call.k, Side::key), call.v}, options, {});
+  options.return_lse = false;
+
+  const Var mu = gaussian_features(tape, marks.mu, Side::key);
+  const Var ell = scale(tape, matmul(tape, by_head(tape, omega), transpose(tape, by_head(tape, mu), 2, 3)),
+                        *options.scale);  // (b, heads, sample, proposal)
+  const bool optimal = proposals == "optimal";
+  const Var density = optimal ? diagonal(tape, ell) : log_sum_exp(tape, ell);
+  const Var offset = add(tape, transpose(tape, at_keys.lse, 1, 2), scale(tape, density, -1.0));
+  if (optimal) {
+    const Var near = matmul(tape, by_head(tape, call.q), transpose(tape, by_head(tape, marks.q), 2, 3));
+    options.bias = log_mixing(tape, softmax(tape, scale(tape, near, *options.scale), 2),
+                              diagonal(tape, softmax(tape, ell)), offset, call.mechanism.number("beta"));
+  } else {
+    options.bias = reshape(tape, offset, {b, heads, 1, count});
+  }
+  const Var keys = proposals == "biased" ? add(tape, marks.omega, marks.mu) : marks.omega;
+  return run_tiled_on(call, {call.q, keys, at_keys.output}, options, {}).output;
+}
+
+AttentionResult run(const Call& call) { return {each_sequence_wide(call, body), {}, {}}; }
+
+reference::Result define(const reference::Problem& problem, const Mechanism& m) {
+  const std::string& name = m.choice("proposals");
+  const auto proposals = name == "optimal"   ? reference::Proposals::optimal
+                         : name == "balance" ? reference::Proposals::balance
+                                             : reference::Proposals::biased;
+  return reference::lara(problem, {m.integer("landmarks"), proposals, m.number("beta"), m.choice("pool") == "learned"});
+}
+
+std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
+  if (mechanism.choice("pool") != "learned") return {};
+  const std::int64_t d = sizes.d_k;
+  std::vector<WeightSpec> list;
+  for (const std::string side : {"query", "key"}) {
+    list.push_back({.name = side + "_pool.weight", .shape = {d, d}, .init = Init::xavier(d, d), .decay = true});
+    list.push_back({.name = side + "_pool.bias", .shape = {d}, .init = Init::zeros()});
+    list.push_back({.name = side + "_pool.gain", .shape = {d}, .init = Init::ones()});
+    list.push_back({.name = side + "_pool.shift", .shape = {d}, .init = Init::zeros()});
+  }
+  return list;
+}
+
+Flops flops(const Sizes& s, const Mechanism& mechanism) {
+  const double count = std::min(static_cast<double>(mechanism.integer("landmarks")), s.n);
+  return pairwise_flops(2.0 * s.n * count, s);
+}
+
+}  // namespace
+
+const MechanismKind& lara_kind() {
+  static const MechanismKind kind{
+      .name = "lara",
+      .family = "kernel",
+      .summary = "softmax estimated with a few proposals that all queries share, weighed for each query",
+      .paper = "Zheng et al. 2022, Linear Complexity Randomized Self-attention Mechanism",
+      .parameters = {{"landmarks", std::int64_t{49}, 1, 4096, {}, "proposals: means of segments of queries and keys"},
+                     {"proposals",
+                      std::string("optimal"),
+                      0,
+                      0,
+                      {"optimal", "balance", "biased"},
+                      "weights of the proposals (mis-opt, mis-bh and mis-biased of the published code)"},
+                     {"beta", 1.0, 0.0, 100.0, {}, "how far optimal weights follow the query (published runs: 2)"},
+                     {"pool",
+                      std::string("learned"),
+                      0,
+                      0,
+                      {"learned", "plain"},
+                      "segments of a learned, normalised map of q and k, or of q and k"},
+                     {"noise",
+                      0.0,
+                      0.0,
+                      100.0,
+                      {},
+                      "deviation of the samples in training; 0: d^(1/4), which is consistent (published code: 1)"}},
+      .features = {Feature::scale, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
+                   Feature::grouped},
+      .subquadratic = true,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = flops,
+      .weights = weights,
+  };
+  return kind;
+}
+
+}  // namespace fovea

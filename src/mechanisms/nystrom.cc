@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <cmath>
+
+#include "mechanisms/compose.h"
+#include "ops/inverse.h"
+#include "ops/sequence.h"
+#include "reference/low_rank.h"
+
+namespace fovea {
+namespace {
+
+// softmax(q K~^T) A^+ softmax(Q~ k^T) v from right to left: the outer two run on tiles and are never stored.
+Var body(const Call& call) {
+  Tape& tape = call.tape;
+  const std::int64_t wanted = call.mechanism.integer("landmarks"), n_q = call.q.dim(1), n_k = call.k.dim(1);
+  AttentionOptions options;
+  options.scale = scale_of(call);
+  // A landmark for every token: A A^+ A is A.
+  if (std::max(n_q, n_k) <= wanted) return run_tiled_on(call, {call.q, call.k, call.v}, options, {}).output;
+  const std::int64_t count = std::min({wanted, n_q, n_k});
+  const Var q_mean = segment_mean(tape, call.q, count).means;
+  const Var k_mean = repeat_heads(tape, segment_mean(tape, call.k, count).means, call.q.dim(2));
+  const Var scores = matmul(tape, by_head(tape, q_mean), transpose(tape, by_head(tape, k_mean), 2, 3));
+  const Var middle = softmax(tape, scale(tape, scores, *options.scale));  // (b, heads, count, count)
+  const Var inverse = iterative_inverse(tape, middle, call.mechanism.integer("steps"));
+  const Var far = run_tiled_on(call, {q_mean, call.k, call.v}, options, {}).output;
+  const Var values = by_token(tape, matmul(tape, inverse, by_head(tape, far)));
+  return run_tiled_on(call, {call.q, k_mean, values}, options, {}).output;
+}
+
+Var with_residual(const Call& call) {
+  const Var out = body(call);
+  if (call.mechanism.integer("conv") == 0) return out;
+  const Var v = repeat_heads(call.tape, call.v, call.q.dim(2));
+  return add(call.tape, out, depthwise_conv(call.tape, v, call.options.weights[0]));
+}
+
+AttentionResult run(const Call& call) { return {each_sequence_wide(call, with_residual), {}, {}}; }
+
+reference::Result define(const reference::Problem& problem, const Mechanism& m) {
+  return reference::nystrom(problem, {m.integer("landmarks"), m.integer("steps"), m.integer("conv")});
+}
+
+bool lacks(const Mechanism& mechanism, Feature feature) {
+  return feature == Feature::cross && mechanism.integer("conv") > 0;
+}
+
+std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
+  const std::int64_t taps = mechanism.integer("conv");
+  if (taps == 0) return {};
+  const double bound = 1.0 / std::sqrt(static_cast<double>(taps));
+  return {{.name = "conv", .shape = {sizes.heads, taps}, .init = {Init::Kind::uniform, bound}}};
+}
+
+Flops flops(const Sizes& s, const Mechanism& m) {
+  const double count = std::min(static_cast<double>(m.integer("landmarks")), s.n);
+  return landmark_flops(count, static_cast<double>(m.integer("steps")), s);
+}
+
+}  // namespace
+
+const MechanismKind& nystrom_kind() {
+  static const MechanismKind kind{
+      .name = "nystrom",
+      .family = "low rank",
+      .summary = "softmax through landmarks: means of segments stand for the queries and keys in between",
+      .paper = "Xiong et al. 2021, Nystromformer: A Nystrom-Based Algorithm for Approximating Self-Attention",
+      .parameters = {{"landmarks", std::int64_t{64}, 1, 4096, {}, "segments the sequence is cut into"},
+                     {"steps", std::int64_t{6}, 1, 64, {}, "of the iteration for the pseudo-inverse"},
+                     {"conv",
+                      std::int64_t{0},
+                      0,
+                      1023,
+                      {},
+                      "taps of a convolution of the values that is added, one filter for each head; 0: none"}},
+      .features = {Feature::scale, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
+                   Feature::grouped},
+      .lacks = lacks,
+      .subquadratic = true,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = flops,
+      .weights = weights,
+  };
+  return kind;
+}
+
+}  // namespace fovea

@@ -1,0 +1,156 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "mechanisms/scanned.h"
+#include "ops/features.h"
+#include "reference/kernel.h"
+
+namespace fovea {
+namespace {
+
+constexpr double kReluEps = 1e-3, kTiny = 1e-30;
+// e^60 times the sums over a long sequence is still a float.
+constexpr double kLargestExponent = 60.0;
+
+bool is_relu(const Mechanism& m) { return m.choice("kernel") == "relu"; }
+// The modes of published code stabilise keys by a maximum over the sequence, which their epsilon keeps from cancelling.
+bool is_published(const Mechanism& m) { return !is_relu(m) && m.choice("eps_mode") != "exact"; }
+
+// The directions (1, features, d_k) of this call: those of the layer, or a fresh draw.
+Tensor directions_of(const Call& call) {
+  const Tensor& kept = call.options.weights[0].value();
+  const std::string& redraw = call.mechanism.choice("redraw");
+  const Shape shape{1, kept.dim(0), kept.dim(1)};
+  if (redraw == "never" || !call.tape.training()) return kept.contiguous(call.tape.context()).reshape(shape);
+  return make_weight(call.tape.context(), fmt::format("redraw.{}", call.tape.next_stream()), shape, kept.dtype(),
+                     redraw == "iid" ? Init::normal(1.0) : Init::features());
+}
+
+// e^(w x - |x|^2 / 2) is at most e^(|w|^2 / 2): what must be taken off for that to be a float, whatever x is. Being
+// the same for all keys, it cancels; and it does not depend on later ones.
+double fixed_shift(const Tensor& directions) {
+  const std::vector<double> w = directions.to_vector<double>();
+  const auto d = static_cast<std::size_t>(directions.dim(2));
+  double most = 0.0;
+  for (std::size_t l = 0; l < w.size(); l += d) {
+    double half_norm = 0.0;
+    for (std::size_t c = 0; c < d; ++c) half_norm += 0.5 * w[l + c] * w[l + c];
+    most = std::fmax(most, half_norm);
+  }
+  return std::fmax(0.0, most - kLargestExponent);
+}
+
+struct Maps {
+  FeatureOptions queries, keys;
+};
+
+Maps maps_of(const Mechanism& m, const Tensor& directions, double scale) {
+  FeatureOptions map;
+  map.scale = std::sqrt(scale);
+  if (is_relu(m)) {
+    map.map = FeatureMap::relu;
+    map.add = kReluEps;
+    return {map, map};
+  }
+  Maps maps{map, map};
+  maps.queries.stabilizer = Stabilizer::row;
+  maps.keys.subtract_norm = true;
+  if (is_published(m)) {
+    const double size = 1.0 / std::sqrt(static_cast<double>(directions.dim(1))), eps = m.number("eps");
+    for (FeatureOptions* each : {&maps.queries, &maps.keys}) {
+      each->size = size;
+      each->add = m.choice("eps_mode") == "inside" ? size * eps : eps;
+      each->subtract_norm = true;
+    }
+    maps.keys.stabilizer = Stabilizer::sequence;
+  } else {
+    maps.keys.shift = fixed_shift(directions);
+  }
+  return maps;
+}
+
+AttentionResult run(const Call& call) {
+  const Tensor directions = directions_of(call);
+  const double scale = call.options.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
+  if (!(scale > 0.0)) fail(ErrorCode::usage, "performer needs a positive scale", "scale");
+  Maps maps = maps_of(call.mechanism, directions, scale);
+  maps.queries.rows = call.queries;
+  maps.keys.rows = call.keys;
+  const Var q = features(call.tape, call.q, directions, maps.queries);
+  const Var k = features(call.tape, call.k, directions, maps.keys);
+  if (is_published(call.mechanism))
+    return run_on_features(
+        call, {q, k},
+        {.denominator = scan::Denominator::clamp, .denominator_eps = std::fmax(call.mechanism.number("clamp"), kTiny)});
+  return run_on_features(call, {q, k}, {.denominator = scan::Denominator::add, .denominator_eps = kTiny});
+}
+
+reference::Result define(const reference::Problem& problem, const Mechanism& m) {
+  using Epsilon = reference::Performer::Epsilon;
+  const std::string& mode = m.choice("eps_mode");
+  return reference::performer(problem, {.features = m.integer("features"),
+                                        .relu = is_relu(m),
+                                        .epsilon = mode == "exact"    ? Epsilon::exact
+                                                   : mode == "inside" ? Epsilon::inside
+                                                                      : Epsilon::outside,
+                                        .eps = m.number("eps"),
+                                        .clamp = m.number("clamp")});
+}
+
+Flops flops(const Sizes& s, const Mechanism& m) {
+  const auto r = static_cast<double>(m.integer("features"));
+  const Flops scan = scan_flops({s.n, s.heads, r, s.d_v, s.causal}, m);
+  const double products = 4.0 * s.n * s.heads * r * s.d_k;  // of q and k with the directions
+  return {scan.forward + products, scan.backward + products};
+}
+
+bool lacks(const Mechanism& m, Feature feature) {
+  const bool in_order =
+      feature == Feature::causal || feature == Feature::strict || feature == Feature::step || feature == Feature::state;
+  return in_order && is_published(m);
+}
+
+std::vector<WeightSpec> weights(const Mechanism& m, const LayerSizes& sizes) {
+  return {
+      {.name = "directions", .shape = {m.integer("features"), sizes.d_k}, .init = Init::features(), .trained = false}};
+}
+
+}  // namespace
+
+const MechanismKind& performer_kind() {
+  static const MechanismKind kind{
+      .name = "performer",
+      .family = "kernel",
+      .summary = "softmax estimated with positive random features of orthogonal directions (FAVOR+)",
+      .paper = "Choromanski et al. 2021, Rethinking Attention with Performers",
+      .parameters =
+          {{"features", std::int64_t{256}, 1, 65536, {}, "random features of a head"},
+           {"kernel", std::string("softmax"), 0, 0, {"softmax", "relu"}, "relu: max(w x, 0) + 0.001, not an estimate"},
+           {"eps_mode",
+            std::string("exact"),
+            0,
+            0,
+            {"exact", "inside", "outside"},
+            "exact: no eps; published: r^(-1/2) (e^u + eps), or r^(-1/2) e^u + eps"},
+           {"eps", 1e-4, 0.0, 1.0, {}, "added to the features in the published modes"},
+           {"clamp", 0.0, 0.0, 1.0, {}, "least denominator in the published modes; 0.01 in some"},
+           {"redraw",
+            std::string("never"),
+            0,
+            0,
+            {"never", "orthogonal", "iid"},
+            "fresh directions for every forward pass of training, of this kind"}},
+      .features = kRecurrent.with(Feature::scale),
+      .lacks = lacks,
+      .subquadratic = true,
+      .memory = Memory::state,
+      .run = run,
+      .reference = define,
+      .flops = flops,
+      .weights = weights,
+  };
+  return kind;
+}
+
+}  // namespace fovea

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/rng.h"
+#include "mechanisms/compose.h"
+#include "mechanisms/gaussian.h"
+#include "ops/inverse.h"
+#include "ops/sequence.h"
+#include "reference/low_rank.h"
+
+namespace fovea {
+namespace {
+
+// Places in [0, 1) that landmarks are taken from: drawn once, and anew at every step of training.
+std::vector<double> places(const Call& call) {
+  std::vector<double> places = call.options.weights[0].value().to_vector<double>();
+  if (call.tape.training()) {
+    Random random(call.tape.context().seed(), call.tape.next_stream());
+    for (double& place : places) place = random.uniform_double();
+  } else {
+    for (double& place : places) place += 0.5;  // the weight is centred
+  }
+  return places;
+}
+
+// The rows of x (b, n, heads, d) at the places [begin, end), the same for every item and head.
+Var pick(const Call& call, const Var& x, const std::vector<double>& places, std::size_t begin, std::size_t end) {
+  const std::int64_t n = x.dim(1), heads = x.dim(2), count = static_cast<std::int64_t>(end - begin);
+  const Tensor index = Tensor::empty(call.tape.context(), {x.dim(0), count, heads}, DType::i32);
+  for (std::int64_t i = 0; i < index.numel(); ++i) {
+    const double place = places[begin + static_cast<std::size_t>(i / heads % count)] * static_cast<double>(n);
+    index.data<std::int32_t>()[i] = static_cast<std::int32_t>(std::min(n - 1, static_cast<std::int64_t>(place)));
+  }
+  return take_rows(call.tape, x, index);
+}
+
+Tensor identities(const Call& call, std::int64_t count) {
+  const Tensor out = Tensor::zeros(call.tape.context(), {call.q.dim(0), count, call.q.dim(2), count}, call.q.dtype());
+  for (std::int64_t i = 0; i < count; ++i) out.select(1, i).slice(2, i, i + 1).fill(1.0);
+  return out;
+}
+
+Var body(const Call& call) {
+  Tape& tape = call.tape;
+  const std::vector<double> at = places(call);
+  const std::size_t half = at.size() / 2;
+  const Var k_all = repeat_heads(tape, call.k, call.q.dim(2));
+  const Var parts[] = {pick(call, call.q, at, 0, half), pick(call, k_all, at, half, at.size())};
+  const Var marks = concat(tape, parts, 1);  // (b, landmarks, heads, d)
+  const Var as_query = gaussian_features(tape, marks, Side::query), as_key = gaussian_features(tape, marks, Side::key);
+  AttentionOptions options;
+  options.scale = scale_of(call);
+  const auto kernel = [&](const Var& q, const Var& k, const Var& v) {
+    return run_tiled_on(call, {q, k, v}, options, {.weight = tile::Weight::exp, .pattern = {}}).output;
+  };
+  const Var among = by_head(tape, kernel(as_query, as_key, identities(call, marks.dim(1))));
+  const Var inverse = regularized_inverse(
+      tape, among, {.shift = call.mechanism.number("gamma"), .steps = call.mechanism.integer("steps")});
+  const Var far = kernel(as_query, gaussian_features(tape, call.k, Side::key), call.v);
+  const Var values = by_token(tape, matmul(tape, inverse, by_head(tape, far)));
+  return kernel(gaussian_features(tape, call.q, Side::query), as_key, values);
+}
+
+AttentionResult run(const Call& call) { return {each_sequence_wide(call, body), {}, {}}; }
+
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::skyformer(problem, {mechanism.number("gamma"), mechanism.integer("steps")});
+}
+
+std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes&) {
+  return {{.name = "places",
+           .shape = {mechanism.integer("landmarks")},
+           .init = {Init::Kind::uniform, 0.5},
+           .trained = false}};
+}
+
+Flops flops(const Sizes& s, const Mechanism& m) {
+  return landmark_flops(static_cast<double>(m.integer("landmarks")), static_cast<double>(m.integer("steps")), s);
+}
+
+}  // namespace
+
+const MechanismKind& skyformer_kind() {
+  static const MechanismKind kind{
+      .name = "skyformer",
+      .family = "low rank",
+      .summary = "kernelized attention through landmarks drawn from the queries and the keys",
+      .paper = "Chen et al. 2021, Skyformer: Remodel Self-Attention with Gaussian Kernel and Nystrom Method",
+      .parameters = {{"landmarks", std::int64_t{128}, 2, 4096, {}, "half of them queries, half keys"},
+                     {"gamma", 0.1, 0.0, 1e6, {}, "added to the diagonal of the landmarks' kernel"},
+                     {"steps", std::int64_t{6}, 1, 64, {}, "of the iteration for the inverse"}},
+      .features = {Feature::scale, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
+                   Feature::grouped},
+      .subquadratic = true,
+      .memory = Memory::cache,
+      .run = run,
+      .reference = define,
+      .flops = flops,
+      .weights = weights,
+  };
+  return kind;
+}
+
+}  // namespace fovea

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "reference/attention.h"
+
+// Definitions of the static sparse mechanisms: which pairs they keep, pair by pair. Positions are absolute.
+namespace fovea::reference {
+
+// Softmax over the pairs a predicate keeps, besides what the problem itself keeps.
+using Reads = std::function<bool(std::int64_t head, std::int64_t query, std::int64_t key)>;
+Result sparse(const Problem& problem, const Reads& reads);
+
+// `left` steps before and `right` after the query, each of `dilation` tokens.
+struct Steps {
+  std::int64_t left, right, dilation;
+};
+bool reads_steps(std::int64_t query, std::int64_t key, const Steps& steps);
+// Sparse Transformer: `local` keys before and at the query, and all a multiple of `stride` away.
+bool reads_strided(std::int64_t query, std::int64_t key, std::int64_t stride, std::int64_t local);
+// Sparse Transformer: the query's own block, and the last `summary` columns of every block.
+bool reads_fixed(std::int64_t query, std::int64_t key, std::int64_t block, std::int64_t summary);
+// LogSparse: itself and powers of two away; `restart` > 0: in every sub-sequence of that length, with local cells.
+bool reads_log(std::int64_t query, std::int64_t key, std::int64_t restart);
+
+// Star: token 0 is the relay, the others stand on a ring.
+enum class Ring : std::uint8_t { open, closed, zero };
+Result star(const Problem& problem, Ring ring);
+
+// Longformer. Weights: the projections of the global tokens' q, k and v, or none.
+struct Longformer {
+  std::int64_t window, dilation, globals;
+  bool own_projections;
+};
+Result longformer(const Problem& problem, const Longformer& settings);
+
+// BigBird. `random` gives the random blocks of a block of queries; extended: learned keys and values instead of global
+// blocks, weights 0 and 1.
+struct BigBird {
+  std::int64_t block;
+  bool extended;
+  std::function<std::vector<std::int64_t>(std::int64_t head, std::int64_t row)> random;
+};
+Result bigbird(const Problem& problem, const BigBird& settings);
+
+// Fixed patterns of an encoder: the first heads have given weights, the others learn them.
+enum class Edge : std::uint8_t { self, zero, first };
+Result fixed_encoder(const Problem& problem, std::int64_t given, Edge edge);
+
+}  // namespace fovea::reference

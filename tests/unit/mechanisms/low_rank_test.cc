@@ -1,0 +1,173 @@
+#include "unit/mechanisms/mechanism_fixture.h"
+
+// Limits in which mechanisms of low rank are exact, and what they refuse.
+namespace fovea {
+namespace {
+
+using LowRank = MechanismTest;
+
+TEST_F(LowRank, LinformerWithUnitMatricesIsSoftmax) {
+  for (const char* mechanism :
+       {"linformer:slots=21", "linformer:slots=21,sharing=none", "linformer:slots=21,sharing=kv"}) {
+    AttentionOptions options;
+    options.weights = weights_of(mechanism, 30);
+    for (const Var& w : options.weights) {
+      fill(w, 0.0);
+      for (std::int64_t i = 0; i < w.value().numel() / 30; ++i) w.value().data<double>()[i * 30 + i % 21] = 1.0;
+    }
+    EXPECT_LT(largest_difference(run(mechanism, options), run("softmax")), 1e-13) << mechanism;
+  }
+}
+
+TEST_F(LowRank, LinformerRefusesLongerSequences) {
+  AttentionOptions options;
+  options.weights = weights_of("linformer", 20);
+  const std::string text = error_of([&] { run("linformer", options); });
+  EXPECT_NE(text.find("21 tokens"), std::string::npos) << text;
+  EXPECT_NE(text.find("made for 20"), std::string::npos) << text;
+}
+
+TEST_F(LowRank, FrozenMatricesHaveNoGradient) {
+  EXPECT_FALSE(weights_of("linformer:frozen=true")[0].needs_grad());
+  EXPECT_TRUE(weights_of("linformer")[0].needs_grad());
+}
+
+TEST_F(LowRank, NystromWithALandmarkForEveryTokenIsSoftmax) {
+  EXPECT_LT(largest_difference(run("nystrom:landmarks=21"), run("softmax")), 1e-13);
+  EXPECT_GT(largest_difference(run("nystrom:landmarks=5"), run("softmax")), 1e-3);
+}
+
+TEST_F(LowRank, NystromReturnsConstantValuesWhenConverged) {
+  fill(v_, 1.5);
+  EXPECT_LT(largest_spread(run("nystrom:landmarks=5,steps=40")), 1e-8);
+}
+
+TEST_F(LowRank, NystromAddsAConvolution) {
+  const char* with = "nystrom:landmarks=5,conv=3";
+  AttentionOptions options;
+  options.weights = weights_of(with);
+  fill(options.weights[0], 0.0);
+  for (std::int64_t h = 0; h < kHeads; ++h) options.weights[0].value().data<double>()[h * 3 + 2] = 2.0;  // the next row
+  const std::vector<double> plain = run("nystrom:landmarks=5"), more = run(with, options);
+  const double* v = v_.value().data<double>();
+  const std::size_t row = kHeads * kWidth;
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    EXPECT_NEAR(more[i], plain[i] + (i + row < plain.size() ? 2.0 * v[i + row] : 0.0), 1e-12);
+}
+
+TEST_F(LowRank, KernelizedIsSoftmaxsExponentialWithoutItsSizes) {
+  const std::vector<double> o = run("kernelized");
+  const double *q = q_.value().data<double>(), *k = k_.value().data<double>(), *v = v_.value().data<double>();
+  const std::int64_t stride = kHeads * kWidth;
+  for (std::int64_t i = 0; i < kTokens; ++i) {
+    double want = 0.0;
+    for (std::int64_t j = 0; j < kTokens; ++j) {
+      double squares = 0.0;
+      for (std::int64_t c = 0; c < kWidth; ++c) squares += std::pow(q[i * stride + c] - k[j * stride + c], 2);
+      want += std::exp(-0.5 * squares / std::sqrt(8.0)) * v[j * stride];
+    }
+    EXPECT_NEAR(o[static_cast<std::size_t>(i * stride)], want, 1e-12);
+  }
+}
+
+TEST_F(LowRank, SkyformerWithAllPointsAsLandmarksIsKernelized) {
+  const char* mechanism = "skyformer:landmarks=42,gamma=1e-7,steps=64";
+  AttentionOptions options;
+  options.weights = weights_of(mechanism);
+  for (std::int64_t i = 0; i < 42; ++i)
+    options.weights[0].value().data<double>()[i] = (static_cast<double>(i % 21) + 0.5) / 21.0 - 0.5;
+  EXPECT_LT(largest_difference(run(mechanism, options), run("kernelized")), 1e-4);
+}
+
+TEST_F(LowRank, SkyformerDrawsAnewInTrainingOnly) {
+  AttentionOptions options;
+  options.weights = weights_of("skyformer:landmarks=8");
+  EXPECT_EQ(run("skyformer:landmarks=8", options), run("skyformer:landmarks=8", options));
+  std::vector<double> trained[2];
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    Tape tape(context_, {.record = false, .training = true, .stream = step << 20});
+    trained[step] = attention(tape, q_, k_, v_, Mechanism::parse("skyformer:landmarks=8"), options)
+                        .output.value()
+                        .to_vector<double>();
+  }
+  EXPECT_GT(largest_difference(trained[0], trained[1]), 1e-3);
+}
+
+TEST_F(LowRank, LongShortWithoutSlotsIsSoftmaxOfNormalisedKeysAndValues) {
+  AttentionOptions options;
+  options.input = random({1, kTokens, 4}, 5);
+  const std::vector<double> o = run("long-short:slots=0,window=64", options);
+  Tape tape(context_, {.record = false});
+  const auto normal = [&](const Var& x) {
+    const Var flat = reshape(tape, x, {1, kTokens, kHeads * kWidth});
+    return reshape(tape, normalize(tape, flat, {}), {1, kTokens, kHeads, kWidth});
+  };
+  const Var want = attention(tape, q_, normal(k_), normal(v_), Mechanism("softmax")).output;
+  EXPECT_LT(largest_difference(o, want.value().to_vector<double>()), 1e-13);
+}
+
+// Slots that take a single token each: the softmax sees that token's key twice normalised.
+TEST_F(LowRank, LongShortSlotsCanPickTokens) {
+  const char* mechanism = "long-short:slots=1,window=1";
+  AttentionOptions options;
+  const Tensor x = Tensor::zeros(context_, {1, kTokens, 1}, DType::f64);
+  x.data<double>()[13] = 1000.0;
+  options.input = Var(x);
+  options.weights = weights_of(mechanism, kTokens, 1);
+  fill(options.weights[0], 1.0);
+  const std::vector<double> before = run(mechanism, options);
+  v_.value().slice(1, 2, 3).fill(5.0);  // no neighbour of row 20, not in the slot
+  const std::vector<double> other = run(mechanism, options);
+  v_.value().data<double>()[13 * kHeads * kWidth] += 1.0;
+  const std::vector<double> picked = run(mechanism, options);
+  const std::size_t last = 20 * kHeads * kWidth;
+  EXPECT_EQ(before[last], other[last]);
+  EXPECT_NE(before[last], picked[last]);
+}
+
+TEST_F(LowRank, LaraWithOneLandmarkGivesAllQueriesTheSame) {
+  for (const char* mechanism : {"lara:landmarks=1", "lara:landmarks=1,proposals=balance"})
+    EXPECT_LT(largest_spread(run_fresh(mechanism)), 1e-13) << mechanism;
+  EXPECT_GT(largest_spread(run_fresh("lara:landmarks=4")), 1e-3);
+}
+
+TEST_F(LowRank, LaraReturnsConstantValues) {
+  fill(v_, -0.75);
+  for (const char* mechanism : {"lara", "lara:landmarks=4", "lara:proposals=biased,landmarks=3", "lara:pool=plain"})
+    for (const double x : run_fresh(mechanism)) EXPECT_NEAR(x, -0.75, 1e-12) << mechanism;
+}
+
+TEST_F(LowRank, LaraSamplesInTraining) {
+  AttentionOptions options;
+  options.weights = weights_of("lara:landmarks=4");
+  const auto trained = [&](std::uint64_t stream) {
+    Tape tape(context_, {.record = false, .training = true, .stream = stream});
+    return attention(tape, q_, k_, v_, Mechanism::parse("lara:landmarks=4"), options)
+        .output.value()
+        .to_vector<double>();
+  };
+  EXPECT_EQ(run("lara:landmarks=4", options), run("lara:landmarks=4", options));
+  EXPECT_EQ(trained(5), trained(5));
+  EXPECT_GT(largest_difference(trained(5), trained(6)), 1e-3);
+}
+
+TEST_F(LowRank, NoneOfThemIsCausal) {
+  for (const char* mechanism : {"linformer", "nystrom", "skyformer", "lara", "long-short"}) {
+    AttentionOptions options;
+    options.causal = true;
+    options.input = random({1, kTokens, 4}, 5);
+    options.weights = weights_of(mechanism, kTokens, 4);
+    const std::string text = error_of([&] { run(mechanism, options); });
+    EXPECT_NE(text.find("no causal form"), std::string::npos) << mechanism << ": " << text;
+  }
+}
+
+TEST_F(LowRank, BadSettingsAreRefused) {
+  for (const char* mechanism :
+       {"linformer:slots=0", "nystrom:landmarks=0", "nystrom:steps=0", "skyformer:landmarks=1", "lara:landmarks=0",
+        "long-short:window=0", "flash-gau:chunk=0", "polysketch:features=0", "s4d:states=1", "lara:proposals=best"})
+    EXPECT_NE(error_of([&] { Mechanism::parse(mechanism); }), "no error") << mechanism;
+}
+
+}  // namespace
+}  // namespace fovea
