@@ -37,11 +37,6 @@ Tensor gradient_like(const Tape& tape, const std::shared_ptr<Slot>& slot, const 
   return gradient;
 }
 
-const Sequences& key_sequences(const Call& call) {
-  const AttentionOptions& options = call.options;
-  return options.keys.empty() && call.q.dim(1) == call.k.dim(1) ? options.queries : options.keys;
-}
-
 Tensor query_positions(const Call& call) {
   std::vector<std::int64_t> first;
   for (std::size_t s = 0; s < call.queries.size(); ++s) first.push_back(call.keys[s].count - call.queries[s].count);

@@ -23,9 +23,6 @@ Tensor output_like(const Context& context, const Shape& shape, DType dtype, cons
 Tensor gradient_like(const Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& input,
                      const std::vector<Sequences::Rows>& rows);
 
-// The sequences of the keys: those of the queries when the call names no others.
-const Sequences& key_sequences(const Call& call);
-
 // Positions i32 (b, n) within each sequence, 0 in padding; the last query stands where the last key does.
 Tensor query_positions(const Call& call);
 Tensor key_positions(const Call& call);
