@@ -25,6 +25,9 @@ struct AttentionOptions {
   std::optional<Pattern> pattern = {};  // further restriction: kept pairs are kept by all of causal, window and pattern
   Var bias = {};     // added to the scaled scores, (b or 1, heads or 1, n_q or 1, n_k or 1), f32 (f64); has a gradient
   Tensor mask = {};  // u8, true = keep, broadcast like bias
+  // Added in place of bias and mask: a number for every distance, (b or 1, heads or 1, 2 L - 1), f32 (f64); element key
+  // position - query position + L - 1, L no less than any length. Has a gradient; takes no memory of n x n.
+  Var diagonal_bias = {};
   bool alibi = false;
   std::optional<Rotary> rotary =
       {};                  // applied where the mechanism's definition wants it (after its feature map, if any)
@@ -48,6 +51,16 @@ struct AttentionResult {
 // q (b, n_q, heads, d_k), k (b, n_k, kv_heads, d_k), v (b, n_k, kv_heads, d_v); any strides with a dense last axis.
 FOVEA_EXPORT AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
                                        const AttentionOptions& options = {});
+
+// Relative positions in buckets, as T5 has them: near distances one by one, far ones in steps that grow up to
+// max_distance. Bidirectional ones spend half of the buckets on keys after the query.
+struct Buckets {
+  std::int64_t count = 32, max_distance = 128;
+  bool bidirectional = true;
+};
+FOVEA_EXPORT std::int32_t t5_bucket(std::int64_t offset, const Buckets& buckets);  // of key - query position
+// table (buckets, heads) -> a diagonal_bias (1, heads, 2 length - 1).
+FOVEA_EXPORT Var t5_bias(Tape& tape, const Var& table, std::int64_t length, const Buckets& buckets = {});
 
 // The weights of a mechanism as a new layer would have them, drawn from the context's seed.
 FOVEA_EXPORT std::vector<Var> make_weights(const Context& context, const Mechanism& mechanism, const LayerSizes& sizes,

@@ -23,6 +23,7 @@ struct ParameterSpec {
   std::vector<std::string_view> choices;  // of a string
   std::string_view help;
   bool training_only = false;  // evaluation does not depend on it
+  bool shared = false;  // several mechanisms have it and do the same with it: its choices are tested with the first
 };
 
 // Columns of the support matrix.

@@ -17,7 +17,9 @@ class FieldVisitor;
 
 enum class NormPlacement : std::uint8_t { pre, post };
 enum class FeedForward : std::uint8_t { ffn, glu };
-enum class Positions : std::uint8_t { none, sinusoidal, learned, rotary };
+// The first three enter with the tokens, the others in every attention layer: rotary, alibi and t5 in mechanisms that
+// have the feature (rotary, alibi, bias); shaw and xl in place of softmax.
+enum class Positions : std::uint8_t { none, sinusoidal, learned, rotary, alibi, t5, shaw, xl };
 enum class Pooling : std::uint8_t { mean, cls };
 
 // Everything that decides the shape of a sequence classifier. The same names are used in JSON, after --set model.

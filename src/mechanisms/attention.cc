@@ -49,6 +49,34 @@ void check_pairwise(const Shape& shape, const Var& q, const Var& k, const char* 
          name);
 }
 
+void check_diagonals(const Var& q, const AttentionOptions& o, DType wide) {
+  if (!o.diagonal_bias.defined()) return;
+  const Shape& shape = o.diagonal_bias.shape();
+  if (shape.rank() != 3 || (shape[0] != 1 && shape[0] != q.dim(0)) || (shape[1] != 1 && shape[1] != q.dim(2)) ||
+      shape[2] % 2 == 0)
+    fail(ErrorCode::shape,
+         fmt::format("diagonal_bias has shape {}, expected ({} or 1, {} or 1, 2 L - 1)", shape.text(), q.dim(0),
+                     q.dim(2)),
+         "diagonal_bias");
+  if (o.diagonal_bias.dtype() != wide)
+    fail(ErrorCode::shape, fmt::format("diagonal_bias must be {}", name_of(wide)), "diagonal_bias");
+  if (o.bias.defined() || o.mask.defined())
+    fail(ErrorCode::unsupported, "a bias or a mask together with a diagonal_bias", "diagonal_bias",
+         "add the diagonals to the bias, or use a pattern");
+}
+
+// Sequences that a bias by distance does not reach.
+void check_reach(const Call& call) {
+  if (!call.options.diagonal_bias.defined()) return;
+  const std::int64_t reach = (call.options.diagonal_bias.dim(2) + 1) / 2;
+  for (std::size_t s = 0; s < call.queries.size(); ++s)
+    if (std::max(call.queries[s].count, call.keys[s].count) > reach)
+      fail(ErrorCode::shape,
+           fmt::format("diagonal_bias is made for lengths up to {}, sequence {} has {} queries and {} keys", reach, s,
+                       call.queries[s].count, call.keys[s].count),
+           "diagonal_bias");
+}
+
 void check_features(const Mechanism& m, const AttentionOptions& o, bool cross, bool grouped) {
   require_feature(m, o.causal ? Feature::causal : Feature::bidirectional, true,
                   o.causal ? "causal form" : "bidirectional form");
@@ -60,6 +88,7 @@ void check_features(const Mechanism& m, const AttentionOptions& o, bool cross, b
   require_feature(m, Feature::dropout, o.dropout_p != 0.0, "weights to drop: set dropout to 0");
   require_feature(m, Feature::bias, o.bias.defined(), "additive bias");
   require_feature(m, Feature::bias, o.mask.defined(), "pairwise mask");
+  require_feature(m, Feature::bias, o.diagonal_bias.defined(), "bias by distance");
   require_feature(m, Feature::window, o.window.has_value(), "window");
   require_feature(m, Feature::pattern, o.pattern.has_value(), "pattern");
   require_feature(m, Feature::alibi, o.alibi, "ALiBi");
@@ -82,6 +111,7 @@ void check_values(const Var& q, const Var& k, const AttentionOptions& o) {
     check_pairwise(o.mask.shape(), q, k, "mask");
     if (o.mask.dtype() != DType::u8) fail(ErrorCode::shape, "mask must be u8, 1 = keep", "mask");
   }
+  check_diagonals(q, o, wide);
 }
 
 bool fits(const Shape& shape, const Shape& wanted) {
@@ -139,6 +169,7 @@ Call make_call(Tape& tape, const Var& q, const Var& k, const Var& v, const Mecha
   bool cross = false;
   for (std::size_t s = 0; s < call.queries.size(); ++s) cross = cross || call.queries[s].count != call.keys[s].count;
   check_features(mechanism, options, cross, q.dim(2) != k.dim(2));
+  check_reach(call);
   return call;
 }
 

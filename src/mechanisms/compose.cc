@@ -100,6 +100,12 @@ AttentionResult run_tiled_on(const Call& call, const Triple& x, const AttentionO
 Var by_head(Tape& tape, const Var& x) { return transpose(tape, x, 1, 2); }
 Var by_token(Tape& tape, const Var& x) { return transpose(tape, x, 1, 2); }
 
+Var multiply_heads(Tape& tape, const Var& x, const Var& w) {
+  const std::int64_t b = x.dim(0), n = x.dim(1), heads = x.dim(2);
+  const Var rows = reshape(tape, transpose(tape, x, 0, 2), {heads, n * b, x.dim(3)});
+  return transpose(tape, reshape(tape, matmul(tape, rows, w), {heads, n, b, w.dim(2)}), 0, 2);
+}
+
 Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads) {
   const std::int64_t group = heads / x.dim(2);
   if (group == 1) return x;

@@ -1,3 +1,4 @@
+#include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 #include "reference/row_rules.h"
 
@@ -8,8 +9,8 @@ AttentionResult run(const Call& call) {
   return run_tiled(call, {.pattern = Pattern::full(), .rule = tile::Rule{.kind = tile::RowRule::entmax15}});
 }
 
-reference::Result define(const reference::Problem& problem, const Mechanism&) {
-  return reference::by_row(problem,
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::by_row(scored(problem, mechanism),
                            [&](const reference::Row& s, std::int64_t) { return reference::entmax15_weights(s); });
 }
 
@@ -21,14 +22,16 @@ const MechanismKind& entmax15_kind() {
       .family = "weights",
       .summary = "between softmax and sparsemax (alpha 1.5): smooth, with exact zeros",
       .paper = "Peters, Niculae and Martins 2019, Sparse Sequence-to-Sequence Models",
-      .parameters = {},
+      .parameters = {score_parameter()},
       .features = kPairwiseNoLse,
+      .lacks = score_lacks,
       .subquadratic = false,
       .memory = Memory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,
       .first_needed = window_start,
+      .weights = score_weights,
   };
   return kind;
 }

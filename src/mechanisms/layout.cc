@@ -37,19 +37,26 @@ Tensor gradient_like(const Tape& tape, const std::shared_ptr<Slot>& slot, const 
   return gradient;
 }
 
+Tensor query_positions(const Call& call) {
+  std::vector<std::int64_t> first;
+  for (std::size_t s = 0; s < call.queries.size(); ++s) first.push_back(call.keys[s].count - call.queries[s].count);
+  return positions_of(call.tape.context(), call.q, call.queries, first);
+}
+
+Tensor key_positions(const Call& call) {
+  return positions_of(call.tape.context(), call.k, call.keys, std::vector<std::int64_t>(call.keys.size(), 0));
+}
+
 std::pair<Var, Var> rotated(const Call& call, const Var& q, const Var& k) {
   if (!call.options.rotary) return {q, k};
-  const Context& context = call.tape.context();
   if (call.options.positions.defined()) {
     if (q.dim(1) != k.dim(1))
       fail(ErrorCode::usage, "explicit positions need queries and keys of one length", "positions");
     return {rotate(call.tape, q, call.options.positions, *call.options.rotary),
             rotate(call.tape, k, call.options.positions, *call.options.rotary)};
   }
-  std::vector<std::int64_t> zero(call.keys.size(), 0), first;
-  for (std::size_t s = 0; s < call.queries.size(); ++s) first.push_back(call.keys[s].count - call.queries[s].count);
-  return {rotate(call.tape, q, positions_of(context, q, call.queries, first), *call.options.rotary),
-          rotate(call.tape, k, positions_of(context, k, call.keys, zero), *call.options.rotary)};
+  return {rotate(call.tape, q, query_positions(call), *call.options.rotary),
+          rotate(call.tape, k, key_positions(call), *call.options.rotary)};
 }
 
 Var normalize_heads(Tape& tape, const Var& x, NormKind kind, double eps) {

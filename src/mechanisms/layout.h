@@ -23,6 +23,10 @@ Tensor output_like(const Context& context, const Shape& shape, DType dtype, cons
 Tensor gradient_like(const Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& input,
                      const std::vector<Sequences::Rows>& rows);
 
+// Positions i32 (b, n) within each sequence, 0 in padding; the last query stands where the last key does.
+Tensor query_positions(const Call& call);
+Tensor key_positions(const Call& call);
+
 // q and k rotated by their positions (q and k as they are when the call has no rotary): (q', k').
 std::pair<Var, Var> rotated(const Call& call, const Var& q, const Var& k);
 

@@ -14,6 +14,9 @@ const MechanismKind& margin_kind();
 const MechanismKind& relu2_kind();
 const MechanismKind& sa_softmax_kind();
 const MechanismKind& sigmoid_kind();
+const MechanismKind& additive_kind();
+const MechanismKind& shaw_kind();
+const MechanismKind& xl_kind();
 const MechanismKind& diag_kind();
 const MechanismKind& window_kind();
 const MechanismKind& dilated_kind();
@@ -63,6 +66,9 @@ inline constexpr const MechanismKind& (*kMechanisms[])() = {
     relu2_kind,
     sa_softmax_kind,
     sigmoid_kind,
+    additive_kind,
+    shaw_kind,
+    xl_kind,
     diag_kind,
     window_kind,
     dilated_kind,

@@ -1,21 +1,52 @@
+#include <cmath>
+
 #include "mechanisms/layout.h"
+#include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 
 namespace fovea {
 namespace {
 
+bool is_gated(const Mechanism& mechanism) { return mechanism.choice("norm") == "gated"; }
+
+// gain o norm(x) o sigmoid(gate o x), over all heads together; gain and gate are the last two weights.
+Var gated_norm(const Call& call, const Var& output) {
+  Tape& tape = call.tape;
+  const std::vector<Var>& weights = call.options.weights;
+  const Var &gain = weights[weights.size() - 2], &gate = weights.back();
+  const Var x = cast(tape, reshape(tape, output, {output.dim(0), output.dim(1), gain.dim(0)}), gain.dtype());
+  const Var normed = normalize(tape, x, {.kind = NormKind::rms, .eps = call.mechanism.number("eps"), .gain = gain});
+  const Var y = mul(tape, normed, activate(tape, mul(tape, x, gate), Activation::sigmoid));
+  return reshape(tape, cast(tape, y, output.dtype()), {output.dim(0), output.dim(1), output.dim(2), output.dim(3)});
+}
+
 AttentionResult run(const Call& call) {
   AttentionResult result = run_tiled(call, {tile::Weight::rela, Pattern::full()});
+  if (is_gated(call.mechanism)) result.output = gated_norm(call, result.output);
   if (call.mechanism.choice("norm") == "rms")
     result.output = normalize_heads(call.tape, result.output, NormKind::rms, call.mechanism.number("eps"));
   return result;
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  reference::Result result = reference::pairwise(problem, reference::Weights::rela);
-  if (mechanism.choice("norm") == "rms")
+  reference::Result result = reference::pairwise(scored(problem, mechanism), reference::Weights::rela);
+  const std::vector<double> x = result.o;
+  if (mechanism.choice("norm") != "none")
     reference::normalize_rows(problem, result, reference::RowNorm::rms, mechanism.number("eps"));
+  if (!is_gated(mechanism)) return result;
+  const std::vector<double>&gain = problem.weights[problem.weights.size() - 2], &gate = problem.weights.back();
+  for (std::size_t i = 0; i < x.size(); ++i)
+    result.o[i] *= gain[i % gain.size()] / (1.0 + std::exp(-gate[i % gate.size()] * x[i]));
   return result;
+}
+
+std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
+  std::vector<WeightSpec> all = score_weights(mechanism, sizes);
+  if (!is_gated(mechanism)) return all;
+  const std::int64_t width = sizes.heads * sizes.d_v;
+  all.push_back({"gain", {width}, Init::ones()});
+  all.push_back({"gate", {width}, Init::normal(1.0 / std::sqrt(static_cast<double>(width)))});
+  return all;
 }
 
 }  // namespace
@@ -26,15 +57,23 @@ const MechanismKind& rela_kind() {
       .family = "weights",
       .summary = "rectified scores as weights, no normaliser; the output is normalised over all heads",
       .paper = "Zhang et al. 2021, Sparse Attention with Linear Units",
-      .parameters = {{"norm", std::string("rms"), 0, 0, {"rms", "none"}, "norm of the output over all heads"},
+      .parameters = {score_parameter(),
+                     {"norm",
+                      std::string("rms"),
+                      0,
+                      0,
+                      {"rms", "gated", "none"},
+                      "norm of the output over all heads; gated: times a learned gate of it"},
                      {"eps", 1e-6, 1e-12, 1.0, {}, "added to the mean square inside the root"}},
       .features = kPairwiseNoLse,
+      .lacks = score_lacks,
       .subquadratic = false,
       .memory = Memory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,
       .first_needed = window_start,
+      .weights = weights,
   };
   return kind;
 }

@@ -1,4 +1,5 @@
 #include "mechanisms/layout.h"
+#include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 
 namespace fovea {
@@ -12,7 +13,7 @@ AttentionResult run(const Call& call) {
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  reference::Result result = reference::pairwise(problem, reference::Weights::relu2);
+  reference::Result result = reference::pairwise(scored(problem, mechanism), reference::Weights::relu2);
   if (mechanism.choice("norm") == "rms")
     reference::normalize_rows(problem, result, reference::RowNorm::rms, mechanism.number("eps"));
   return result;
@@ -26,15 +27,18 @@ const MechanismKind& relu2_kind() {
       .family = "weights",
       .summary = "squared positive scores as weights, no normaliser; the output is normalised over all heads",
       .paper = "So et al. 2021, Primer; Hua et al. 2022, Transformer Quality in Linear Time",
-      .parameters = {{"norm", std::string("rms"), 0, 0, {"rms", "none"}, "norm of the output over all heads"},
+      .parameters = {score_parameter(),
+                     {"norm", std::string("rms"), 0, 0, {"rms", "none"}, "norm of the output over all heads"},
                      {"eps", 1e-6, 1e-12, 1.0, {}, "added to the mean square inside the root"}},
       .features = kPairwiseNoLse,
+      .lacks = score_lacks,
       .subquadratic = false,
       .memory = Memory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,
       .first_needed = window_start,
+      .weights = score_weights,
   };
   return kind;
 }

@@ -1,3 +1,4 @@
+#include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 #include "reference/row_rules.h"
 
@@ -14,8 +15,8 @@ AttentionResult run(const Call& call) {
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  if (is_plain(mechanism)) return reference::pairwise(problem, reference::Weights::self_adjust);
-  return reference::by_row(problem,
+  if (is_plain(mechanism)) return reference::pairwise(scored(problem, mechanism), reference::Weights::self_adjust);
+  return reference::by_row(scored(problem, mechanism),
                            [](const reference::Row& s, std::int64_t) { return reference::self_adjust_weights(s); });
 }
 
@@ -28,15 +29,18 @@ const MechanismKind& sa_softmax_kind() {
       .summary = "softmax times its own scores, plain or scaled to [0, 1]: gradients stay alive when a weight nears 1",
       .paper = "Self-Adjust Softmax, arXiv 2502.18277, 2025",
       .parameters =
-          {{"variant", std::string("plain"), 0, 0, {"plain", "normalized"}, "normalized: by the extremes of the row"},
+          {score_parameter(),
+           {"variant", std::string("plain"), 0, 0, {"plain", "normalized"}, "normalized: by the extremes of the row"},
            {"detach", false, 0, 0, {}, "normalized: the extremes are constants in backward (an approximate gradient)"}},
       .features = kPairwiseNoLse,
+      .lacks = score_lacks,
       .subquadratic = false,
       .memory = Memory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,
       .first_needed = window_start,
+      .weights = score_weights,
       .chooses = true,
   };
   return kind;

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "mechanisms/compose.h"
+#include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 
 namespace fovea {
@@ -25,12 +26,13 @@ AttentionResult run(const Call& call) {
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   double offset = mechanism.number("offset");
   if (by_length(mechanism)) offset -= std::log(static_cast<double>(problem.n_k));
-  return reference::pairwise(problem, reference::Weights::sigmoid, {.offset = offset});
+  return reference::pairwise(scored(problem, mechanism), reference::Weights::sigmoid, {.offset = offset});
 }
 
 // Bias, masks and dropout go by rows of the whole batch, which sequences cut out of it do not have; a step does not
 // know the final length.
 bool lacks(const Mechanism& mechanism, Feature feature) {
+  if (score_lacks(mechanism, feature)) return true;
   return by_length(mechanism) && (feature == Feature::bias || feature == Feature::dropout || feature == Feature::step ||
                                   feature == Feature::strict);
 }
@@ -44,7 +46,8 @@ const MechanismKind& sigmoid_kind() {
       .summary = "the sigmoid of each score as its weight: keys do not compete",
       .paper = "Ramapuram et al. 2024, Theory, Analysis, and Best Practices for Sigmoid Self-Attention",
       .parameters =
-          {{"offset", 0.0, -100.0, 100.0, {}, "added to every score"},
+          {score_parameter(),
+           {"offset", 0.0, -100.0, 100.0, {}, "added to every score"},
            {"shift", std::string("none"), 0, 0, {"none", "log-n"}, "log-n: also subtract the log of the length"}},
       .features = kPairwiseNoLse,
       .lacks = lacks,
@@ -54,6 +57,7 @@ const MechanismKind& sigmoid_kind() {
       .reference = define,
       .flops = dense_flops,
       .first_needed = window_start,
+      .weights = score_weights,
   };
   return kind;
 }

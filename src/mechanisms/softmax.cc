@@ -1,3 +1,4 @@
+#include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 
 namespace fovea {
@@ -5,8 +6,8 @@ namespace {
 
 AttentionResult run(const Call& call) { return run_tiled(call, {tile::Weight::softmax, Pattern::full()}); }
 
-reference::Result define(const reference::Problem& problem, const Mechanism&) {
-  return reference::pairwise(problem, reference::Weights::softmax);
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::pairwise(scored(problem, mechanism), reference::Weights::softmax);
 }
 
 }  // namespace
@@ -17,14 +18,16 @@ const MechanismKind& softmax_kind() {
       .family = "weights",
       .summary = "softmax of scaled dot products: every query weighs every key",
       .paper = "Vaswani et al. 2017, Attention Is All You Need",
-      .parameters = {},
+      .parameters = {score_parameter()},
       .features = kPairwise,
+      .lacks = score_lacks,
       .subquadratic = false,
       .memory = Memory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,
       .first_needed = window_start,
+      .weights = score_weights,
   };
   return kind;
 }

@@ -1,3 +1,4 @@
+#include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 #include "reference/row_rules.h"
 
@@ -8,8 +9,8 @@ AttentionResult run(const Call& call) {
   return run_tiled(call, {.pattern = Pattern::full(), .rule = tile::Rule{.kind = tile::RowRule::sparsemax}});
 }
 
-reference::Result define(const reference::Problem& problem, const Mechanism&) {
-  return reference::by_row(problem,
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::by_row(scored(problem, mechanism),
                            [&](const reference::Row& s, std::int64_t) { return reference::sparsemax_weights(s); });
 }
 
@@ -21,14 +22,16 @@ const MechanismKind& sparsemax_kind() {
       .family = "weights",
       .summary = "the nearest point of the simplex to the scores: most weights are exactly zero",
       .paper = "Martins and Astudillo 2016, From Softmax to Sparsemax",
-      .parameters = {},
+      .parameters = {score_parameter()},
       .features = kPairwiseNoLse,
+      .lacks = score_lacks,
       .subquadratic = false,
       .memory = Memory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,
       .first_needed = window_start,
+      .weights = score_weights,
   };
   return kind;
 }

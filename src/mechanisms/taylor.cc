@@ -1,4 +1,5 @@
 #include "mechanisms/quotient.h"
+#include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 
 namespace fovea {
@@ -19,11 +20,13 @@ AttentionResult run(const Call& call) {
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  return reference::averaged(problem, reference::Weights::taylor, {.degree = degree_of(mechanism)});
+  return reference::averaged(scored(problem, mechanism), reference::Weights::taylor, {.degree = degree_of(mechanism)});
 }
 
 // Dropout would drop the sum of the weights as well.
-bool lacks(const Mechanism&, Feature feature) { return feature == Feature::dropout; }
+bool lacks(const Mechanism& mechanism, Feature feature) {
+  return feature == Feature::dropout || score_lacks(mechanism, feature);
+}
 
 }  // namespace
 
@@ -33,7 +36,8 @@ const MechanismKind& taylor_kind() {
       .family = "weights",
       .summary = "a Taylor polynomial in place of the exponential of softmax",
       .paper = "de Brebisson and Vincent 2016, An Exploration of Softmax Alternatives",
-      .parameters = {{"order", std::string("2"), 0, 0, {"2", "4"}, "of the polynomial; odd ones go negative"}},
+      .parameters = {score_parameter(),
+                     {"order", std::string("2"), 0, 0, {"2", "4"}, "of the polynomial; odd ones go negative"}},
       .features = kPairwiseNoLse,
       .lacks = lacks,
       .subquadratic = false,
@@ -42,6 +46,7 @@ const MechanismKind& taylor_kind() {
       .reference = define,
       .flops = dense_flops,
       .first_needed = window_start,
+      .weights = score_weights,
   };
   return kind;
 }

@@ -4,9 +4,11 @@
 #include <cmath>
 
 #include "autograd/add_into.h"
+#include "mechanisms/diagonal.h"
 #include "mechanisms/layout.h"
 #include "mechanisms/mask.h"
 #include "mechanisms/merge.h"
+#include "mechanisms/score.h"
 
 namespace fovea {
 namespace {
@@ -35,7 +37,8 @@ struct TiledCall {
   std::vector<float> slopes;
   std::vector<Sequences::Rows> queries, keys;
   std::optional<tile::Rule> rule;
-  bool scattered = false;  // parts or steps: no single run reaches every pair of a bias
+  bool scattered = false;      // parts or steps: no single run reaches every pair of a bias
+  std::int64_t diagonals = 0;  // the bias goes by distance: 2 L - 1 elements for a head
 };
 using SharedCall = std::shared_ptr<const TiledCall>;
 
@@ -45,6 +48,11 @@ tile::BiasArray<const void*> bias_array(const Tensor& bias) {
   if (!bias.defined()) return {};
   const auto stride = [&](int axis) { return bias.dim(axis) == 1 ? 0 : bias.stride(axis); };
   return {bias.raw(), stride(0), stride(1), stride(2), stride(3)};
+}
+
+tile::BiasArray<const void*> diagonal_array(const Tensor& bias) {
+  const auto stride = [&](int axis) { return bias.dim(axis) == 1 ? 0 : bias.stride(axis); };
+  return {bias.raw(), stride(0), stride(1), 1, -1};
 }
 
 Pattern full_pattern(const AttentionOptions& options, Pattern pattern) {
@@ -70,6 +78,15 @@ Pairing residue_of(const Pairing& whole, std::int64_t step, std::int64_t r) {
   return {{q.batch, q.begin + first_q, count(q.count, first_q)}, {k.batch, k.begin + r, count(k.count, r)}};
 }
 
+// Where a piece finds its diagonals: the engine goes by rows, they by query position - key position + L - 1. In the
+// gradient every piece of a run has elements of its own, for each of its heads.
+void place_diagonals(const Pairing& whole, const TiledCall& call, const Run& run, tile::Piece& piece) {
+  if (call.diagonals == 0) return;
+  const auto& [q, k] = whole;
+  piece.bias_at = (call.diagonals - 1) / 2 + (k.count - q.count) - q.begin + k.begin;
+  piece.d_bias_at = std::ssize(run.pieces) * (run.heads.end - run.heads.begin) * call.diagonals + piece.bias_at;
+}
+
 void add_pieces(const Pairing& whole, const Part& part, std::int64_t d, TiledCall& call, Run& run) {
   // No two positions are further apart than both lengths: a longer step only ever meets itself.
   const std::int64_t step = std::max<std::int64_t>(1, std::min(part.step, whole.q.count + whole.k.count));
@@ -79,15 +96,17 @@ void add_pieces(const Pairing& whole, const Part& part, std::int64_t d, TiledCal
     const Pattern pattern = step == 1 ? part.pattern : part.pattern.every(step, r);
     const tile::TileSize tile = tile::tile_size_for(pattern, q.count, k.count, d);
     call.plans.push_back(tile::plan_for(pattern, q.count, k.count, tile));
-    run.pieces.push_back({.batch = q.batch,
-                          .q0 = q.begin,
-                          .nq = q.count,
-                          .k0 = k.begin,
-                          .nk = k.count,
-                          .plan = call.plans.back().get(),
-                          .q_step = step,
-                          .k_step = step,
-                          .kv_head = part.head});
+    tile::Piece piece{.batch = q.batch,
+                      .q0 = q.begin,
+                      .nq = q.count,
+                      .k0 = k.begin,
+                      .nk = k.count,
+                      .plan = call.plans.back().get(),
+                      .q_step = step,
+                      .k_step = step,
+                      .kv_head = part.head};
+    place_diagonals(whole, call, run, piece);
+    run.pieces.push_back(piece);
   }
 }
 
@@ -131,9 +150,10 @@ void add_runs(const Call& call, const Tiled& tiled, TiledCall& out) {
   }
 }
 
-SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias) {
+SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias, double scale) {
   auto out = std::make_shared<TiledCall>();
   const AttentionOptions& options = call.options;
+  if (options.diagonal_bias.defined()) out->diagonals = bias.dim(2);
   add_runs(call, tiled, *out);
   if (options.alibi) out->slopes = alibi_slopes(call.q.dim(2));
   out->rule = tiled.rule;
@@ -153,9 +173,9 @@ SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias) {
     p.weight = tiled.weight;
     p.offset = tiled.offset;
     p.degree = tiled.degree;
-    p.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.d_k)));
+    p.scale = scale;
     p.alibi = out->slopes.empty() ? nullptr : out->slopes.data() + run.heads.begin;
-    p.bias = bias_array(run.heads.of_bias(bias));
+    p.bias = out->diagonals > 0 ? diagonal_array(run.heads.of_bias(bias)) : bias_array(run.heads.of_bias(bias));
     p.dropout = dropout;
     p.dropout.first_head = run.heads.begin;
   }
@@ -176,6 +196,30 @@ struct Pull {
   Tensor dq, dk, dv, d_bias;
 };
 
+// Where a run puts the gradient of its part d_bias of the bias, what the engine is told of it, and how it gets there.
+Tensor bias_room(const Context& context, const TiledCall& call, const Run& run, const Tensor& d_bias) {
+  if (!d_bias.defined()) return d_bias;
+  if (call.diagonals > 0)
+    return Tensor::zeros(context, {std::ssize(run.pieces), run.problem.heads, call.diagonals}, d_bias.dtype());
+  return call.scattered ? Tensor::zeros(context, d_bias.shape(), d_bias.dtype()) : d_bias;
+}
+
+tile::BiasArray<void*> room_array(const TiledCall& call, const Tensor& room) {
+  if (!room.defined()) return {};
+  if (call.diagonals > 0) return {room.raw(), 0, call.diagonals, 1, -1};
+  const auto strides = bias_array(room);
+  return {room.raw(), strides.batch, strides.head, strides.query, strides.key};
+}
+
+void empty_room(const Context& context, const TiledCall& call, const Run& run, const Tensor& room,
+                const Tensor& d_bias) {
+  if (!room.defined() || !(call.scattered || call.diagonals > 0)) return;
+  if (call.diagonals == 0) return add_into(context, d_bias, room);
+  std::vector<std::int64_t> batch;
+  for (const tile::Piece& piece : run.pieces) batch.push_back(piece.batch);
+  add_into(context, d_bias, sum_diagonals(context, room, d_bias.shape(), batch));
+}
+
 // Runs one part backward. All parts have the softmax of the whole row: its o and log-sum-exp are all they need of each
 // other. What an earlier run has written is added to.
 void pull_run(const Context& context, const TiledCall& call, const Run& run, const Pull& p) {
@@ -186,30 +230,25 @@ void pull_run(const Context& context, const TiledCall& call, const Run& run, con
   const Tensor dq = h.of(p.dq), dk = kv.of(p.dk), dv = kv.of(p.dv), d_bias = h.of_bias(p.d_bias);
   const Tensor to_q = place(dq, run.joins, call.queries), to_k = place(dk, run.joins_keys, call.keys),
                to_v = place(dv, run.joins_keys, call.keys);
-  Tensor to_bias = d_bias;
-  if (d_bias.defined() && call.scattered) to_bias = Tensor::zeros(context, d_bias.shape(), d_bias.dtype());
-  tile::Backward io{.q = array_of<tile::In>(h.of(p.q)),
-                    .k = array_of<tile::In>(kv.of(p.k)),
-                    .v = array_of<tile::In>(kv.of(p.v)),
-                    .o = array_of<tile::In>(h.of(p.o)),
-                    .lse = statistic_array<tile::In>(h.of(p.lse)),
-                    .d_o = array_of<tile::In>(h.of(p.d_o)),
-                    .d_lse = statistic_array<tile::In>(h.of(p.d_lse)),
-                    .dq = array_of<tile::Out>(to_q),
-                    .dk = array_of<tile::Out>(to_k),
-                    .dv = array_of<tile::Out>(to_v),
-                    .d_bias = {}};
-  if (to_bias.defined()) {
-    const auto strides = bias_array(to_bias);
-    io.d_bias = {to_bias.raw(), strides.batch, strides.head, strides.query, strides.key};
-  }
+  const Tensor to_bias = bias_room(context, call, run, d_bias);
+  const tile::Backward io{.q = array_of<tile::In>(h.of(p.q)),
+                          .k = array_of<tile::In>(kv.of(p.k)),
+                          .v = array_of<tile::In>(kv.of(p.v)),
+                          .o = array_of<tile::In>(h.of(p.o)),
+                          .lse = statistic_array<tile::In>(h.of(p.lse)),
+                          .d_o = array_of<tile::In>(h.of(p.d_o)),
+                          .d_lse = statistic_array<tile::In>(h.of(p.d_lse)),
+                          .dq = array_of<tile::Out>(to_q),
+                          .dk = array_of<tile::Out>(to_k),
+                          .dv = array_of<tile::Out>(to_v),
+                          .d_bias = room_array(call, to_bias)};
   call.rule ? tile::rule_backward(context, run.problem, *call.rule, io) : tile::backward(context, run.problem, io);
   if (run.joins) add_into(context, dq, to_q);
   if (run.joins_keys) {
     add_into(context, dk, to_k);
     add_into(context, dv, to_v);
   }
-  if (to_bias.defined() && call.scattered) add_into(context, d_bias, to_bias);
+  empty_room(context, call, run, to_bias, d_bias);
 }
 
 void tiled_backward(Tape& tape, Node& node) {
@@ -231,7 +270,7 @@ void tiled_backward(Tape& tape, Node& node) {
                   gradient_like(tape, node.inputs[2], saved[kV], call->keys),
                   bias_grad ? Tensor::empty(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor()};
   const bool reaches_all = covers(call->queries, saved[kQ].shape()) && covers(call->keys, saved[kK].shape());
-  if (bias_grad && (call->scattered || !reaches_all)) pull.d_bias.fill(0.0);
+  if (bias_grad && (call->scattered || call->diagonals > 0 || !reaches_all)) pull.d_bias.fill(0.0);
   for (const Run& run : call->runs) pull_run(context, *call, run, pull);
   tape.accumulate(node.inputs[0], pull.dq);
   tape.accumulate(node.inputs[1], pull.dk);
@@ -290,11 +329,14 @@ double count_pairs(const std::vector<Part>& parts, const Sizes& sizes) {
 AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   Tape& tape = call.tape;
   const Context& context = tape.context();
-  const auto [q, k] = rotated(call, call.q, call.k);
-  const Var bias = masked_bias(tape, call.options.bias, call.options.mask, statistic_type(q.dtype()));
+  const Scored score = scored(call);
+  const auto [q, k] = rotated(call, score.q, score.k);
+  const Var bias = call.options.diagonal_bias.defined()
+                       ? turned_diagonals(tape, call.options.diagonal_bias)
+                       : masked_bias(tape, call.options.bias, call.options.mask, statistic_type(q.dtype()));
   const Tensor tq = dense_rows(context, q.value()), tk = dense_rows(context, k.value()),
                tv = dense_rows(context, call.v.value());
-  const SharedCall described = describe(call, tiled, bias.value());
+  const SharedCall described = describe(call, tiled, bias.value(), score.scale);
 
   const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
   Tensor lse;

@@ -1,3 +1,4 @@
+#include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 #include "reference/row_rules.h"
 
@@ -10,7 +11,7 @@ AttentionResult run(const Call& call) {
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  return reference::by_row(problem, [&](const reference::Row& s, std::int64_t) {
+  return reference::by_row(scored(problem, mechanism), [&](const reference::Row& s, std::int64_t) {
     return reference::top_k_weights(s, mechanism.integer("k"));
   });
 }
@@ -23,14 +24,17 @@ const MechanismKind& topk_kind() {
       .family = "weights",
       .summary = "softmax over the k largest scores of each row",
       .paper = "Zhao et al. 2019, Explicit Sparse Transformer",
-      .parameters = {{"k", std::int64_t{32}, 1, 1 << 20, {}, "keys that are kept; equal scores: the first win"}},
+      .parameters = {score_parameter(),
+                     {"k", std::int64_t{32}, 1, 1 << 20, {}, "keys that are kept; equal scores: the first win"}},
       .features = kPairwiseNoLse,
+      .lacks = score_lacks,
       .subquadratic = false,
       .memory = Memory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,
       .first_needed = window_start,
+      .weights = score_weights,
       .chooses = true,
   };
   return kind;

@@ -141,7 +141,7 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("inner", inner, "hidden size of the feed-forward layers", between(1, 1 << 20));
   v("activation", activation, "of the feed-forward layers",
     one_of({"identity", "relu", "gelu", "gelu_tanh", "silu", "elu", "elu_plus_one", "tanh", "sigmoid"}));
-  v("positions", positions, "how positions enter", one_of({"none", "sinusoidal", "learned", "rotary"}));
+  v("positions", positions, "how positions enter", one_of({"none", "sinusoidal", "learned", "rotary", "alibi", "t5", "shaw", "xl"}));
   v("embedding_scale", embedding_scale, "factor on token embeddings", above(0));
   v("pooling", pooling, "what the classifier reads", one_of({"mean", "cls"}));
   v("classifier_hidden", classifier_hidden, "hidden size of the classifier; 0: none", between(0, 1 << 20));

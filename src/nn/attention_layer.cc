@@ -8,6 +8,8 @@
 namespace fovea::nn {
 namespace {
 
+constexpr double kDistanceDeviation = 0.02;
+
 // Three slices recorded one by one would each make a zero-padded gradient of the whole; here they are made in place, or
 // packed once.
 void split_backward(Tape& tape, Node& node) {
@@ -29,6 +31,25 @@ void split_backward(Tape& tape, Node& node) {
 
 constexpr Op kSplit{"split_qkv", split_backward};
 
+// Positions that change the scores themselves are mechanisms of their own: they stand in for softmax.
+Mechanism positioned(const Mechanism& mechanism, Positions positions) {
+  if (positions != Positions::shaw && positions != Positions::xl) return mechanism;
+  const std::string_view name = positions == Positions::shaw ? "shaw" : "xl";
+  if (mechanism.name() == name) return mechanism;
+  if (mechanism.text() != "softmax")
+    fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {} positions", mechanism.text(), name), {},
+         fmt::format("\"softmax\", or \"{}\" itself", name));
+  return Mechanism(name);
+}
+
+// Longest sequence of a batch.
+std::int64_t longest(const Var& x, const Layout& layout) {
+  std::int64_t length = 1;
+  for (const Sequences::Rows& rows : layout.rows.rows(x.dim(0), x.dim(1), "rows"))
+    length = std::max(length, rows.count);
+  return length;
+}
+
 void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
   const auto need = [&](Feature feature) {
     if (mechanism.supports(feature)) return;
@@ -39,6 +60,8 @@ void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
   need(config.causal ? Feature::causal : Feature::bidirectional);
   need(Feature::packed);
   if (config.positions == Positions::rotary) need(Feature::rotary);
+  if (config.positions == Positions::alibi) need(Feature::alibi);
+  if (config.positions == Positions::t5) need(Feature::bias);
   if (!mechanism.supports(config.dtype))
     fail(ErrorCode::unsupported,
          fmt::format("attention \"{}\" does not run in {}", mechanism.name(), name_of(config.dtype)));
@@ -71,10 +94,10 @@ AttentionLayer::Sizes AttentionLayer::sizes_of(const Mechanism& mechanism, const
 }
 
 AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer)
-    : mechanism_(Mechanism::parse(config.layers[layer])),
+    : mechanism_(positioned(Mechanism::parse(config.layers[layer]), config.positions)),
       sizes_(sizes_of(mechanism_, config)),
       dropout_(mechanism_.supports(Feature::dropout) ? config.attention_dropout : 0.0),
-      rotary_(config.positions == Positions::rotary),
+      positions_(config.positions),
       causal_(config.causal),
       layer_(static_cast<std::int64_t>(layer)),
       layers_(std::ssize(config.layers)) {
@@ -116,9 +139,11 @@ void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config)
       weights_.push_back(spec.trained ? scope.add(spec.name, spec.shape, spec.init, spec.decay)
                                       : scope.add_drawn(spec.name, spec.shape, spec.init));
   }
+  if (positions_ == Positions::t5)
+    distances_ = scope.add_shared("distances", {Buckets{}.count, sizes_.heads}, Init::normal(kDistanceDeviation), true);
 }
 
-AttentionOptions AttentionLayer::options(const Var& x, const Layout& layout) const {
+AttentionOptions AttentionLayer::options(Tape& tape, const Var& x, const Layout& layout) const {
   AttentionOptions options;
   options.queries = layout.rows;
   options.causal = causal_;
@@ -127,7 +152,10 @@ AttentionOptions AttentionLayer::options(const Var& x, const Layout& layout) con
   if (mechanism_.needs_input()) options.input = x;
   options.layer = layer_;
   options.layers = layers_;
-  if (rotary_) {
+  options.alibi = positions_ == Positions::alibi;
+  if (positions_ == Positions::t5)
+    options.diagonal_bias = t5_bias(tape, distances_, longest(x, layout), {.bidirectional = !causal_});
+  if (positions_ == Positions::rotary) {
     options.rotary = Rotary{};
     options.positions = layout.positions;
   }
@@ -147,7 +175,7 @@ Var AttentionLayer::operator()(Tape& tape, const Var& x, const Layout& layout) c
     in.q = q_ ? project(*q_, sizes_.d_k) : Var(in.v.value());
     in.k = k_ ? project(*k_, sizes_.d_k) : in.q;
   }
-  const Var mixed = attention(tape, in.q, in.k, in.v, mechanism_, options(x, layout)).output;
+  const Var mixed = attention(tape, in.q, in.k, in.v, mechanism_, options(tape, x, layout)).output;
   Var out = reshape(tape, mixed, {b, n, heads * sizes_.d_v});
   if (gate_) out = mul(tape, out, (*gate_)(tape, x));
   return (*out_)(tape, out);

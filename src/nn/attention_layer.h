@@ -29,17 +29,19 @@ class AttentionLayer {
   static Sizes sizes_of(const Mechanism& mechanism, const ModelConfig& config);
   void make_projections(const Scope& scope, const ModelConfig& config);
   void make_weights(const Scope& scope, const ModelConfig& config);
-  AttentionOptions options(const Var& x, const Layout& layout) const;
+  AttentionOptions options(Tape& tape, const Var& x, const Layout& layout) const;
 
   Mechanism mechanism_;
   Sizes sizes_;
   double dropout_;  // 0 for mechanisms without weights
-  bool rotary_, causal_;
+  Positions positions_;
+  bool causal_;
   std::int64_t layer_, layers_;
   std::optional<Linear> qkv_;        // all three, or ...
   std::optional<Linear> q_, k_, v_;  // ... one by one; without k_, k is q; without q_, neither is read
   std::optional<Linear> gate_, out_;
   std::vector<Var> weights_;
+  Var distances_;  // (buckets, heads), the table of t5 positions
 };
 
 // qkv (b, n, 3 heads, d) -> q, k, v (b, n, heads, d), views. Their gradients meet in one buffer.

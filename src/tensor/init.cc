@@ -83,6 +83,7 @@ void fill(const Context& context, const Tensor& t, const Init& init, std::uint64
   switch (init.kind) {
     case Init::Kind::zeros: return t.fill(0.0);
     case Init::Kind::ones: return t.fill(1.0);
+    case Init::Kind::constant: return t.fill(init.size);
     case Init::Kind::normal:
     case Init::Kind::uniform: return fill_random<T>(context, t, init, stream);
     case Init::Kind::features: return fill_features<T>(context, t, init, stream);

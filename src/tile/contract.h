@@ -33,6 +33,7 @@ struct Piece {
   std::int64_t q_step = 1, k_step = 1;
   std::int64_t gap = 0;       // for ALiBi: how many rows the last query stands behind the last key; 0: on top of it
   std::int64_t kv_head = -1;  // this one alone, with the query heads that read it; -1: all
+  std::int64_t bias_at = 0, d_bias_at = 0;  // elements further on in the bias and its gradient
 
   std::int64_t query_row(std::int64_t i) const { return q0 + i * q_step; }
   std::int64_t key_row(std::int64_t j) const { return k0 + j * k_step; }
@@ -59,11 +60,14 @@ enum class Weight : std::uint8_t {
 constexpr bool has_statistic(Weight weight) { return weight == Weight::softmax || weight == Weight::self_adjust; }
 
 // Additive bias (batch, heads, n_q, n_k) in f32 (f64 for f64 problems); stride 0 on a broadcast axis; indexed by global
-// rows of q and k. -inf entries mask.
+// rows of q and k. -inf entries mask. Strides that are each other's negative make a bias of the distance alone: one
+// element for every diagonal, which is read fastest with 1 for the query and -1 for the key.
 template <class Pointer>
 struct BiasArray {
   Pointer data = nullptr;
   std::int64_t batch = 0, head = 0, query = 0, key = 0;
+
+  bool is_diagonal() const { return query != 0 && query == -key; }
 };
 
 struct Dropout {
@@ -101,7 +105,8 @@ struct Backward {
   In d_lse;        // may be null; only weights with a statistic have one
   Out dq, dk, dv;  // overwritten on the rows of the pieces; other rows are the caller's
   BiasArray<void*>
-      d_bias;  // may be null; same broadcast axes as the bias; overwritten, the caller clears what no piece reaches
+      d_bias;  // may be null; same broadcast axes as the bias; overwritten, the caller clears what no piece reaches.
+               // That of a diagonal bias is added to, and every piece and head has elements of its own
 };
 void backward(const Context& context, const Problem& problem, const Backward& io);
 

@@ -70,6 +70,7 @@ class Gradient : public Law {
       Trial exact = low;
       const auto wide = [&](const Var& v) { return v.defined() ? Var::leaf(v.value().to(context_, DType::f64)) : v; };
       exact.options.bias = wide(low.options.bias);
+      exact.options.diagonal_bias = wide(low.options.diagonal_bias);
       exact.options.initial_state = wide(low.options.initial_state);
       Inputs doubles{wide(inputs.q), wide(inputs.k), wide(inputs.v), wide(inputs.input), {}};
       for (const Var& w : inputs.weights)
@@ -80,6 +81,7 @@ class Gradient : public Law {
       EXPECT_LT(distance(got.k, want.k), tolerance) << "dk";
       EXPECT_LT(distance(got.v, want.v), tolerance) << "dv";
       EXPECT_LT(distance(got.bias, want.bias), tolerance) << "d_bias";
+      EXPECT_LT(distance(got.diagonals, want.diagonals), tolerance) << "d_diagonal_bias";
       EXPECT_LT(distance(got.initial_state, want.initial_state), tolerance) << "d_initial_state";
       EXPECT_LT(distance(got.input, want.input), tolerance) << "d_input";
       for (std::size_t w = 0; w < got.weights.size(); ++w)
@@ -105,6 +107,7 @@ TEST_P(Gradient, MatchesDifferences) {
     for (std::size_t w = 0; w < inputs.weights.size(); ++w)
       if (inputs.weights[w].needs_grad()) check_leaf(inputs, trial, inputs.weights[w], g.weights[w]);
     if (trial.options.bias.defined()) check_leaf(inputs, trial, trial.options.bias, g.bias);
+    if (trial.options.diagonal_bias.defined()) check_leaf(inputs, trial, trial.options.diagonal_bias, g.diagonals);
     if (trial.options.initial_state.defined()) check_leaf(inputs, trial, trial.options.initial_state, g.initial_state);
   }
 }

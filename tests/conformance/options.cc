@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "conformance/suite.h"
@@ -61,6 +62,21 @@ void bias_heads(Context& c, Trial& s, DType wide) {
 }
 void bias_shared(Context& c, Trial& s, DType wide) { s.options.bias = random_leaf(c, {1, 1, s.n_q, s.n_k}, wide, 5); }
 void bias_keys(Context& c, Trial& s, DType wide) { s.options.bias = random_leaf(c, {s.batch, 1, 1, s.n_k}, wide, 5); }
+
+void diagonals(Context& c, Trial& s, DType wide) {
+  s.options.diagonal_bias = random_leaf(c, {1, s.heads, 2 * std::max(s.n_q, s.n_k) - 1}, wide, 5);
+}
+void diagonals_shared(Context& c, Trial& s, DType wide) {  // and longer than they need be
+  s.options.diagonal_bias = random_leaf(c, {s.batch, 1, 49}, wide, 5);
+}
+void diagonals_padded_cross(Context& c, Trial& s, DType wide) {
+  padded_cross(c, s, wide);
+  diagonals(c, s, wide);
+}
+void diagonals_packed_causal(Context& c, Trial& s, DType wide) {
+  packed_causal(c, s, wide);
+  diagonals(c, s, wide);
+}
 
 void mask(Context& c, Trial& s, DType) {
   Random random(11);
@@ -152,6 +168,10 @@ const std::vector<OptionCase>& option_cases() {
       {"bias_heads", {F::bidirectional, F::bias}, bias_heads},
       {"bias_shared", {F::bidirectional, F::bias}, bias_shared},
       {"bias_keys", {F::bidirectional, F::bias}, bias_keys},
+      {"diagonals", {F::bidirectional, F::bias}, diagonals},
+      {"diagonals_shared", {F::bidirectional, F::bias}, diagonals_shared},
+      {"diagonals_padded_cross", {F::bidirectional, F::bias, F::padding, F::cross}, diagonals_padded_cross},
+      {"diagonals_packed_causal", {F::causal, F::bias, F::packed}, diagonals_packed_causal},
       {"mask", {F::bidirectional, F::bias}, mask},
       {"mask_and_bias", {F::bidirectional, F::bias}, mask_and_bias},
       {"window", {F::bidirectional, F::window}, window},

@@ -80,6 +80,12 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
       const std::int64_t row = q.begin + i, column = k.begin + j;
       return mask(q.batch, h, row, column, 1.0) != 0.0 ? bias(q.batch, h, row, column, 0.0) : -INFINITY;
     };
+  if (o.diagonal_bias.defined())
+    p.bias = [diagonals = o.diagonal_bias.value().to_vector<double>(), shape = o.diagonal_bias.shape(), batch = q.batch,
+              gap = k.count - q.count](std::int64_t h, std::int64_t i, std::int64_t j) {
+      const std::int64_t row = (shape[0] == 1 ? 0 : batch) * shape[1] + (shape[1] == 1 ? 0 : h);
+      return diagonals[at(row * shape[2] + (j - (i + gap)) + (shape[2] - 1) / 2)];
+    };
   if (s.training && o.dropout_p > 0.0) {
     const auto rate = static_cast<float>(o.dropout_p);
     const DropoutRule rule = DropoutRule::of(rate, context.seed(), 0);  // the first stream of a fresh tape
@@ -233,7 +239,7 @@ std::vector<double> grad_of(const Var& leaf) {
 
 Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechanism, const Trial& s) {
   std::vector<Var> leaves = in.leaves();
-  leaves.insert(leaves.end(), {s.options.bias, s.options.initial_state});
+  leaves.insert(leaves.end(), {s.options.bias, s.options.diagonal_bias, s.options.initial_state});
   for (const Var& leaf : leaves)
     if (leaf.needs_grad()) leaf.slot()->grad = Tensor();
   Tape tape(context, {.training = s.training});
@@ -243,6 +249,7 @@ Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechani
               grad_of(in.k),
               grad_of(in.v),
               grad_of(s.options.bias),
+              grad_of(s.options.diagonal_bias),
               grad_of(s.options.initial_state),
               grad_of(in.input),
               {}};

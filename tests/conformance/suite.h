@@ -94,7 +94,7 @@ double relative_error(const std::vector<double>& a, const std::vector<double>& b
 
 // Gradients of sum(o * w) (and of the other outputs, when asked for) with fixed random weights w.
 struct Gradients {
-  std::vector<double> q, k, v, bias, initial_state, input;
+  std::vector<double> q, k, v, bias, diagonals, initial_state, input;
   std::vector<std::vector<double>> weights;
 };
 Gradients gradients(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);

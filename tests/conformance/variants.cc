@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <ostream>
+#include <set>
 
 #include "conformance/suite.h"
 
@@ -22,11 +23,13 @@ Variant variant_with(std::string_view name, const ParameterSpec& spec, const Par
 
 std::vector<Variant> variants() {
   std::vector<Variant> all;
+  std::set<std::string_view> seen;  // of the parameters that mechanisms share
   for (std::string_view name : mechanism_names()) {
     const Mechanism plain(name);
     all.push_back({label(std::string(name)), plain});
     for (const ParameterSpec& spec : plain.parameters()) {
       if (spec.training_only) continue;  // the laws are those of evaluation
+      if (spec.shared && !seen.insert(spec.name).second) continue;
       for (std::string_view choice : spec.choices)
         if (choice != std::get<std::string>(spec.fallback))
           all.push_back(variant_with(name, spec, std::string(choice)));

@@ -28,8 +28,8 @@ struct BiasGradient {
 
   BiasGradient(const BiasArray<void*>& bias, bool shared, const Piece& piece, std::int64_t head) {
     if (bias.data == nullptr) return;
-    data = static_cast<R*>(bias.data) + piece.batch * bias.batch + head * bias.head + piece.q0 * bias.query +
-           piece.k0 * bias.key;
+    data = static_cast<R*>(bias.data) + (piece.batch * bias.batch + head * bias.head + piece.q0 * bias.query +
+                                         piece.k0 * bias.key + piece.d_bias_at);
     query = bias.query * piece.q_step;
     key = bias.key * piece.k_step;
     add = shared;
@@ -37,6 +37,7 @@ struct BiasGradient {
 
   // ds is [keys x lanes]; `turned` is scratch of [queries x keys].
   HWY_NOINLINE void take(const TileAt& at, const R* ds, R* turned) const {
+    if (add && query == 1) return add_columns(at, ds);
     turn_tile<R>({ds, at.lanes}, {turned, at.kc}, at.kc, at.qc);
     for (std::int64_t i = 0; i < at.qc; ++i) {
       const R* HWY_RESTRICT from = turned + i * at.kc;
@@ -45,6 +46,15 @@ struct BiasGradient {
         std::copy_n(from, at.kc, to);
       else
         for (std::int64_t j = 0; j < at.kc; ++j) to[j * key] = (add ? to[j * key] : R{0}) + from[j];
+    }
+  }
+
+  // Queries lie side by side in ds and in the gradient.
+  void add_columns(const TileAt& at, const R* ds) const {
+    for (std::int64_t j = 0; j < at.kc; ++j) {
+      const R* HWY_RESTRICT from = ds + j * at.lanes;
+      R* HWY_RESTRICT to = data + (at.q0 + (at.k0 + j) * key);
+      for (std::int64_t i = 0; i < at.qc; ++i) to[i] += from[i];
     }
   }
 };

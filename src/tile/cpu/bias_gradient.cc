@@ -38,6 +38,10 @@ void clear(const BiasArray<void*>& bias, const BiasBlock& block, bool is_shared)
 
 BiasSharing sharing_of(const Problem& problem, const BiasArray<void*>& bias) {
   if (bias.data == nullptr) return {};
+  if (bias.is_diagonal()) {
+    const auto has_islands = [](const Piece& piece) { return piece.plan->islands.size() > 1; };
+    return {true, true, std::any_of(problem.pieces.begin(), problem.pieces.end(), has_islands)};
+  }
   const bool queries = bias.query == 0, keys = bias.key == 0;
   const bool units =
       (queries && keys) || (bias.head == 0 && problem.heads > 1) || (bias.batch == 0 && problem.pieces.size() > 1);
@@ -45,7 +49,7 @@ BiasSharing sharing_of(const Problem& problem, const BiasArray<void*>& bias) {
 }
 
 void clear_bias_gradient(const Context& context, const Problem& problem, const BiasArray<void*>& d_bias) {
-  if (d_bias.data == nullptr) return;
+  if (d_bias.data == nullptr || d_bias.is_diagonal()) return;
   std::vector<BiasBlock> blocks;
   const std::int64_t heads = d_bias.head == 0 ? 1 : problem.heads;
   for (const Piece& piece : problem.pieces)

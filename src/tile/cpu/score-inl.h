@@ -91,8 +91,9 @@ class ScoreModifier {
       slope_ = static_cast<R>(problem.alibi[head]) * unit;
     }
     if (problem.bias.data != nullptr) {
-      bias_ = static_cast<const R*>(problem.bias.data) + piece.batch * problem.bias.batch + head * problem.bias.head +
-              piece.q0 * problem.bias.query + piece.k0 * problem.bias.key;
+      bias_ = static_cast<const R*>(problem.bias.data) +
+              (piece.batch * problem.bias.batch + head * problem.bias.head + piece.q0 * problem.bias.query +
+               piece.k0 * problem.bias.key + piece.bias_at);
       bias_query_ = problem.bias.query * piece.q_step;
       bias_key_ = problem.bias.key * piece.k_step;
     }
@@ -111,8 +112,10 @@ class ScoreModifier {
 
  private:
   HWY_NOINLINE void add_bias(const TileAt& at, R* HWY_RESTRICT scores, R* HWY_RESTRICT spare) const {
-    const R* source = bias_ + at.q0 * bias_query_ + at.k0 * bias_key_;
-    if (bias_key_ == 1 && bias_query_ != 0) {
+    const R* source = bias_ + (at.q0 * bias_query_ + at.k0 * bias_key_);
+    if (bias_query_ == 1) {
+      for (std::int64_t j = 0; j < at.kc; ++j) std::copy_n(source + j * bias_key_, at.qc, spare + j * at.lanes);
+    } else if (bias_key_ == 1 && bias_query_ != 0) {
       turn_tile<R>({source, bias_query_}, {spare, at.lanes}, at.qc, at.kc);
     } else {
       for (std::int64_t j = 0; j < at.kc; ++j)

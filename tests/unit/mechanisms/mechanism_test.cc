@@ -39,7 +39,7 @@ TEST(Mechanism, WrongNamesAndValuesAreExplained) {
   expect_says("diag:weights=sigmoid", "softmax, rela");
   expect_says("norm:eps=nan", "between");
   expect_says("norm:eps", "parameter=value");
-  expect_says("softmax:x=1", "no parameter");
+  expect_says("softmax:x=1", "no parameter \"x\"");
 }
 
 TEST(Mechanism, SettingsAreTyped) {

@@ -131,6 +131,50 @@ TEST_P(EveryPreset, PackedEqualsPadded) {
     }
 }
 
+class RelativePositions : public testing::TestWithParam<Positions> {};
+INSTANTIATE_TEST_SUITE_P(All, RelativePositions,
+                         testing::Values(Positions::alibi, Positions::t5, Positions::shaw, Positions::xl));
+
+TEST_P(RelativePositions, PackedEqualsPadded) {
+  for (const bool causal : {false, true}) {
+    Context context = make_context();
+    ModelConfig config = tiny::config("transformer");
+    config.positions = GetParam();
+    config.causal = causal;
+    const Model model(context, config);
+    const auto examples = tiny::examples(3, 5);
+    const auto packed = logits_of(context, model, batch_of(context, examples, BatchLayout::packed));
+    const auto padded = logits_of(context, model, batch_of(context, examples, BatchLayout::padded));
+    for (std::size_t i = 0; i < packed.size(); ++i) EXPECT_NEAR(packed[i], padded[i], 2e-5) << i;
+  }
+}
+
+TEST_P(RelativePositions, AreRefusedWhereThereAreNone) {
+  Context context = make_context();
+  ModelConfig config = tiny::config("linear");
+  config.positions = GetParam();
+  EXPECT_THROW(Model(context, config), Error);
+}
+
+// The table of T5 and the biases of Transformer-XL belong to the model; everything else to a layer.
+TEST(SharedWeights, AreMadeOnce) {
+  const auto count = [](Positions positions, std::string_view ending) {
+    Context context = make_context();
+    ModelConfig config = tiny::config("transformer");
+    config.positions = positions;
+    const Model model(context, config);
+    std::int64_t found = 0;
+    for (const Parameter& p : model.parameters()) found += p.name.ends_with(ending) ? 1 : 0;
+    return found;
+  };
+  EXPECT_EQ(count(Positions::t5, "shared.distances"), 1);
+  EXPECT_EQ(count(Positions::xl, "shared.content_bias"), 1);
+  EXPECT_EQ(count(Positions::xl, "shared.position_bias"), 1);
+  EXPECT_EQ(count(Positions::xl, "attention.encoding"), 2);
+  EXPECT_EQ(count(Positions::shaw, "attention.relative_keys"), 2);
+  EXPECT_EQ(count(Positions::shaw, "attention.relative_values"), 2);
+}
+
 TEST_P(EveryPreset, APaddedTokenChangesNothing) {
   Context context = make_context();
   const Model model(context, tiny::config(GetParam()));
@@ -242,6 +286,15 @@ TEST(Gradients, OfNormAttentionWithRotaryPositions) {
   config.positions = Positions::rotary;
   config.classifier_hidden = 0;
   check_gradients(config);
+}
+
+TEST(Gradients, OfEveryKindOfRelativePositions) {
+  for (const Positions positions : {Positions::alibi, Positions::t5, Positions::shaw, Positions::xl}) {
+    ModelConfig config = tiny_double("softmax*2");
+    config.positions = positions;
+    config.classifier_hidden = 0;
+    check_gradients(config);
+  }
 }
 
 TEST_P(EveryPreset, LearnsASmallBatchByHeart) {

@@ -1,0 +1,139 @@
+#include "mechanisms/score.h"
+
+#include <cmath>
+
+#include "mechanisms/compose.h"
+#include "mechanisms/layout.h"
+#include "ops/sequence.h"
+
+namespace fovea {
+namespace {
+
+enum class Score : std::uint8_t { scaled_dot, dot, bilinear, cosine };
+
+constexpr double kLogCap = 4.605170185988092;    // ln 100, of the log of a temperature
+constexpr double kLogStart = 2.302585092994046;  // ln 10
+constexpr double kShortest = 1e-24;              // square of a length that counts as none
+
+Score score_of(const Mechanism& mechanism) {
+  for (const ParameterSpec& spec : mechanism.parameters()) {
+    if (spec.name != "score") continue;
+    const std::string& score = mechanism.choice("score");
+    if (score == "dot") return Score::dot;
+    if (score == "bilinear") return Score::bilinear;
+    if (score == "cosine") return Score::cosine;
+  }
+  return Score::scaled_dot;
+}
+
+// saved: the log temperatures (heads), the output (heads, d).
+void temperature_backward(Tape& tape, Node& node) {
+  const Tensor &log = node.saved[0], &out = node.saved[1], g = node.grad().contiguous(tape.context());
+  const Tensor d_log = Tensor::zeros(tape.context(), log.shape(), log.dtype());
+  visit_float(log.dtype(), [&]<class T>() {
+    const std::int64_t width = out.dim(1);
+    for (std::int64_t i = 0; i < out.numel(); ++i) {
+      if (static_cast<double>(log.data<T>()[i / width]) >= kLogCap) continue;
+      T& sum = d_log.data<T>()[i / width];
+      sum = static_cast<T>(sum + out.data<T>()[i] * g.data<T>()[i]);
+    }
+  });
+  tape.accumulate(node.inputs[0], d_log);
+}
+
+constexpr Op kTemperature{"temperature", temperature_backward};
+
+// exp(min(log, ln 100)) of every head, for each of its channels: (heads) -> (heads, d).
+Var temperature(Tape& tape, const Var& log, std::int64_t width) {
+  const Tensor from = log.value().contiguous(tape.context());
+  const Tensor out = Tensor::empty(tape.context(), {from.dim(0), width}, from.dtype());
+  visit_float(from.dtype(), [&]<class T>() {
+    for (std::int64_t i = 0; i < out.numel(); ++i)
+      out.data<T>()[i] = static_cast<T>(std::exp(std::fmin(static_cast<double>(from.data<T>()[i / width]), kLogCap)));
+  });
+  return tape.record(kTemperature, {log}, out, {from, out});
+}
+
+// Rows of length sqrt(d), in the wide type.
+Var unit_rows(Tape& tape, const Var& x, DType wide) {
+  return normalize(tape, cast(tape, x, wide),
+                   {.kind = NormKind::rms, .eps = kShortest / static_cast<double>(x.dim(3))});
+}
+
+void make_unit(double* row, std::int64_t width) {
+  double squares = kShortest;
+  for (std::int64_t c = 0; c < width; ++c) squares += row[c] * row[c];
+  for (std::int64_t c = 0; c < width; ++c) row[c] /= std::sqrt(squares);
+}
+
+}  // namespace
+
+ParameterSpec score_parameter() {
+  return {.name = "score",
+          .fallback = std::string("scaled-dot"),
+          .low = 0,
+          .high = 0,
+          .choices = {"scaled-dot", "dot", "bilinear", "cosine"},
+          .help = "of a pair: q.k / sqrt(d), q.k, q W k (W learned), or a learned temperature times the cosine",
+          .shared = true};
+}
+
+std::vector<WeightSpec> score_weights(const Mechanism& mechanism, const LayerSizes& s) {
+  switch (score_of(mechanism)) {
+    case Score::bilinear: return {{"score", {s.heads, s.d_k, s.d_k}, Init::xavier(s.d_k, s.d_k), true, true}};
+    case Score::cosine: return {{"temperature", {s.heads}, Init::constant(kLogStart)}};
+    default: return {};
+  }
+}
+
+// The step form rotates queries before they meet W.
+bool score_lacks(const Mechanism& mechanism, Feature feature) {
+  return feature == Feature::rotary && score_of(mechanism) == Score::bilinear;
+}
+
+Scored scored(const Call& call) {
+  Tape& tape = call.tape;
+  const DType dtype = call.q.dtype(), wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const double d = static_cast<double>(call.q.dim(3)), scale = call.options.scale.value_or(1.0);
+  const Score score = score_of(call.mechanism);
+  if (score == Score::scaled_dot) return {call.q, call.k, call.options.scale.value_or(1.0 / std::sqrt(d))};
+  if (score == Score::dot) return {call.q, call.k, scale};
+  const Var q = fill_padding(tape, call.q, call.options.queries);
+  if (score == Score::bilinear) {
+    const Var product = multiply_heads(tape, cast(tape, q, wide), call.options.weights[0]);
+    return {cast(tape, product, dtype), call.k, scale};
+  }
+  const Var hot = mul(tape, unit_rows(tape, q, wide), temperature(tape, call.options.weights[0], q.dim(3)));
+  const Var k = unit_rows(tape, fill_padding(tape, call.k, key_sequences(call)), wide);
+  return {cast(tape, hot, dtype), cast(tape, k, dtype), scale / d};
+}
+
+reference::Problem scored(const reference::Problem& given, const Mechanism& mechanism) {
+  const Score score = score_of(mechanism);
+  reference::Problem p = given;
+  if (score == Score::scaled_dot) return p;
+  if (given.scale == 0.0) p.scale = 1.0;
+  const std::int64_t d = p.d_k;
+  for (std::int64_t row = 0; row < p.n_q * p.heads; ++row) {
+    double* q = &p.q[static_cast<std::size_t>(row * d)];
+    const std::int64_t head = row % p.heads;
+    if (score == Score::cosine) {
+      make_unit(q, d);
+      for (std::int64_t c = 0; c < d; ++c)
+        q[c] *= std::exp(std::fmin(p.weights[0][static_cast<std::size_t>(head)], std::log(100.0)));
+    }
+    if (score == Score::bilinear) {
+      const double* from = &given.q[static_cast<std::size_t>(row * d)];
+      for (std::int64_t c = 0; c < d; ++c) {
+        q[c] = 0.0;
+        for (std::int64_t a = 0; a < d; ++a)
+          q[c] += from[a] * p.weights[0][static_cast<std::size_t>((head * d + a) * d + c)];
+      }
+    }
+  }
+  for (std::int64_t row = 0; score == Score::cosine && row < p.n_k * p.kv_heads; ++row)
+    make_unit(&p.k[static_cast<std::size_t>(row * d)], d);
+  return p;
+}
+
+}  // namespace fovea
