@@ -14,10 +14,10 @@ namespace {
 constexpr double kNormEps = 1e-5;
 constexpr double kLeast = 1e-8;  // of a mixing weight
 
-// log(max(share_a + beta (t_ia - mean over a of t_i), 1e-8)) + offset_a: t (b, heads, n, count), share and offset
-// (b, heads, count).
+// log(max(share_a + beta (t_ia - mean over a of t_i), 1e-8)) + offset_a.
 struct Mixing {
-  double beta;
+  Tensor t;              // (b, heads, n, count)
+  Tensor share, offset;  // (b, heads, count)
 };
 
 template <class R>
@@ -29,42 +29,36 @@ void mix_row(const R* t, const R* share, R beta, std::int64_t count, R* alpha) {
 }
 
 template <class R>
-void mix_forward(const Context& context, const Tensor& t, const Tensor& share, const Tensor& offset, R beta,
-                 const Tensor& out) {
-  const std::int64_t n = t.dim(2), count = t.dim(3);
-  parallel_for(context, t.dim(0) * t.dim(1), [&](std::int64_t matrix) {
-    const R *shares = share.data<R>() + matrix * count, *offsets = offset.data<R>() + matrix * count;
+void mix_forward(const Context& context, const Mixing& in, R beta, const Tensor& out) {
+  const std::int64_t n = in.t.dim(2), count = in.t.dim(3);
+  parallel_for(context, in.t.dim(0) * in.t.dim(1), [&](std::int64_t matrix) {
+    const R *shares = in.share.data<R>() + matrix * count, *offsets = in.offset.data<R>() + matrix * count;
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t at = (matrix * n + i) * count;
       R* to = out.data<R>() + at;
-      mix_row(t.data<R>() + at, shares, beta, count, to);
+      mix_row(in.t.data<R>() + at, shares, beta, count, to);
       for (std::int64_t a = 0; a < count; ++a) to[a] = std::log(std::max(to[a], static_cast<R>(kLeast))) + offsets[a];
     }
   });
 }
 
-struct MixGradients {
-  Tensor t, share, offset;
-};
-
 template <class R>
-void mix_backward_rows(const Context& context, const Tensor& g, const Tensor& t, const Tensor& share, R beta,
-                       const MixGradients& d) {
-  const std::int64_t n = t.dim(2), count = t.dim(3);
-  parallel_for(context, t.dim(0) * t.dim(1), [&](std::int64_t matrix) {
+void pull_mixing(const Context& context, const Mixing& in, R beta, const Tensor& g, const Mixing& d) {
+  const std::int64_t n = in.t.dim(2), count = in.t.dim(3);
+  parallel_for(context, in.t.dim(0) * in.t.dim(1), [&](std::int64_t matrix) {
     R *d_share = d.share.data<R>() + matrix * count, *d_offset = d.offset.data<R>() + matrix * count;
     std::vector<R> alpha(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t at = (matrix * n + i) * count;
-      const R* in = g.data<R>() + at;
+      const R* seed = g.data<R>() + at;
       R *dt = d.t.data<R>() + at, mean = 0;
-      mix_row(t.data<R>() + at, share.data<R>() + matrix * count, beta, count, alpha.data());
+      mix_row(in.t.data<R>() + at, in.share.data<R>() + matrix * count, beta, count, alpha.data());
       for (std::int64_t a = 0; a < count; ++a) {
         const R value = alpha[static_cast<std::size_t>(a)];
-        dt[a] = value > static_cast<R>(kLeast) ? in[a] / value : R(0);
+        dt[a] = value > static_cast<R>(kLeast) ? seed[a] / value : R(0);
         mean += dt[a] / static_cast<R>(count);
         d_share[a] += dt[a];
-        d_offset[a] += in[a];
+        d_offset[a] += seed[a];
       }
       for (std::int64_t a = 0; a < count; ++a) dt[a] = beta * (dt[a] - mean);
     }
@@ -73,11 +67,13 @@ void mix_backward_rows(const Context& context, const Tensor& g, const Tensor& t,
 
 void mix_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const Tensor &t = node.saved[0], &share = node.saved[1], g = node.grad().contiguous(context);
-  const MixGradients d{Tensor::empty(context, t.shape(), t.dtype()), Tensor::zeros(context, share.shape(), t.dtype()),
-                       Tensor::zeros(context, share.shape(), t.dtype())};
-  const double beta = std::any_cast<const Mixing&>(node.attributes).beta;
-  visit_real(t.dtype(), [&]<class R>() { mix_backward_rows<R>(context, g, t, share, static_cast<R>(beta), d); });
+  const Mixing in{node.saved[0], node.saved[1], {}};
+  const DType dtype = in.t.dtype();
+  const Tensor g = node.grad().contiguous(context);
+  const Mixing d{Tensor::empty(context, in.t.shape(), dtype), Tensor::zeros(context, in.share.shape(), dtype),
+                 Tensor::zeros(context, in.share.shape(), dtype)};
+  const double beta = std::any_cast<double>(node.attributes);
+  visit_real(dtype, [&]<class R>() { pull_mixing<R>(context, in, static_cast<R>(beta), g, d); });
   tape.accumulate(node.inputs[0], d.t);
   tape.accumulate(node.inputs[1], d.share);
   tape.accumulate(node.inputs[2], d.offset);
@@ -87,10 +83,10 @@ constexpr Op kMix{"lara_mixing", mix_backward};
 
 Var log_mixing(Tape& tape, const Var& t, const Var& share, const Var& offset, double beta) {
   const Context& context = tape.context();
-  const Tensor in = t.value().contiguous(context), shares = share.value().contiguous(context);
-  const Tensor offsets = offset.value().contiguous(context), out = Tensor::empty(context, t.shape(), t.dtype());
-  visit_real(t.dtype(), [&]<class R>() { mix_forward<R>(context, in, shares, offsets, static_cast<R>(beta), out); });
-  return tape.record(kMix, {t, share, offset}, out, {in, shares}, Mixing{beta});
+  const Mixing in{t.value().contiguous(context), share.value().contiguous(context), offset.value().contiguous(context)};
+  const Tensor out = Tensor::empty(context, t.shape(), t.dtype());
+  visit_real(t.dtype(), [&]<class R>() { mix_forward<R>(context, in, static_cast<R>(beta), out); });
+  return tape.record(kMix, {t, share, offset}, out, {in.t, in.share}, beta);
 }
 
 // What the means are taken of: layer_norm(x W + b), or x itself.

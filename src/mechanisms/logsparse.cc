@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "mechanisms/layout.h"
 #include "mechanisms/sparse.h"
@@ -60,7 +59,7 @@ Var gather_rows(const Call& call, std::vector<std::int64_t> distances) {
   const Diagonals along{.offsets = std::move(distances), .rows = call.options.queries};
   const auto [q, k] = rotated(call, call.q, call.k);
   const DType wide = q.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  const double scale = call.options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.dim(3))));
+  const double scale = scale_of(call);
   const Var scores = diagonals(tape, cast(tape, q, wide), cast(tape, k, wide), along, {.scale = scale});
   return cast(tape, mix_diagonals(tape, softmax(tape, scores), cast(tape, call.v, wide), along), q.dtype());
 }

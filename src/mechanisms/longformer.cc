@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "mechanisms/compose.h"
 #include "mechanisms/sparse.h"
 #include "reference/sparse.h"
@@ -79,7 +77,7 @@ Var few_globals(const Call& call, const GlobalInput& x) {
   const Var q = heads_of(tape, linear(tape, cast(tape, x.first, wide), w[kQuery]), call.q.dim(3));
   const Var reader = times_heads(tape, q, transpose(tape, of_heads(w[kKey], call.q.dim(3)), 2, 3));
   AttentionOptions options = call.options;
-  options.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
+  options.scale = scale_of(call);
   const Var read = run_tiled(with(call, reader, all, all, options), {}).output;
   return cast(tape, times_heads(tape, read, of_heads(w[kValue], call.v.dim(3))), call.q.dtype());
 }
@@ -178,6 +176,7 @@ const MechanismKind& longformer_kind() {
       .weights = weights,
       .needs_input = true,
       .spares_input = spares_input,
+      .rounds_freely = true,
       .picture = "longformer:window=4,globals=2,projections=shared",
   };
   return kind;
