@@ -11,6 +11,7 @@
 #include "core/nearest.h"
 #include "fovea/model.h"
 #include "mechanisms/list.h"
+#include "mechanisms/score.h"
 
 // fovea list: the registry of mechanisms, for people and for scripts.
 namespace fovea::cli {
@@ -81,6 +82,22 @@ std::string summaries(const std::vector<const MechanismKind*>& kinds) {
   return out;
 }
 
+// What goes with a mechanism: how pairs are scored, how a model tells positions.
+std::string options() {
+  std::string out = "scores, given as softmax:score=NAME; not every mechanism has the parameter\n";
+  for (const ScoreKind& score : score_kinds()) out += fmt::format("  {:<14}{}\n", score.name, score.summary);
+  out += fmt::format("  {:<14}{}\n", "additive", "v . tanh(q + k): the mechanism \"additive\"");
+  out += "\npositions, given to a model as --set model.positions=NAME\n";
+  for (const PositionKind& kind : position_kinds()) out += fmt::format("  {:<14}{}\n", kind.name, kind.summary);
+  return out;
+}
+
+Json options_json(const auto& kinds) {
+  Json all = Json::array();
+  for (const auto& kind : kinds) all.push_back({{"name", kind.name}, {"summary", kind.summary}});
+  return all;
+}
+
 // Mechanisms down, features across; headings are cut so that all fit 80 columns.
 std::string support_matrix(const std::vector<const MechanismKind*>& kinds) {
   const std::size_t name = longest_name(kinds) + 1;
@@ -132,9 +149,12 @@ void list_all(const std::string& with, const Console& console) {
   const std::vector<const MechanismKind*> kinds = chosen_kinds(with);
   Json document = Json::array();
   for (const MechanismKind* kind : kinds) document.push_back(kind_json(*kind));
-  console.document({{"mechanisms", document}, {"models", ModelConfig::preset_names()}});
+  console.document({{"mechanisms", document},
+                    {"scores", options_json(score_kinds())},
+                    {"positions", options_json(position_kinds())},
+                    {"models", ModelConfig::preset_names()}});
   if (kinds.empty()) return console.print("no mechanism has all of these");
-  console.print(fmt::format("{}\n{}\nmodels: {}\nmore about one: fovea list NAME", summaries(kinds),
+  console.print(fmt::format("{}\n{}\n{}\nmodels: {}\nmore about one: fovea list NAME", summaries(kinds), options(),
                             support_matrix(kinds), fmt::join(ModelConfig::preset_names(), ", ")));
 }
 

@@ -7,8 +7,11 @@
 
 #include "cli/list_text.h"
 #include "core/rng.h"
+#include "fovea/attention.h"
+#include "fovea/model.h"
 #include "io/folder.h"
 #include "mechanisms/list.h"
+#include "mechanisms/score.h"
 #include "report/grid.h"
 
 namespace fovea::cli {
@@ -71,6 +74,9 @@ Grid weights_of(const Mechanism& mechanism) {
   fill(problem.k);
   problem.v.assign(static_cast<std::size_t>(kTokens * kTokens), 0.0);
   for (std::int64_t i = 0; i < kTokens; ++i) problem.v[static_cast<std::size_t>(i * kTokens + i)] = 1.0;
+  const LayerSizes sizes{.heads = 1, .kv_heads = 1, .d_k = problem.d_k, .d_v = kTokens, .max_length = kTokens};
+  for (const Var& w : make_weights(Context(), mechanism, sizes, DType::f64))
+    problem.weights.push_back(w.value().to_vector<double>());
   Grid grid{kTokens, kTokens, mechanism.kind().reference(problem, mechanism).o};
   for (double& x : grid.values) x = std::min(1.0, std::abs(x));
   return grid;
@@ -86,6 +92,20 @@ std::string family_table(std::string_view family) {
   return out;
 }
 
+std::string option_tables() {
+  std::string out =
+      "\n## scores\n\nOf the mechanisms that have the parameter: `softmax:score=cosine`.\n\n| Name | Score of a pair "
+      "|\n| --- | --- |\n";
+  for (const ScoreKind& score : score_kinds()) out += fmt::format("| `{}` | {} |\n", score.name, score.summary);
+  out += "| [`additive`](additive.md) | v . tanh(q + k): a mechanism of its own |\n";
+  out +=
+      "\n## positions\n\nOf a model: `--set model.positions=rope`.\n\n| Name | What it is | Paper |\n| --- | --- | --- "
+      "|\n";
+  for (const PositionKind& kind : position_kinds())
+    out += fmt::format("| `{}` | {} | {} |\n", kind.name, kind.summary, kind.paper);
+  return out;
+}
+
 std::string index() {
   std::string out =
       "# Mechanisms\n\nWritten by `fovea list --docs docs/mechanisms` from the registry that the program itself uses. "
@@ -94,6 +114,7 @@ std::string index() {
   for (const auto& kind : kMechanisms)
     if (std::find(families.begin(), families.end(), kind().family) == families.end()) families.push_back(kind().family);
   for (const std::string_view family : families) out += family_table(family);
+  out += option_tables();
   out += "\n## Support\n\n| |";
   for (int i = 0; i < kFeatures; ++i) out += fmt::format(" {} |", feature_name(i));
   out += "\n| --- |";

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,9 +18,15 @@ class FieldVisitor;
 
 enum class NormPlacement : std::uint8_t { pre, post };
 enum class FeedForward : std::uint8_t { ffn, glu };
-// The first three enter with the tokens, the others in every attention layer: rotary, alibi and t5 in mechanisms that
+// The first three enter with the tokens, the others in every attention layer: rope, alibi and t5 in mechanisms that
 // have the feature (rotary, alibi, bias); shaw and xl in place of softmax.
-enum class Positions : std::uint8_t { none, sinusoidal, learned, rotary, alibi, t5, shaw, xl };
+enum class Positions : std::uint8_t { none, sinusoidal, learned, rope, alibi, t5, shaw, xl };
+
+struct PositionKind {
+  std::string_view name, summary, paper;
+};
+FOVEA_EXPORT std::span<const PositionKind> position_kinds();  // in the order of Positions
+
 enum class Pooling : std::uint8_t { mean, cls };
 
 // Everything that decides the shape of a sequence classifier. The same names are used in JSON, after --set model.

@@ -96,7 +96,7 @@ Flops flops(const Sizes& s, const Mechanism& mechanism) {
 std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions&, std::int64_t seen) {
   const reference::Compression how = settings(mechanism);
   const View view(how, seen / how.segment * how.segment);
-  const std::int64_t step = std::lcm(how.segment, how.rate);
+  const std::int64_t step = std::max<std::int64_t>(1, std::lcm(how.segment, how.rate));
   return view.first_group * how.rate / step * step;
 }
 

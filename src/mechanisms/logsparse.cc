@@ -49,8 +49,8 @@ bool gathers(const Call& call, std::size_t diagonals) {
   for (std::size_t s = 0; s < call.queries.size(); ++s)
     same = same && call.queries[s].begin == call.keys[s].begin && call.queries[s].count == call.keys[s].count;
   const bool drops = o.dropout_p > 0.0 && call.tape.training();
-  return same && !o.window && !o.pattern && !o.alibi && !o.return_lse && !o.bias.defined() && !o.mask.defined() &&
-         !drops;
+  return same && !o.window && !o.pattern && !o.alibi && !o.return_lse && !o.bias.defined() &&
+         !o.diagonal_bias.defined() && !o.mask.defined() && !drops;
 }
 
 Var gather_rows(const Call& call, std::vector<std::int64_t> distances) {

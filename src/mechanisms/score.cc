@@ -11,6 +11,14 @@ namespace {
 
 enum class Score : std::uint8_t { scaled_dot, dot, bilinear, cosine };
 
+constexpr ScoreKind kScores[] = {
+    // in the order of Score
+    {"scaled-dot", "q . k / sqrt(d)"},
+    {"dot", "q . k"},
+    {"bilinear", "q W k with a learned matrix W for every head"},
+    {"cosine", "a learned temperature of the head times the cosine of q and k"},
+};
+
 constexpr double kLogCap = 4.605170185988092;    // ln 100, of the log of a temperature
 constexpr double kLogStart = 2.302585092994046;  // ln 10
 constexpr double kShortest = 1e-24;              // square of a length that counts as none
@@ -19,9 +27,8 @@ Score score_of(const Mechanism& mechanism) {
   for (const ParameterSpec& spec : mechanism.parameters()) {
     if (spec.name != "score") continue;
     const std::string& score = mechanism.choice("score");
-    if (score == "dot") return Score::dot;
-    if (score == "bilinear") return Score::bilinear;
-    if (score == "cosine") return Score::cosine;
+    for (std::size_t i = 0; i < std::size(kScores); ++i)
+      if (kScores[i].name == score) return static_cast<Score>(i);
   }
   return Score::scaled_dot;
 }
@@ -68,19 +75,25 @@ void make_unit(double* row, std::int64_t width) {
 
 }  // namespace
 
+std::span<const ScoreKind> score_kinds() { return kScores; }
+
 ParameterSpec score_parameter() {
+  std::vector<std::string_view> names;
+  for (const ScoreKind& kind : kScores) names.push_back(kind.name);
   return {.name = "score",
           .fallback = std::string("scaled-dot"),
           .low = 0,
           .high = 0,
-          .choices = {"scaled-dot", "dot", "bilinear", "cosine"},
+          .choices = std::move(names),
           .help = "of a pair: q.k / sqrt(d), q.k, q W k (W learned), or a learned temperature times the cosine",
           .shared = true};
 }
 
 std::vector<WeightSpec> score_weights(const Mechanism& mechanism, const LayerSizes& s) {
   switch (score_of(mechanism)) {
-    case Score::bilinear: return {{"score", {s.heads, s.d_k, s.d_k}, Init::xavier(s.d_k, s.d_k), true, true}};
+    // Scores of unit deviation to begin with, as scaled-dot has.
+    case Score::bilinear:
+      return {{"score", {s.heads, s.d_k, s.d_k}, Init::normal(1.0 / static_cast<double>(s.d_k)), true, true}};
     case Score::cosine: return {{"temperature", {s.heads}, Init::constant(kLogStart)}};
     default: return {};
   }
@@ -93,19 +106,18 @@ bool score_lacks(const Mechanism& mechanism, Feature feature) {
 
 Scored scored(const Call& call) {
   Tape& tape = call.tape;
-  const DType dtype = call.q.dtype(), wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(call.q.dtype());
   const double d = static_cast<double>(call.q.dim(3)), scale = call.options.scale.value_or(1.0);
   const Score score = score_of(call.mechanism);
   if (score == Score::scaled_dot) return {call.q, call.k, call.options.scale.value_or(1.0 / std::sqrt(d))};
   if (score == Score::dot) return {call.q, call.k, scale};
   const Var q = fill_padding(tape, call.q, call.options.queries);
   if (score == Score::bilinear) {
-    const Var product = multiply_heads(tape, cast(tape, q, wide), call.options.weights[0]);
-    return {cast(tape, product, dtype), call.k, scale};
+    return {multiply_heads(tape, cast(tape, q, wide), call.options.weights[0]), call.k, scale};
   }
   const Var hot = mul(tape, unit_rows(tape, q, wide), temperature(tape, call.options.weights[0], q.dim(3)));
   const Var k = unit_rows(tape, fill_padding(tape, call.k, key_sequences(call)), wide);
-  return {cast(tape, hot, dtype), cast(tape, k, dtype), scale / d};
+  return {hot, k, scale / d};
 }
 
 reference::Problem scored(const reference::Problem& given, const Mechanism& mechanism) {

@@ -330,7 +330,8 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   Tape& tape = call.tape;
   const Context& context = tape.context();
   const Scored score = scored(call);
-  const auto [q, k] = rotated(call, score.q, score.k);
+  const auto [wide_q, wide_k] = rotated(call, score.q, score.k);
+  const Var q = cast(tape, wide_q, call.q.dtype()), k = cast(tape, wide_k, call.q.dtype());
   const Var bias = call.options.diagonal_bias.defined()
                        ? turned_diagonals(tape, call.options.diagonal_bias)
                        : masked_bias(tape, call.options.bias, call.options.mask, statistic_type(q.dtype()));

@@ -15,6 +15,23 @@ constexpr std::int64_t kMaxLayers = 1000;
 
 constexpr std::string_view kPresets[] = {"transformer", "transnormer-t1", "transnormer-t2"};
 
+constexpr PositionKind kPositions[] = {
+    {"none", "tokens do not know where they stand", ""},
+    {"sinusoidal", "sines and cosines of the position, added to the tokens", "Vaswani et al. 2017"},
+    {"learned", "a learned vector for every position, added to the tokens", "Gehring et al. 2017"},
+    {"rope", "queries and keys turned by angles that grow with the position", "Su et al. 2021"},
+    {"alibi", "scores fall with the distance, in every head at another rate", "Press et al. 2022"},
+    {"t5", "a learned bias for every bucket of distances", "Raffel et al. 2020"},
+    {"shaw", "learned keys and values of the clipped distance", "Shaw et al. 2018"},
+    {"xl", "scores of content and of sinusoidal distance, with learned biases", "Dai et al. 2019"},
+};
+
+std::vector<std::string_view> position_names() {
+  std::vector<std::string_view> names;
+  for (const PositionKind& kind : kPositions) names.push_back(kind.name);
+  return names;
+}
+
 // TransNormer on the Long-Range Arena: local attention first, then linear attention. GLU 85 has as many parameters as
 // the FFN 128 of the transformer preset.
 ModelConfig transnormer(std::string local, std::string global) {
@@ -110,6 +127,8 @@ ModelConfig ModelConfig::preset(std::string_view name) {
   return config;
 }
 
+std::span<const PositionKind> position_kinds() { return kPositions; }
+
 void ModelConfig::check() {
   for (const auto& [name, size] : {std::pair("width", width), std::pair("heads", heads), std::pair("inner", inner),
                                    std::pair("max_length", max_length)})
@@ -141,7 +160,7 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("inner", inner, "hidden size of the feed-forward layers", between(1, 1 << 20));
   v("activation", activation, "of the feed-forward layers",
     one_of({"identity", "relu", "gelu", "gelu_tanh", "silu", "elu", "elu_plus_one", "tanh", "sigmoid"}));
-  v("positions", positions, "how positions enter", one_of({"none", "sinusoidal", "learned", "rotary", "alibi", "t5", "shaw", "xl"}));
+  v("positions", positions, "how positions enter", one_of(position_names()));
   v("embedding_scale", embedding_scale, "factor on token embeddings", above(0));
   v("pooling", pooling, "what the classifier reads", one_of({"mean", "cls"}));
   v("classifier_hidden", classifier_hidden, "hidden size of the classifier; 0: none", between(0, 1 << 20));

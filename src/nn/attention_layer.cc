@@ -59,7 +59,7 @@ void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
   };
   need(config.causal ? Feature::causal : Feature::bidirectional);
   need(Feature::packed);
-  if (config.positions == Positions::rotary) need(Feature::rotary);
+  if (config.positions == Positions::rope) need(Feature::rotary);
   if (config.positions == Positions::alibi) need(Feature::alibi);
   if (config.positions == Positions::t5) need(Feature::bias);
   if (!mechanism.supports(config.dtype))
@@ -155,7 +155,7 @@ AttentionOptions AttentionLayer::options(Tape& tape, const Var& x, const Layout&
   options.alibi = positions_ == Positions::alibi;
   if (positions_ == Positions::t5)
     options.diagonal_bias = t5_bias(tape, distances_, longest(x, layout), {.bidirectional = !causal_});
-  if (positions_ == Positions::rotary) {
+  if (positions_ == Positions::rope) {
     options.rotary = Rotary{};
     options.positions = layout.positions;
   }

@@ -85,6 +85,9 @@ class List(CliTest):
     def test_table(self):
         page = self.good("list").stdout
         self.assertLessEqual(max(map(len, page.splitlines())), 80)
+        for name in ("dot", "scaled-dot", "bilinear", "additive", "cosine", "sinusoidal", "learned", "shaw", "xl",
+                     "rope", "alibi", "t5"):
+            self.assertRegex(page, rf"(?m)^ *{name} +\S")
         for name in ["softmax", "rela", "diag", "linear", "norm", "transnormer-t2"]:
             self.assertIn(name, page)
 

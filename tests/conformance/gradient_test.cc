@@ -84,8 +84,8 @@ class Gradient : public Law {
       EXPECT_LT(distance(got.diagonals, want.diagonals), tolerance) << "d_diagonal_bias";
       EXPECT_LT(distance(got.initial_state, want.initial_state), tolerance) << "d_initial_state";
       EXPECT_LT(distance(got.input, want.input), tolerance) << "d_input";
-      for (std::size_t w = 0; w < got.weights.size(); ++w)
-        EXPECT_LT(distance(got.weights[w], want.weights[w]), tolerance) << "d_weight " << w;
+      for (std::size_t w = 0; w < got.weights.size(); ++w)  // sums over all rows, whose terms cancel
+        EXPECT_LT(distance(got.weights[w], want.weights[w]), 1.5 * tolerance) << "d_weight " << w;
     }
   }
 };

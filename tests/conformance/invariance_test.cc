@@ -39,13 +39,13 @@ class Invariance : public Law {
   }
 
   // Gradients that vanish (a single token) have no relative error: values of 1 are the scale. What cancels there are
-  // products of q, k, v and the slope of a norm or of a denominator, some 30 in size.
+  // products of q, k, v and the slope of a norm or of a denominator, some 60 in size.
   void expect_rows(const Tensor& got, const Tensor& want, const char* what) {
     const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
     ASSERT_EQ(a.size(), b.size());
     double scale = 1.0;
     for (double x : b) scale = std::fmax(scale, std::abs(x));
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-5 * scale) << what << " " << i;
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-5 * scale) << what << " " << i;
   }
 
   void check(const std::vector<std::pair<std::int64_t, std::int64_t>>& places, const Run& many, const Inputs& inputs,

@@ -113,12 +113,12 @@ TEST(Parameters, HaveTheSpreadOfTheSpecification) {
 
 TEST_P(EveryPreset, PackedEqualsPadded) {
   for (const Pooling pooling : {Pooling::mean, Pooling::cls})
-    for (const Positions positions : {Positions::learned, Positions::sinusoidal, Positions::rotary, Positions::none}) {
+    for (const Positions positions : {Positions::learned, Positions::sinusoidal, Positions::rope, Positions::none}) {
       Context context = make_context();
       ModelConfig config = tiny::config(GetParam());
       config.pooling = pooling;
       config.positions = positions;
-      if (positions == Positions::rotary && std::string_view(GetParam()) == "linear") {
+      if (positions == Positions::rope && std::string_view(GetParam()) == "linear") {
         EXPECT_THROW(Model(context, config), Error);  // its denominator does not survive a rotation
         continue;
       }
@@ -283,7 +283,7 @@ TEST(Gradients, OfLinearAttentionWithRmsNorm) {
 
 TEST(Gradients, OfNormAttentionWithRotaryPositions) {
   ModelConfig config = tiny_double("norm*2");
-  config.positions = Positions::rotary;
+  config.positions = Positions::rope;
   config.classifier_hidden = 0;
   check_gradients(config);
 }
