@@ -23,7 +23,7 @@ constexpr PositionKind kPositions[] = {
     {"alibi", "scores fall with the distance, in every head at another rate", "Press et al. 2022"},
     {"t5", "a learned bias for every bucket of distances", "Raffel et al. 2020"},
     {"shaw", "learned keys and values of the clipped distance", "Shaw et al. 2018"},
-    {"xl", "scores of content and of sinusoidal distance, with learned biases", "Dai et al. 2019"},
+    {"xl", "scores of content and of distance, each with a learned bias", "Dai et al. 2019"},
 };
 
 std::vector<std::string_view> position_names() {
