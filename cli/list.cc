@@ -10,7 +10,7 @@
 #include "cli/verb.h"
 #include "core/nearest.h"
 #include "fovea/model.h"
-#include "mechanisms/list.h"
+#include "mechanisms/kind.h"
 #include "mechanisms/score.h"
 
 // fovea list: the registry of mechanisms, for people and for scripts.
@@ -39,9 +39,9 @@ std::vector<const MechanismKind*> chosen_kinds(const std::string& with) {
   if (!with.empty())
     for (const std::string& name : split_names(with, "--with")) wanted.push_back(parse_feature(name));
   std::vector<const MechanismKind*> kinds;
-  for (const auto& kind : kMechanisms) {
-    const auto has = [&](Feature feature) { return kind().features.has(feature); };
-    if (std::all_of(wanted.begin(), wanted.end(), has)) kinds.push_back(&kind());
+  for (const MechanismKind* kind : mechanism_kinds()) {
+    const auto has = [&](Feature feature) { return kind->features.has(feature); };
+    if (std::all_of(wanted.begin(), wanted.end(), has)) kinds.push_back(kind);
   }
   return kinds;
 }

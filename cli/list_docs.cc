@@ -10,7 +10,7 @@
 #include "fovea/attention.h"
 #include "fovea/model.h"
 #include "io/folder.h"
-#include "mechanisms/list.h"
+#include "mechanisms/kind.h"
 #include "mechanisms/score.h"
 #include "report/grid.h"
 
@@ -84,11 +84,11 @@ Grid weights_of(const Mechanism& mechanism) {
 
 std::string family_table(std::string_view family) {
   std::string out = fmt::format("\n## {}\n\n| Name | What it is | Cost | |\n| --- | --- | --- | --- |\n", family);
-  for (const auto& kind : kMechanisms)
-    if (kind().family == family)
-      out += fmt::format("| [`{0}`]({0}.md) | {1} | {2} | {3} |\n", kind().name, escaped(kind().summary),
-                         kind().subquadratic ? "linear" : "quadratic",
-                         kind().picture.empty() ? "" : fmt::format("![]({})", picture_name(kind())));
+  for (const MechanismKind* kind : mechanism_kinds())
+    if (kind->family == family)
+      out += fmt::format("| [`{0}`]({0}.md) | {1} | {2} | {3} |\n", kind->name, escaped(kind->summary),
+                         kind->subquadratic ? "linear" : "quadratic",
+                         kind->picture.empty() ? "" : fmt::format("![]({})", picture_name(*kind)));
   return out;
 }
 
@@ -109,19 +109,23 @@ std::string option_tables() {
 std::string index() {
   std::string out =
       "# Mechanisms\n\nWritten by `fovea list --docs docs/mechanisms` from the registry that the program itself uses. "
-      "Pictures show who reads whom among 48 tokens: queries down, keys across.\n";
+      "Pictures show who reads whom among 48 tokens: queries down, keys across.\n\nSizes need not divide the length: "
+      "the "
+      "last block of a sequence is shorter, segments of landmarks differ by at most one token, and a size beyond the "
+      "length means all of it. A row that may read nothing is 0, and so are its gradients. What a mechanism does not "
+      "have is an error that names it.\n";
   std::vector<std::string_view> families;
-  for (const auto& kind : kMechanisms)
-    if (std::find(families.begin(), families.end(), kind().family) == families.end()) families.push_back(kind().family);
+  for (const MechanismKind* kind : mechanism_kinds())
+    if (std::find(families.begin(), families.end(), kind->family) == families.end()) families.push_back(kind->family);
   for (const std::string_view family : families) out += family_table(family);
   out += option_tables();
   out += "\n## Support\n\n| |";
   for (int i = 0; i < kFeatures; ++i) out += fmt::format(" {} |", feature_name(i));
   out += "\n| --- |";
   for (int i = 0; i < kFeatures; ++i) out += " --- |";
-  for (const auto& kind : kMechanisms) {
-    out += fmt::format("\n| `{}` |", kind().name);
-    for (int i = 0; i < kFeatures; ++i) out += kind().features.has(static_cast<Feature>(i)) ? " yes |" : "  |";
+  for (const MechanismKind* kind : mechanism_kinds()) {
+    out += fmt::format("\n| `{}` |", kind->name);
+    for (int i = 0; i < kFeatures; ++i) out += kind->features.has(static_cast<Feature>(i)) ? " yes |" : "  |";
   }
   return out + "\n";
 }
@@ -141,8 +145,8 @@ class Writer {
 std::vector<Path> write_mechanism_docs(const Path& folder) {
   Writer writer;
   make_folder(folder / "pictures");
-  for (const auto& entry : kMechanisms) {
-    const MechanismKind& kind = entry();
+  for (const MechanismKind* entry : mechanism_kinds()) {
+    const MechanismKind& kind = *entry;
     const Path page = folder / fmt::format("{}.md", kind.name);
     if (!std::filesystem::exists(page))
       fail(ErrorCode::bad_input, fmt::format("there is no page about \"{}\"", kind.name), page.string(),

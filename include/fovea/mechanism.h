@@ -103,7 +103,7 @@ class FOVEA_EXPORT Mechanism {
   std::vector<ParameterValue> values_;  // in the order of the declared parameters
 };
 
-// Names of every mechanism, in the order of src/mechanisms/list.h.
+// Names of every mechanism, in the order of src/mechanisms/list.inc.
 FOVEA_EXPORT std::vector<std::string_view> mechanism_names();
 
 }  // namespace fovea

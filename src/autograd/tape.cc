@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "autograd/add_into.h"
+#include "core/wide.h"
 #include "fovea/autograd.h"
 
 namespace fovea {
@@ -62,8 +63,7 @@ Var Tape::record(const Op& op, std::initializer_list<Var> inputs, Tensor output,
 Tape::Target Tape::target(const std::shared_ptr<Slot>& slot) {
   const bool fresh = !slot->grad.defined();
   if (fresh) {
-    const DType wide = slot->dtype == DType::f64 ? DType::f64 : DType::f32;
-    slot->grad = Tensor::empty(*context_, slot->shape, slot->leaf ? wide : slot->dtype,
+    slot->grad = Tensor::empty(*context_, slot->shape, slot->leaf ? wide_type(slot->dtype) : slot->dtype,
                                slot->leaf ? Lifetime::persistent : Lifetime::step);
   } else if (!slot->leaf && slot->grad.is_shared()) {
     slot->grad = slot->grad.clone(*context_);  // taken over from an operation that gave it to several inputs

@@ -8,12 +8,8 @@
 namespace fovea {
 namespace {
 
-// "attention "nystrom" has no causal form", with what to use instead.
 void require_feature(const Mechanism& mechanism, Feature feature, bool wanted, std::string_view what) {
-  if (!wanted || mechanism.supports(feature)) return;
-  fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {}", mechanism.name(), what),
-       fmt::format("support matrix: {} x {}", mechanism.name(), name_of(feature)),
-       fmt::format("one that has it: fovea list --with {}", name_of(feature)));
+  if (wanted && !mechanism.supports(feature)) refuse_feature(mechanism, feature, what);
 }
 
 void check_shapes(const Var& q, const Var& k, const Var& v) {
@@ -102,7 +98,7 @@ void check_values(const Var& q, const Var& k, const AttentionOptions& o) {
     fail(ErrorCode::usage, fmt::format("dropout_p must lie in [0, 1), got {}", o.dropout_p), "dropout_p");
   if (o.window && (o.window->left < -1 || o.window->right < -1))
     fail(ErrorCode::usage, "window sizes are -1 (unlimited) or at least 0", "window");
-  const DType wide = q.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(q.dtype());
   if (o.bias.defined()) {
     check_pairwise(o.bias.shape(), q, k, "bias");
     if (o.bias.dtype() != wide) fail(ErrorCode::shape, fmt::format("bias must be {}", name_of(wide)), "bias");
@@ -123,7 +119,7 @@ bool fits(const Shape& shape, const Shape& wanted) {
 
 // The weights and the layer's input that this mechanism reads.
 void check_extras(const Var& q, const Var& k, const Var& v, const Mechanism& m, const AttentionOptions& o) {
-  const DType wide = q.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(q.dtype());
   if (m.needs_input() && !o.input.defined())
     fail(ErrorCode::usage, fmt::format("attention \"{}\" also reads the input of its layer", m.name()), "input",
          "options.input, (batch, n, width)");
@@ -175,9 +171,15 @@ Call make_call(Tape& tape, const Var& q, const Var& k, const Var& v, const Mecha
 
 }  // namespace
 
+void refuse_feature(const Mechanism& mechanism, Feature feature, std::string_view what) {
+  fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {}", mechanism.name(), what),
+       fmt::format("support matrix: {} x {}", mechanism.name(), name_of(feature)),
+       fmt::format("one that has it: fovea list --with {}", name_of(feature)));
+}
+
 std::vector<Var> make_weights(const Context& context, const Mechanism& mechanism, const LayerSizes& sizes, DType dtype,
                               std::string_view name) {
-  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(dtype);
   std::vector<Var> weights;
   for (const WeightSpec& spec : mechanism.weights(sizes)) {
     const Tensor value = make_weight(context, fmt::format("{}.{}", name, spec.name), spec.shape, wide, spec.init);

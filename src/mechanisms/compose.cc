@@ -84,7 +84,7 @@ Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body)
 
 Var each_sequence_wide(const Call& call, const std::function<Var(const Call&)>& body) {
   Tape& tape = call.tape;
-  const DType dtype = call.q.dtype(), wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType dtype = call.q.dtype(), wide = wide_type(dtype);
   AttentionOptions options = call.options;
   if (options.input.defined()) options.input = cast(tape, options.input, wide);
   const Var out = each_sequence({tape, cast(tape, call.q, wide), cast(tape, call.k, wide), cast(tape, call.v, wide),
@@ -95,6 +95,12 @@ Var each_sequence_wide(const Call& call, const std::function<Var(const Call&)>& 
 
 AttentionResult run_tiled_on(const Call& call, const Triple& x, const AttentionOptions& options, const Tiled& tiled) {
   return run_tiled({call.tape, x.q, x.k, x.v, call.mechanism, options, whole(x.q), whole(x.k)}, tiled);
+}
+
+AttentionResult with_zero_keys(const Call& call, const AttentionResult& kept, const Tensor& lse) {
+  const Tensor zeros = Tensor::zeros(call.tape.context(), kept.output.shape(), kept.output.dtype());
+  const Partial all = merge(call.tape, {kept.output, kept.lse}, {Var(zeros), Var(lse)});
+  return {all.output, call.options.return_lse ? all.lse : Var(), {}};
 }
 
 Var by_head(Tape& tape, const Var& x) { return transpose(tape, x, 1, 2); }

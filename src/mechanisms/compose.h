@@ -8,9 +8,6 @@
 // What mechanisms that are made of several operations share.
 namespace fovea {
 
-// The type that statistics of a dtype have.
-inline DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 // Runs body on whole sequences: once for all when every row of the batch is real, else on one sequence after the other
 // without its padding. Body gets a call whose q (b, n_q, heads, d_k), k, v and input hold nothing but real rows and
 // whose options have no lengths; it gives (b, n_q, heads, d_v). Sequences without queries or keys give zero rows.
@@ -25,6 +22,10 @@ struct Triple {
   Var q, k, v;
 };
 AttentionResult run_tiled_on(const Call& call, const Triple& x, const AttentionOptions& options, const Tiled& tiled);
+
+// A softmax over `kept`, which has its log-sum-exp, and over keys of zero score and zero value besides: `lse` (b, n_q,
+// heads) is the logarithm of how many.
+AttentionResult with_zero_keys(const Call& call, const AttentionResult& kept, const Tensor& lse);
 
 // x (b, n, heads, d) as matrices of one head, (b, heads, n, d), and back. Views.
 Var by_head(Tape& tape, const Var& x);

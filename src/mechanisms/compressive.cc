@@ -9,14 +9,21 @@
 namespace fovea {
 namespace {
 
+using Pool = reference::Compression::Pool;
+
 reference::Compression settings(const Mechanism& m) {
-  return {m.integer("segment"), m.integer("memory"), m.integer("rate"), m.integer("slots")};
+  const std::string& pool = m.choice("pool");
+  return {m.integer("segment"), m.integer("memory"), m.integer("rate"), m.integer("slots"),
+          pool == "mean"  ? Pool::mean
+          : pool == "max" ? Pool::max
+                          : Pool::conv};
 }
 
-// The keys of every segment: means, then memory, then its own tokens. Rows of the means count on behind those of the
-// tokens.
+enum Weight : std::size_t { kKeys, kValues };
+
+// The keys of every segment: compressed groups, then memory, then its own tokens.
 struct Keys {
-  SegmentTable means, memory, own;
+  SegmentTable groups, memory, own;
   std::vector<std::int32_t> counts;
 };
 
@@ -36,31 +43,65 @@ Keys keys_of(const Segments& segments, const reference::Compression& how) {
   for (const Segments::Span& span : segments.spans()) {
     const View view(how, span.begin);
     const auto row = [](std::int64_t r) { return static_cast<std::int32_t>(r); };
-    std::vector<std::int32_t> means, memory, own;
-    for (std::int64_t t = view.first_group; t < view.groups; ++t) means.push_back(row(t));
-    memory.assign(means.size(), -1);
+    std::vector<std::int32_t> groups, memory, own;
+    for (std::int64_t t = view.first_group; t < view.groups; ++t) groups.push_back(row(t));
+    memory.assign(groups.size(), -1);
     for (std::int64_t j = view.first_token; j < span.begin; ++j) memory.push_back(row(j));
     own.assign(memory.size(), -1);
     for (std::int64_t j = span.begin; j < span.end; ++j) own.push_back(row(j));
     keys.counts.push_back(row(static_cast<std::int64_t>(own.size())));
     keys.own.width = std::max(keys.own.width, static_cast<std::int64_t>(own.size()));
-    keys.means.rows.push_back(std::move(means));
+    keys.groups.rows.push_back(std::move(groups));
     keys.memory.rows.push_back(std::move(memory));
     keys.own.rows.push_back(std::move(own));
   }
-  keys.means.width = keys.memory.width = keys.own.width;
+  keys.groups.width = keys.memory.width = keys.own.width;
   return keys;
 }
 
+// The row of the largest value of every channel in every `rate` rows of x (b, n, channels, 1): (b, n / rate, channels).
+Tensor largest_rows(const Context& context, const Tensor& x, std::int64_t rate) {
+  const Tensor values = x.contiguous(context).to(context, wide_type(x.dtype()));
+  const std::int64_t items = x.dim(0), groups = x.dim(1) / rate, channels = x.dim(2);
+  const Tensor index = Tensor::empty(context, {items, groups, channels}, DType::i32);
+  visit_real(values.dtype(), [&]<class T>() {
+    for (std::int64_t place = 0; place < index.numel(); ++place) {
+      const std::int64_t item = place / (groups * channels), group = place / channels % groups;
+      const T* column = values.data<T>() + item * x.dim(1) * channels + place % channels;
+      std::int64_t best = group * rate;
+      for (std::int64_t j = best + 1; j < (group + 1) * rate; ++j)
+        if (column[j * channels] > column[best * channels]) best = j;
+      index.data<std::int32_t>()[place] = static_cast<std::int32_t>(best);
+    }
+  });
+  return index;
+}
+
+// Every `rate` rows of x (b, groups rate, heads, d) as one: (b, groups, heads, d).
+Var compress(const Call& call, const Var& x, Weight weight) {
+  Tape& tape = call.tape;
+  const reference::Compression how = settings(call.mechanism);
+  const std::int64_t items = x.dim(0), groups = x.dim(1) / how.rate, heads = x.dim(2), d = x.dim(3);
+  if (how.pool == Pool::mean) return segment_mean(tape, x, groups).means;
+  if (how.pool == Pool::max) {
+    const Var channels = reshape(tape, x, {items, x.dim(1), heads * d, 1});
+    const Var largest = take_rows(tape, channels, largest_rows(tape.context(), channels.value(), how.rate));
+    return reshape(tape, largest, {items, groups, heads, d});
+  }
+  const Var& kernel = call.options.weights[weight];
+  const Var grouped = transpose(tape, reshape(tape, x, {items * groups, how.rate, heads, d}), 1, 2);
+  const Var rows = cast(tape, reshape(tape, grouped, {items, groups, heads, how.rate * d}), kernel.dtype());
+  return cast(tape, multiply_heads(tape, rows, kernel), x.dtype());
+}
+
 // x (b, n, heads, d) as the keys or values of every segment.
-Var stack_keys(const Call& call, const Var& x, const Keys& keys) {
+Var stack_keys(const Call& call, const Var& x, const Keys& keys, Weight weight) {
   Tape& tape = call.tape;
   const Var old = call.mechanism.flag("stop") ? constant(x) : x;
   const std::int64_t rate = call.mechanism.integer("rate"), groups = x.dim(1) / rate;
   const Var rows = add(tape, stack_rows(tape, old, keys.memory), stack_rows(tape, x, keys.own));
   if (groups == 0) return rows;
-  const Var means = segment_mean(tape, slice(tape, old, 1, 0, groups * rate), groups).means;
-  return add(tape, rows, stack_rows(tape, means, keys.means));
+  return add(tape, rows, stack_rows(tape, compress(call, slice(tape, old, 1, 0, groups * rate), weight), keys.groups));
 }
 
 Var attend(const Call& call) {
@@ -69,8 +110,8 @@ Var attend(const Call& call) {
   const Keys keys = keys_of(segments, how);
   const double scale = scale_of(call);
   return attend_segments(call, segments,
-                         {stack_rows(call.tape, call.q, segments.queries()), stack_keys(call, call.k, keys),
-                          stack_keys(call, call.v, keys), keys.counts},
+                         {stack_rows(call.tape, call.q, segments.queries()), stack_keys(call, call.k, keys, kKeys),
+                          stack_keys(call, call.v, keys, kValues), keys.counts},
                          scale);
 }
 
@@ -100,6 +141,15 @@ std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions&, s
   return view.first_group * how.rate / step * step;
 }
 
+std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
+  const reference::Compression how = settings(mechanism);
+  if (how.pool != Pool::conv) return {};
+  const auto kernel = [&](const char* name, std::int64_t d) {
+    return WeightSpec{name, {s.kv_heads, how.rate * d, d}, Init::xavier(how.rate * d, d), true, true};
+  };
+  return {kernel("compress_keys", s.d_k), kernel("compress_values", s.d_v)};
+}
+
 bool stops(const Mechanism& mechanism) { return mechanism.flag("stop"); }
 
 }  // namespace
@@ -108,12 +158,18 @@ const MechanismKind& compressive_kind() {
   static const MechanismKind kind{
       .name = "compressive",
       .family = "recurrent",
-      .summary = "segments that read the tokens before them, and means of still older ones",
+      .summary = "segments that read the tokens before them, and still older ones compressed",
       .paper = "Rae et al. 2019, Compressive Transformers for Long-Range Sequence Modelling",
       .parameters = {{"segment", std::int64_t{64}, 1, 1048576, {}, "tokens per segment"},
                      {"memory", std::int64_t{64}, 0, 1048576, {}, "tokens before the segment that it reads one by one"},
                      {"rate", std::int64_t{3}, 1, 65536, {}, "older tokens per compressed one"},
                      {"slots", std::int64_t{64}, 0, 1048576, {}, "compressed tokens that are kept, the newest"},
+                     {"pool",
+                      std::string("mean"),
+                      0,
+                      0,
+                      {"mean", "max", "conv"},
+                      "how tokens are compressed; conv: a learned convolution of keys, and one of values"},
                      {"stop", true, 0, 0, {}, "no gradient flows into the memories"}},
       .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
                    Feature::packed, Feature::step, Feature::grouped, Feature::strict},
@@ -123,8 +179,10 @@ const MechanismKind& compressive_kind() {
       .reference = define,
       .flops = flops,
       .first_needed = first_needed,
+      .weights = weights,
       .stops_gradient = stops,
       .picture = "compressive:segment=8,memory=8,rate=2,slots=8",
+      .tested = "compressive:segment=4,memory=3",
   };
   return kind;
 }

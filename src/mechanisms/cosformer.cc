@@ -36,7 +36,7 @@ std::vector<double> angles_of(const Call& call) {
 // (b, n, 2): sine and cosine of every row's position, counted from `first` of its sequence.
 Tensor turns_of(const Call& call, const Var& x, const std::vector<Sequences::Rows>& rows,
                 const std::vector<double>& angles) {
-  const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(x.dtype());
   const Tensor turns = Tensor::zeros(call.tape.context(), {x.dim(0), x.dim(1), 2}, wide);
   for (std::size_t s = 0; s < rows.size(); ++s) {
     // Bottom-right under causal order; else both sides are counted from their own beginning.

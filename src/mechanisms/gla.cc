@@ -11,10 +11,6 @@ namespace {
 
 enum Weight : std::size_t { kDown, kUp, kBias, kGain };
 
-double scale_of(double given, std::int64_t d_k) {
-  return given != 0.0 ? given : 1.0 / std::sqrt(static_cast<double>(d_k));
-}
-
 // Logs of the gates of every channel, (b, n_k, kv_heads, d_k).
 Var log_gates(const Call& call) {
   Tape& tape = call.tape;
@@ -28,7 +24,7 @@ Var log_gates(const Call& call) {
 
 // Queries are not scaled: the norm of s o with eps is that of o with eps / s^2.
 AttentionResult run(const Call& call) {
-  const double s = scale_of(call.options.scale.value_or(0.0), call.q.dim(3)), eps = call.mechanism.number("eps");
+  const double s = scale_of(call), eps = call.mechanism.number("eps");
   AttentionResult result = run_scanned(call, {.log_decay = log_gates(call)});
   result.output = normalize(call.tape, result.output,
                             {.kind = NormKind::rms, .eps = eps / (s * s), .gain = call.options.weights[kGain]});
@@ -38,7 +34,7 @@ AttentionResult run(const Call& call) {
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
   return reference::gated_linear(problem, {.rank = m.integer("rank"),
                                            .temperature = m.number("temperature"),
-                                           .scale = scale_of(problem.scale, problem.d_k),
+                                           .scale = scale_of(problem),
                                            .eps = m.number("eps")});
 }
 

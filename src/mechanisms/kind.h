@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "core/wide.h"
 #include "fovea/attention.h"
 #include "reference/attention.h"
 
@@ -68,7 +70,7 @@ struct LayerStyle {
   Activation gate_activation = Activation::silu;
 };
 
-// Everything the registry knows about a mechanism. Each mechanism's file defines one; list.h names them all.
+// Everything the registry knows about a mechanism. Each mechanism's file defines one; list.inc names them all.
 struct MechanismKind {
   std::string_view name, family, summary, paper;
   std::vector<ParameterSpec> parameters;
@@ -91,13 +93,23 @@ struct MechanismKind {
   bool chooses = false;  // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie
   // Made with the vendor's products, or transforms: the last bits of a row may depend on threads and on other rows.
   bool rounds_freely = false;
+  // Settings whose causal form weighs by later tokens too, as the published one does: not even its gradient is strict.
+  bool (*leaks)(const Mechanism& mechanism) = nullptr;
   bool rotates_inside = false;  // rotates what it makes of q and k, not q and k: a cache keeps them as they came
   // Settings whose gradient of k and v leaves out, by definition, what flows through a memory; null: none.
   bool (*stops_gradient)(const Mechanism& mechanism) = nullptr;
   LayerStyle style = {};
   // The settings of a picture of 48 tokens, "window:left=4,right=4"; empty: it would show nothing but a filled square.
   std::string_view picture = {};
+  // The settings beside which every choice is tested; empty: the defaults, where short sequences show all of it.
+  std::string_view tested = {};
 };
+
+// All of them, in the order of list.inc.
+std::span<const MechanismKind* const> mechanism_kinds();
+
+// "attention "nystrom" has no causal form", with the cell of the support matrix and what to use instead.
+[[noreturn]] void refuse_feature(const Mechanism& mechanism, Feature feature, std::string_view what);
 
 // Feature sets of the two engines.
 inline constexpr Features kPairwiseNoLse{Feature::scale,   Feature::causal,  Feature::bidirectional, Feature::cross,

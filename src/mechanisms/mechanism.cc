@@ -5,14 +5,28 @@
 #include <charconv>
 
 #include "core/nearest.h"
-#include "mechanisms/list.h"
+#include "mechanisms/kind.h"
 
 namespace fovea {
+
+#define FOVEA_MECHANISM(name) const MechanismKind& name##_kind();
+#include "mechanisms/list.inc"
+#undef FOVEA_MECHANISM
+
+std::span<const MechanismKind* const> mechanism_kinds() {
+#define FOVEA_MECHANISM(name) &name##_kind(),
+  static const MechanismKind* const kKinds[] = {
+#include "mechanisms/list.inc"
+  };
+#undef FOVEA_MECHANISM
+  return kKinds;
+}
+
 namespace {
 
 const MechanismKind& find_kind(std::string_view name) {
-  for (const auto& kind : kMechanisms)
-    if (kind().name == name) return kind();
+  for (const MechanismKind* kind : mechanism_kinds())
+    if (kind->name == name) return *kind;
   fail(ErrorCode::usage, fmt::format("unknown attention \"{}\"", name), "attention",
        name_hint(name, mechanism_names()));
 }
@@ -151,7 +165,7 @@ const std::string& Mechanism::choice(std::string_view parameter) const {
 
 std::vector<std::string_view> mechanism_names() {
   std::vector<std::string_view> names;
-  for (const auto& kind : kMechanisms) names.push_back(kind().name);
+  for (const MechanismKind* kind : mechanism_kinds()) names.push_back(kind->name);
   return names;
 }
 

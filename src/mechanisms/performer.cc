@@ -17,6 +17,11 @@ bool is_relu(const Mechanism& m) { return m.choice("kernel") == "relu"; }
 // The modes of published code stabilise keys by a maximum over the sequence, which their epsilon keeps from cancelling.
 bool is_published(const Mechanism& m) { return !is_relu(m) && m.choice("eps_mode") != "exact"; }
 
+// Of the scores that the features stand for; twice: q and k are divided by d^(1/4) once more.
+double estimated_scale(const Mechanism& m, double scale, std::int64_t d_k) {
+  return m.flag("scale_twice") ? scale / std::sqrt(static_cast<double>(d_k)) : scale;
+}
+
 // The directions (1, features, d_k) of this call: those of the layer, or a fresh draw.
 Tensor directions_of(const Call& call) {
   const Tensor& kept = call.options.weights[0].value();
@@ -72,7 +77,7 @@ Maps maps_of(const Mechanism& m, const Tensor& directions, double scale) {
 
 AttentionResult run(const Call& call) {
   const Tensor directions = directions_of(call);
-  const double scale = call.options.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
+  const double scale = estimated_scale(call.mechanism, scale_of(call), call.q.dim(3));
   if (!(scale > 0.0)) fail(ErrorCode::usage, "performer needs a positive scale", "scale");
   Maps maps = maps_of(call.mechanism, directions, scale);
   maps.queries.rows = call.queries;
@@ -86,7 +91,9 @@ AttentionResult run(const Call& call) {
   return run_on_features(call, {q, k}, {.denominator = scan::Denominator::add, .denominator_eps = kTiny});
 }
 
-reference::Result define(const reference::Problem& problem, const Mechanism& m) {
+reference::Result define(const reference::Problem& given, const Mechanism& m) {
+  reference::Problem problem = given;
+  problem.scale = estimated_scale(m, scale_of(given), given.d_k);
   using Epsilon = reference::Performer::Epsilon;
   const std::string& mode = m.choice("eps_mode");
   return reference::performer(problem, {.features = m.integer("features"),
@@ -135,6 +142,12 @@ const MechanismKind& performer_kind() {
             "exact: no eps; published: r^(-1/2) (e^u + eps), or r^(-1/2) e^u + eps"},
            {"eps", 1e-4, 0.0, 1.0, {}, "added to the features in the published modes"},
            {"clamp", 0.0, 0.0, 1.0, {}, "least denominator in the published modes; 0.01 in some"},
+           {"scale_twice",
+            false,
+            0,
+            0,
+            {},
+            "scores are divided by d in all, as in the Long Range Arena code of Skyformer"},
            {"redraw",
             std::string("never"),
             0,

@@ -3,6 +3,7 @@
 #include "mechanisms/layout.h"
 #include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
+#include "reference/kernel.h"
 
 namespace fovea {
 namespace {
@@ -25,13 +26,17 @@ AttentionResult run(const Call& call) {
   if (is_gated(call.mechanism)) result.output = gated_norm(call, result.output);
   if (call.mechanism.choice("norm") == "rms")
     result.output = normalize_heads(call.tape, result.output, NormKind::rms, call.mechanism.number("eps"));
+  if (call.mechanism.choice("norm") == "head")
+    result.output = normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = call.mechanism.number("eps")});
   return result;
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   reference::Result result = reference::pairwise(scored(problem, mechanism), reference::Weights::rela);
   const std::vector<double> x = result.o;
-  if (mechanism.choice("norm") != "none")
+  if (mechanism.choice("norm") == "head")
+    reference::normalize_each_head(problem, result, mechanism.number("eps"));
+  else if (mechanism.choice("norm") != "none")
     reference::normalize_rows(problem, result, reference::RowNorm::rms, mechanism.number("eps"));
   if (!is_gated(mechanism)) return result;
   const std::vector<double>&gain = problem.weights[problem.weights.size() - 2], &gate = problem.weights.back();
@@ -62,8 +67,8 @@ const MechanismKind& rela_kind() {
                       std::string("rms"),
                       0,
                       0,
-                      {"rms", "gated", "none"},
-                      "norm of the output over all heads; gated: times a learned gate of it"},
+                      {"rms", "gated", "head", "none"},
+                      "norm of the output over all heads; gated: times a learned gate of it; head: over each head"},
                      {"eps", 1e-6, 1e-12, 1.0, {}, "added to the mean square inside the root"}},
       .features = kPairwiseNoLse,
       .lacks = score_lacks,

@@ -15,14 +15,10 @@ std::vector<float> log_decays(std::int64_t heads) {
   return out;
 }
 
-double scale_of(double given, std::int64_t d_k) {
-  return given != 0.0 ? given : 1.0 / std::sqrt(static_cast<double>(d_k));
-}
-
 // Keys are not scaled: the norm of s o with eps is that of o with eps / s^2.
 AttentionResult run(const Call& given) {
   const Call call = with_repeated_heads(given);
-  const double s = scale_of(call.options.scale.value_or(0.0), call.q.dim(3)), eps = call.mechanism.number("eps");
+  const double s = scale_of(call), eps = call.mechanism.number("eps");
   AttentionResult result = run_scanned(call, {.head_log_decay = log_decays(call.q.dim(2))});
   result.output = call.mechanism.choice("norm") == "rms"
                       ? normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = eps / (s * s)})
@@ -32,8 +28,8 @@ AttentionResult run(const Call& given) {
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
   const std::vector<float> decays = log_decays(problem.heads);
-  reference::Result result = reference::decayed(
-      problem, {.log_decay = {decays.begin(), decays.end()}, .scale = scale_of(problem.scale, problem.d_k)});
+  reference::Result result =
+      reference::decayed(problem, {.log_decay = {decays.begin(), decays.end()}, .scale = scale_of(problem)});
   if (m.choice("norm") == "rms") reference::normalize_each_head(problem, result, m.number("eps"));
   return result;
 }

@@ -65,8 +65,6 @@ SharedCall describe(const Call& call, const Scanned& scanned, scan::Map map) {
   return out;
 }
 
-DType state_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 Shape state_shape(const scan::Problem& p) {
   return {static_cast<std::int64_t>(p.pieces.size()), p.kv_heads, p.d_k, scan::state_width(p)};
 }
@@ -80,10 +78,10 @@ Array statistic_array(const Tensor& statistic) {
 void check_state(const Var& state, const scan::Problem& p) {
   if (!state.defined()) return;
   const Shape expected = state_shape(p);
-  if (state.shape() != expected || state.dtype() != state_type(p.dtype))
+  if (state.shape() != expected || state.dtype() != wide_type(p.dtype))
     fail(ErrorCode::shape,
          fmt::format("initial_state is {} {}, expected {} {}", name_of(state.dtype()), state.shape().text(),
-                     name_of(state_type(p.dtype)), expected.text()),
+                     name_of(wide_type(p.dtype)), expected.text()),
          "initial_state");
 }
 
@@ -120,10 +118,9 @@ void scan_backward(Tape& tape, Node& node) {
   const Tensor dk = gradient_like(tape, node.inputs[1], saved[kK], call->keys);
   const Tensor dv = gradient_like(tape, node.inputs[2], saved[kV], call->keys);
   const bool state_grad = node.wants(3), decay_grad = node.wants(4);
-  const Tensor d_initial =
-      state_grad ? Tensor::empty(context, state_shape(call->problem), state_type(dtype)) : Tensor();
+  const Tensor d_initial = state_grad ? Tensor::empty(context, state_shape(call->problem), wide_type(dtype)) : Tensor();
   const Tensor d_log_decay =
-      decay_grad ? output_like(context, saved[kLogDecay].shape(), state_type(dtype), call->keys) : Tensor();
+      decay_grad ? output_like(context, saved[kLogDecay].shape(), wide_type(dtype), call->keys) : Tensor();
   scan::backward(context, call->problem,
                  {.q = array_of<scan::In>(saved[kQ]),
                   .k = array_of<scan::In>(saved[kK]),
@@ -169,16 +166,16 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   const Tensor tq = dense_rows(context, q.value()), tk = dense_rows(context, k.value()),
                tv = dense_rows(context, call.v.value());
   const Tensor log_decay = scanned.log_decay.defined()
-                               ? dense_rows(context, scanned.log_decay.value().to(context, state_type(p.dtype)))
+                               ? dense_rows(context, scanned.log_decay.value().to(context, wide_type(p.dtype)))
                                : Tensor();
   const Tensor initial =
       call.options.initial_state.defined() ? call.options.initial_state.value().contiguous(context) : Tensor();
   const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
   const std::int64_t columns = scan::statistic_columns(p);
   const Tensor statistic =
-      columns > 0 ? Tensor::empty(context, {q.dim(0), q.dim(1), columns}, state_type(p.dtype)) : Tensor();
+      columns > 0 ? Tensor::empty(context, {q.dim(0), q.dim(1), columns}, wide_type(p.dtype)) : Tensor();
   const bool keeps_state = call.options.final_state || (tape.recording() && saves_final_state(p));
-  const Tensor final_state = keeps_state ? Tensor::empty(context, state_shape(p), state_type(p.dtype)) : Tensor();
+  const Tensor final_state = keeps_state ? Tensor::empty(context, state_shape(p), wide_type(p.dtype)) : Tensor();
   scan::forward(context, p,
                 {array_of<scan::In>(tq), array_of<scan::In>(tk), array_of<scan::In>(tv), array_of<scan::In>(log_decay),
                  array_of<scan::Out>(o), statistic_array<scan::Out>(statistic), initial.raw(), final_state.raw()});

@@ -115,8 +115,8 @@ Partial near(const Relative& r) {
 
 Partial attend(const Call& call) {
   Tape& tape = call.tape;
-  const DType wide = call.q.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  const double scale_factor = call.options.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
+  const DType wide = wide_type(call.q.dtype());
+  const double scale_factor = scale_of(call);
   const Var turned = transpose(tape, call.options.weights[kKeys], 0, 1);  // (d_k, 2 clip + 1)
   const Var offsets = scale(tape, matmul(tape, cast(tape, call.q, wide), turned), scale_factor);
   const Relative r{call, wide, scale_factor, call.mechanism.integer("clip"), offsets};
@@ -137,7 +137,7 @@ reference::Result define(const reference::Problem& p, const Mechanism& mechanism
     return std::min(std::max(j - p.position(i), -clip), clip) + clip;
   };
   reference::Problem with_keys = p;
-  const double scale = p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
+  const double scale = scale_of(p);
   with_keys.bias = [&](std::int64_t head, std::int64_t i, std::int64_t j) {
     double sum = 0.0;
     for (std::int64_t c = 0; c < p.d_k; ++c)

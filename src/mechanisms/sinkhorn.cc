@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -12,9 +14,18 @@ namespace fovea {
 namespace {
 
 reference::Sorting settings(const Mechanism& m) {
-  return {m.integer("block"),  m.integer("iterations"), m.integer("cut"),
-          m.integer("routes"), m.number("temperature"), m.choice("combine") == "sum"};
+  return {.block = m.integer("block"),
+          .iterations = m.integer("iterations"),
+          .cut = m.integer("cut"),
+          .routes = m.integer("routes"),
+          .temperature = m.number("temperature"),
+          .sum = m.choice("combine") == "sum",
+          .masked = m.choice("causal") == "sinkhorn",
+          .learned = m.choice("sort") == "learned"};
 }
+
+// Of the network that sorts.
+enum Weight : std::size_t { kFirst, kFirstBias, kSecond, kSecondBias };
 
 // A sequence in blocks; the last may be shorter.
 struct Blocks {
@@ -47,8 +58,26 @@ Var prefix_means(Tape& tape, const Var& x, const Blocks& blocks) {
   return by_head(tape, mul(tape, stack_rows(tape, running, firsts), shares));
 }
 
+// What a small network makes of the mean input of block u: one score for every block v there may be.
+Var learned_scores(const Call& call, const Blocks& blocks) {
+  Tape& tape = call.tape;
+  const std::vector<Var>& w = call.options.weights;
+  const std::int64_t items = call.q.dim(0), heads = call.q.dim(2), width = w[kFirst].dim(0), most = w[kSecond].dim(2);
+  if (blocks.count > most)
+    fail(ErrorCode::bad_input, fmt::format("a sequence of {} blocks, sinkhorn was made for {}", blocks.count, most),
+         "k", "a larger max_length");
+  const Var x = reshape(tape, call.options.input, {items, blocks.n, 1, width});
+  const Var means = call.options.causal ? prefix_means(tape, x, blocks) : block_means(tape, x, blocks);
+  const Var hidden =
+      linear(tape, reshape(tape, means, {items, blocks.count, width}), w[kFirst], w[kFirstBias], Activation::relu);
+  const Var by_block = reshape(tape, hidden, {items, blocks.count, heads, w[kSecond].dim(1)});
+  const Var scores = add(tape, multiply_heads(tape, by_block, w[kSecond]), w[kSecondBias]);
+  return slice(tape, by_head(tape, scores), 3, 0, blocks.count);
+}
+
 // How much block u wants block v: (b, heads, blocks, blocks).
 Var block_scores(const Call& call, const Var& k, const Blocks& blocks) {
+  if (settings(call.mechanism).learned) return learned_scores(call, blocks);
   Tape& tape = call.tape;
   const Var q = call.options.causal ? prefix_means(tape, call.q, blocks) : block_means(tape, call.q, blocks);
   const Var products = matmul(tape, q, transpose(tape, block_means(tape, k, blocks), 2, 3));
@@ -102,7 +131,9 @@ std::vector<Var> mixtures(const Call& call, const Var& k, const Blocks& blocks, 
   const Var scores = block_scores(call, k, blocks);
   if (!call.options.causal) return {doubly_stochastic(tape, scores, how)};
   const Tensor mask = Tensor::zeros(tape.context(), scores.shape(), scores.dtype());
-  for (std::int64_t u = 0; u < blocks.count; ++u) mask.slice(2, u, u + 1).slice(3, u, blocks.count).fill(-INFINITY);
+  for (std::int64_t u = 0; u < blocks.count; ++u)
+    mask.slice(2, u, u + 1).slice(3, how.masked ? u + 1 : u, blocks.count).fill(-INFINITY);
+  if (how.masked) return {doubly_stochastic(tape, add(tape, scores, mask), how)};
   std::vector<Var> picks;
   for (std::int64_t t = 0; t < std::min(how.routes, blocks.count - 1); ++t)
     picks.push_back(pick_blocks(tape, scores, mask));
@@ -136,6 +167,14 @@ Tensor mixture_bias(const Call& call, std::int64_t mixtures, const Blocks& block
   return bias;
 }
 
+// A block's own rows are part of a masked mixture: query t may read its rows up to t. (1, 1, size, size + own).
+Tensor masked_bias(const Call& call, const Blocks& blocks, std::int64_t own) {
+  const Tensor bias =
+      Tensor::zeros(call.tape.context(), {1, 1, blocks.size, blocks.size + own}, wide_type(call.q.dtype()));
+  for (std::int64_t t = 0; t < blocks.size; ++t) bias.slice(2, t, t + 1).slice(3, t + 1, blocks.size).fill(-INFINITY);
+  return bias;
+}
+
 struct Stack {
   Var k, v;
   AttentionOptions options;  // causal or not, bias
@@ -160,7 +199,8 @@ Var attend_stack(const Call& call, const Blocks& blocks, Stack stack) {
 }
 
 // Each block over its mixtures and itself.
-Var attend_blocks(const Call& call, const Blocks& blocks, const std::vector<Var>& shares, bool sum) {
+Var attend_blocks(const Call& call, const Blocks& blocks, const std::vector<Var>& shares,
+                  const reference::Sorting& how) {
   Tape& tape = call.tape;
   const Var own_k = stack_rows(tape, call.k, blocks.rows.queries()),
             own_v = stack_rows(tape, call.v, blocks.rows.queries());
@@ -169,9 +209,11 @@ Var attend_blocks(const Call& call, const Blocks& blocks, const std::vector<Var>
   if (shares.empty()) return attend_stack(call, blocks, {own_k, own_v, near, 0, true});
   const std::int64_t mixtures = static_cast<std::int64_t>(shares.size()), before = mixtures * blocks.size;
   const Var far_k = stack_mixtures(tape, shares, call.k, blocks), far_v = stack_mixtures(tape, shares, call.v, blocks);
-  const std::int64_t own = sum ? 0 : blocks.size;
-  if (call.options.causal) (sum ? far : near).bias = mixture_bias(call, mixtures, blocks, own);
-  if (!sum)
+  const std::int64_t own = how.sum ? 0 : blocks.size;
+  if (call.options.causal)
+    (how.sum ? far : near).bias =
+        how.masked ? masked_bias(call, blocks, own) : mixture_bias(call, mixtures, blocks, own);
+  if (!how.sum)
     return attend_stack(call, blocks,
                         {concat(tape, std::vector<Var>{far_k, own_k}, 1),
                          concat(tape, std::vector<Var>{far_v, own_v}, 1), near, before, true});
@@ -198,7 +240,7 @@ Var attend(const Call& given) {
   const Blocks blocks(call, how);
   const std::vector<Var> shares = mixtures(call, call.k, blocks, how);
   if (how.cut > 0) return attend_cut(call, blocks, shares[0], how.cut);
-  const Var o = attend_blocks(call, blocks, shares, how.sum);
+  const Var o = attend_blocks(call, blocks, shares, how);
   const Var rows = reshape(call.tape, o, {call.q.dim(0), blocks.count * blocks.size, heads, o.dim(3)});
   return slice(call.tape, rows, 1, 0, blocks.n);
 }
@@ -210,17 +252,36 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 }
 
 bool lacks(const Mechanism& mechanism, Feature feature) {
-  return mechanism.integer("cut") > 0 && (feature == Feature::causal || feature == Feature::strict);
+  const reference::Sorting how = settings(mechanism);
+  return (how.cut > 0 && feature == Feature::causal) || ((how.cut > 0 || how.masked) && feature == Feature::strict);
+}
+
+bool leaks(const Mechanism& mechanism) { return settings(mechanism).masked; }
+
+bool spares_input(const Mechanism& mechanism) { return !settings(mechanism).learned; }
+
+std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
+  const reference::Sorting how = settings(mechanism);
+  if (!how.learned) return {};
+  const std::int64_t hidden = s.d_k, blocks = s.max_length < 0 ? -1 : (s.max_length + how.block - 1) / how.block;
+  Shape second{s.heads, hidden, 0}, bias{s.heads, 0};
+  second.set(-1, blocks);  // -1 where it is not known
+  bias.set(-1, blocks);
+  return {{"sort_in", {s.width, s.heads * hidden}, Init::xavier(s.width, hidden), true, true},
+          {"sort_in_bias", {s.heads * hidden}, Init::zeros()},
+          {"sort_out", second, Init::xavier(hidden, std::max<std::int64_t>(1, blocks)), true, true},
+          {"sort_out_bias", bias, Init::zeros()}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {
   const reference::Sorting how = settings(mechanism);
   const double block = std::min(static_cast<double>(how.block), s.n), blocks = std::ceil(s.n / block);
-  const double mixtures = s.causal ? static_cast<double>(how.routes) : 1.0;
+  const bool routed = s.causal && !how.masked;
+  const double mixtures = routed ? static_cast<double>(how.routes) : 1.0;
   const double keys = how.cut > 0 ? block * std::min(static_cast<double>(how.cut), blocks)
                                   : block * (mixtures + (s.causal ? 0.5 : 1.0));
   Flops all = pairwise_flops(s.n * keys, s);
-  const double mix = s.causal ? 0.0 : 2.0 * blocks * s.n * s.heads * (s.d_k + s.d_v);  // routed blocks are copied
+  const double mix = routed ? 0.0 : 2.0 * blocks * s.n * s.heads * (s.d_k + s.d_v);  // routed blocks are copied
   all.forward += mix;
   all.backward += 2.0 * mix;
   return all;
@@ -236,8 +297,8 @@ const MechanismKind& sinkhorn_kind() {
       .paper = "Tay et al. 2020, Sparse Sinkhorn Attention",
       .parameters =
           {{"block", std::int64_t{64}, 1, 65536, {}, "tokens per block"},
-           {"iterations", std::int64_t{7}, 1, 1024, {}, "of normalising rows and columns; not causal"},
-           {"temperature", 0.75, 0.001, 1000.0, {}, "small: nearly a permutation; not causal"},
+           {"iterations", std::int64_t{7}, 1, 1024, {}, "of normalising rows and columns"},
+           {"temperature", 0.75, 0.001, 1000.0, {}, "small: nearly a permutation"},
            {"combine", std::string("concat"), 0, 0, {"concat", "sum"}, "one softmax over both blocks, or one each"},
            {"cut",
             std::int64_t{0},
@@ -245,7 +306,19 @@ const MechanismKind& sinkhorn_kind() {
             65536,
             {},
             "SortCut: all queries read so many sorted blocks and no others; 0: off"},
-           {"routes", std::int64_t{1}, 1, 1024, {}, "causal: earlier blocks that a block reads, the best ones"}},
+           {"routes", std::int64_t{1}, 1, 1024, {}, "causal: earlier blocks that a block reads, the best ones"},
+           {"sort",
+            std::string("products"),
+            0,
+            0,
+            {"products", "learned"},
+            "who wants whom: mean q times mean k, or a network of the mean input, which fixes the longest sequence"},
+           {"causal",
+            std::string("topk"),
+            0,
+            0,
+            {"topk", "sinkhorn"},
+            "the best earlier blocks, or the iteration over blocks that are not later, which is not strictly causal"}},
       .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed,
                    Feature::grouped, Feature::strict},
       .lacks = lacks,
@@ -254,7 +327,12 @@ const MechanismKind& sinkhorn_kind() {
       .run = run,
       .reference = define,
       .flops = flops,
+      .weights = weights,
+      .needs_input = true,
+      .spares_input = spares_input,
       .chooses = true,
+      .leaks = leaks,
+      .tested = "sinkhorn:block=4",
   };
   return kind;
 }

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "mechanisms/compose.h"
 #include "mechanisms/sparse.h"
 #include "reference/sparse.h"
 
@@ -17,7 +18,7 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes& sizes) {
 // Where the ring is open, keys of zero score and zero value stand for the missing neighbours: the logarithm of how
 // many, (b, n_q, heads).
 Tensor missing_neighbours(const Call& call) {
-  const DType wide = call.q.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(call.q.dtype());
   const Tensor lse = Tensor::empty(call.tape.context(), {call.q.dim(0), call.q.dim(1), call.q.dim(2)}, wide);
   lse.fill(-INFINITY);
   for (std::size_t s = 0; s < call.queries.size(); ++s) {
@@ -41,9 +42,7 @@ AttentionResult run(const Call& call) {
   options.return_lse = true;
   const AttentionResult kept =
       run_parts({call.tape, call.q, call.k, call.v, call.mechanism, options, call.queries, call.keys}, parts);
-  const Tensor zeros = Tensor::zeros(call.tape.context(), kept.output.shape(), kept.output.dtype());
-  const Partial all = merge(call.tape, {kept.output, kept.lse}, {Var(zeros), Var(missing_neighbours(call))});
-  return {all.output, call.options.return_lse ? all.lse : Var(), {}};
+  return with_zero_keys(call, kept, missing_neighbours(call));
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {

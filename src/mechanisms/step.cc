@@ -74,9 +74,7 @@ Tensor next_positions(const Context& context, const Tensor& q, std::int64_t firs
 
 Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const Tensor& v, const Mechanism& mechanism,
                       DecodeState& state, const AttentionOptions& options) {
-  if (!mechanism.supports(Feature::step))
-    fail(ErrorCode::unsupported, "attention \"" + std::string(mechanism.name()) + "\" has no step form", {},
-         "fovea list --with step");
+  if (!mechanism.supports(Feature::step)) refuse_feature(mechanism, Feature::step, "step form");
   if (!options.queries.empty() || !options.keys.empty() || options.bias.defined() || options.mask.defined())
     fail(ErrorCode::unsupported, "the step form takes whole batches: no lengths, packing, bias or mask");
   Tape tape(context, {.record = false});

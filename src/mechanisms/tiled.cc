@@ -182,8 +182,6 @@ SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias, do
   return out;
 }
 
-DType statistic_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 // Statistics are (b, n, heads); the engine sees them with one more axis of size 1.
 template <class Array>
 Array statistic_array(const Tensor& lse) {
@@ -334,7 +332,7 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   const Var q = cast(tape, wide_q, call.q.dtype()), k = cast(tape, wide_k, call.q.dtype());
   const Var bias = call.options.diagonal_bias.defined()
                        ? turned_diagonals(tape, call.options.diagonal_bias)
-                       : masked_bias(tape, call.options.bias, call.options.mask, statistic_type(q.dtype()));
+                       : masked_bias(tape, call.options.bias, call.options.mask, wide_type(q.dtype()));
   const Tensor tq = dense_rows(context, q.value()), tk = dense_rows(context, k.value()),
                tv = dense_rows(context, call.v.value());
   const SharedCall described = describe(call, tiled, bias.value(), score.scale);
@@ -342,7 +340,7 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
   Tensor lse;
   if (!tiled.rule && tile::has_statistic(tiled.weight)) {
-    lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, statistic_type(q.dtype()));
+    lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, wide_type(q.dtype()));
     lse.fill(-INFINITY);
   }
   for (const Run& run : described->runs) attend_run(context, *described, run, {tq, tk, tv, o, lse});

@@ -27,40 +27,73 @@ Var encoded_keys(const Call& call, std::int64_t channels, DType wide) {
   return rotate(call.tape, Var(start), key_positions(call), {.halves = true});
 }
 
+// [sin(t f_m) | cos(t f_m)] of one distance, (channels, 1).
+Tensor encoding_of(const Context& context, std::int64_t t, std::int64_t channels, DType wide) {
+  std::vector<double> r(static_cast<std::size_t>(channels));
+  for (std::int64_t m = 0; m < channels; ++m) {
+    const auto pair = static_cast<double>(m % (channels / 2));
+    const double angle = static_cast<double>(t) * std::pow(10000.0, -2.0 * pair / static_cast<double>(channels));
+    r[static_cast<std::size_t>(m)] = m < channels / 2 ? std::sin(angle) : std::cos(angle);
+  }
+  return Tensor::from<double>(context, {channels, 1}, r).to(context, wide);
+}
+
 // With x = (q + w) W_r = [a | b], x . [sin t | cos t] at distance t = p - j is, frequency by frequency,
 // (a sin p + b cos p) cos j + (b sin p - a cos p) sin j: [b | -a] turned by p, against the encoding of the key.
-Var encoded_queries(const Call& call, const Var& q, DType wide) {
+Var encoded_queries(const Call& call, const Var& x, DType wide) {
   Tape& tape = call.tape;
-  const Var x = multiply_heads(tape, add(tape, q, call.options.weights[kPosition]), call.options.weights[kEncoding]);
   const std::int64_t channels = x.dim(3), half = channels / 2;
   const std::vector<Var> parts{slice(tape, x, 3, half, channels), scale(tape, slice(tape, x, 3, 0, half), -1.0)};
   return rotate(tape, cast(tape, concat(tape, parts, 3), wide), query_positions(call), {.halves = true});
 }
 
+// What positions add to queries (b, n_q, heads, c) and keys (b, n_k, kv_heads, c) of some pairs.
+struct Extension {
+  Var queries, keys;
+  Pattern pattern;
+  bool return_lse;
+};
+
+AttentionResult run_extended(const Call& call, const Var& content, const Extension& more) {
+  Tape& tape = call.tape;
+  const DType dtype = call.q.dtype();
+  const std::vector<Var> queries{content, more.queries}, keys{call.k, cast(tape, more.keys, dtype)};
+  AttentionOptions options = call.options;
+  options.scale = scale_of(call);
+  options.return_lse = more.return_lse;
+  return run_tiled({tape, cast(tape, concat(tape, queries, 3), dtype), concat(tape, keys, 3), call.v, call.mechanism,
+                    options, call.queries, call.keys},
+                   {tile::Weight::softmax, more.pattern});
+}
+
 AttentionResult run(const Call& call) {
   Tape& tape = call.tape;
-  const DType dtype = call.q.dtype(), wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const std::vector<Var>& weights = call.options.weights;
+  const DType wide = wide_type(call.q.dtype());
+  const std::int64_t channels = weights[kEncoding].dim(2), clamp = call.mechanism.integer("clamp");
   const Var q = cast(tape, fill_padding(tape, call.q, call.options.queries), wide);
-  const std::vector<Var> queries{add(tape, q, call.options.weights[kContent]), encoded_queries(call, q, wide)};
-  const std::vector<Var> keys{call.k,
-                              cast(tape, encoded_keys(call, call.options.weights[kEncoding].dim(2), wide), dtype)};
-  AttentionOptions options = call.options;
-  options.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
-  const Call extended{tape,
-                      cast(tape, concat(tape, queries, 3), dtype),
-                      concat(tape, keys, 3),
-                      call.v,
-                      call.mechanism,
-                      options,
-                      call.queries,
-                      call.keys};
-  return run_tiled(extended, {tile::Weight::softmax, Pattern::full()});
+  const Var content = add(tape, q, weights[kContent]);
+  const Var x = multiply_heads(tape, add(tape, q, weights[kPosition]), weights[kEncoding]);
+  Extension near{encoded_queries(call, x, wide), encoded_keys(call, channels, wide), Pattern::full(),
+                 call.options.return_lse};
+  if (clamp == 0) return run_extended(call, content, near);
+  near.pattern = Pattern::window(clamp, -1);
+  near.return_lse = true;
+  // Farther keys all have the encoding of the largest distance: one number of the query, against 1.
+  const Tensor ones = Tensor::empty(tape.context(), {call.k.dim(0), call.k.dim(1), call.k.dim(2), 1}, wide);
+  ones.fill(1.0);
+  const Extension far{matmul(tape, x, Var(encoding_of(tape.context(), clamp, channels, wide))), Var(ones),
+                      Pattern::predicate("far", [clamp](std::int64_t i, std::int64_t j) { return i - j > clamp; }),
+                      true};
+  const AttentionResult a = run_extended(call, content, near), b = run_extended(call, content, far);
+  const Partial all = merge(tape, {a.output, a.lse}, {b.output, b.lse});
+  return {all.output, call.options.return_lse ? all.lse : Var(), {}};
 }
 
 // (q + w) . (W_r R_t) of one pair, R_t = [sin(t f_m) | cos(t f_m)].
-double position_score(const reference::Problem& p, std::int64_t head, std::int64_t i, std::int64_t j) {
+double position_score(const reference::Problem& p, std::int64_t head, std::int64_t i, std::int64_t distance) {
   const auto channels = static_cast<std::int64_t>(p.weights[kEncoding].size()) / (p.heads * p.d_k);
-  const auto t = static_cast<double>(p.position(i) - j);
+  const auto t = static_cast<double>(distance);
   double sum = 0.0;
   for (std::int64_t c = 0; c < p.d_k; ++c) {
     const std::int64_t row = head * p.d_k + c;
@@ -76,12 +109,15 @@ double position_score(const reference::Problem& p, std::int64_t head, std::int64
   return sum;
 }
 
-reference::Result define(const reference::Problem& given, const Mechanism&) {
+reference::Result define(const reference::Problem& given, const Mechanism& mechanism) {
+  const std::int64_t clamp = mechanism.integer("clamp");
   reference::Problem p = given;
-  p.scale = given.scale != 0.0 ? given.scale : 1.0 / std::sqrt(static_cast<double>(given.d_k));
+  p.scale = scale_of(given);
   for (std::size_t i = 0; i < p.q.size(); ++i) p.q[i] += p.weights[kContent][i % p.weights[kContent].size()];
-  p.bias = [&given, scale = p.scale](std::int64_t head, std::int64_t i, std::int64_t j) {
-    return scale * position_score(given, head, i, j) + (given.bias ? given.bias(head, i, j) : 0.0);
+  p.bias = [&given, clamp, scale = p.scale](std::int64_t head, std::int64_t i, std::int64_t j) {
+    const std::int64_t t = given.position(i) - j;
+    return scale * position_score(given, head, i, clamp > 0 ? std::min(t, clamp) : t) +
+           (given.bias ? given.bias(head, i, j) : 0.0);
   };
   return reference::pairwise(p, reference::Weights::softmax);
 }
@@ -94,7 +130,10 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s)
           {"encoding", {s.heads, s.d_k, channels}, Init::xavier(channels, s.heads * s.d_k), true, true}};
 }
 
-bool lacks(const Mechanism&, Feature feature) { return feature == Feature::rotary; }
+// Near and far keys of a clamped call run apart, each with its own dropout.
+bool lacks(const Mechanism& mechanism, Feature feature) {
+  return feature == Feature::rotary || (feature == Feature::dropout && mechanism.integer("clamp") > 0);
+}
 
 }  // namespace
 
@@ -104,8 +143,13 @@ const MechanismKind& xl_kind() {
       .family = "score",
       .summary = "softmax whose scores know the distance of a pair: Transformer-XL's relative positions",
       .paper = "Dai et al. 2019, Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context",
-      .parameters =
-          {{"channels", std::int64_t{0}, 0, 1 << 16, {}, "of the sinusoids; even; 0: heads times head width"}},
+      .parameters = {{"channels", std::int64_t{0}, 0, 1 << 16, {}, "of the sinusoids; even; 0: heads times head width"},
+                     {"clamp",
+                      std::int64_t{0},
+                      0,
+                      1 << 30,
+                      {},
+                      "keys that are farther back count as this far; 0: all distances"}},
       .features = kPairwise,
       .lacks = lacks,
       .subquadratic = false,

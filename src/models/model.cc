@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/wide.h"
 #include "models/arrange.h"
 #include "nn/encoder.h"
 
@@ -12,8 +13,6 @@ namespace fovea {
 namespace {
 
 constexpr double kEmbeddingDeviation = 0.02;
-
-DType parameter_dtype(DType activations) { return activations == DType::f64 ? DType::f64 : DType::f32; }
 
 ModelConfig checked(ModelConfig config) {
   config.check();
@@ -49,7 +48,7 @@ class Embedding {
     if (config.positions == Positions::learned)
       positions_ = scope.add("positions", {rows, config.width}, Init::normal(kEmbeddingDeviation));
     else if (config.positions == Positions::sinusoidal)
-      positions_ = sinusoids(scope.context(), rows, config.width, parameter_dtype(config.dtype));
+      positions_ = sinusoids(scope.context(), rows, config.width, wide_type(config.dtype));
   }
 
   // (b, n, width), in the dtype of activations
@@ -88,7 +87,7 @@ class Classifier {
 struct Model::Impl {
   Impl(Context& context, ModelConfig settings)
       : config(checked(std::move(settings))),
-        root(context, parameter_dtype(config.dtype), parameters),
+        root(context, wide_type(config.dtype), parameters),
         embedding(root / "embedding", config),
         encoder(root, config),
         classifier(root / "classifier", config) {}
@@ -123,7 +122,7 @@ Var Model::forward(Tape& tape, const Tensor& ids, const Sequences& rows) const {
     const Var x = impl_->encoder(tape, impl_->embedding(tape, batch), batch.layout);
     const Sequences& all = batch.layout->rows;
     const Var pooled = config.pooling == Pooling::mean ? mean_pool(tape, x, all) : first_pool(tape, x, all);
-    return impl_->classifier(tape, cast(tape, pooled, parameter_dtype(config.dtype)));
+    return impl_->classifier(tape, cast(tape, pooled, wide_type(config.dtype)));
   });
 }
 

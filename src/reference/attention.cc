@@ -8,14 +8,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-double dot(const double* a, const double* b, std::int64_t n) {
-  double sum = 0.0;
-  for (std::int64_t c = 0; c < n; ++c) sum += a[c] * b[c];
-  return sum;
-}
-
 bool kept(const Problem& p, std::int64_t i, std::int64_t j) {
   return (!p.causal || j <= p.position(i)) && p.pattern.keep(p.position(i), j);
 }
@@ -46,7 +38,7 @@ Problem mapped(const Problem& given, double (*map)(double)) {
 
 // Scores of one row; -inf where the pair is not kept.
 std::vector<double> scores(const Problem& p, std::int64_t i, std::int64_t head) {
-  const double scale = p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
+  const double scale = scale_of(p);
   std::vector<double> s(at(p.n_k), -kInfinity);
   for (std::int64_t j = 0; j < p.n_k; ++j) {
     if (!kept(p, i, j)) continue;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include "fovea/mechanism.h"
@@ -45,6 +47,13 @@ struct Problem {
     return &v[static_cast<std::size_t>((j * kv_heads + h) * d_v)];
   }
 };
+
+// The scale of the scores: the problem's own, or 1 / sqrt(d_k).
+inline double scale_of(const Problem& p) {
+  return p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
+}
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+inline double dot(const double* a, const double* b, std::int64_t n) { return std::inner_product(a, a + n, b, 0.0); }
 
 struct Result {
   std::vector<double> o;            // (n_q, heads, d_v)

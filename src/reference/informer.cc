@@ -8,8 +8,6 @@
 namespace fovea::reference {
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 std::int64_t share(std::int64_t n, std::int64_t factor) {
   const auto wanted = factor * static_cast<std::int64_t>(std::ceil(std::log(static_cast<double>(n))));
   return std::max<std::int64_t>(1, std::min(n, wanted));
@@ -22,9 +20,7 @@ double measure(const Problem& p, const ProbSparse& how, std::int64_t i, std::int
   double top = -INFINITY, sum = 0.0;
   for (std::int64_t c = 0; c < count; ++c) {
     const std::int64_t j = count == seen ? c : random.below(static_cast<std::uint32_t>(seen));
-    double score = 0.0;
-    for (std::int64_t a = 0; a < p.d_k; ++a) score += p.query(i, h)[a] * p.key(j, p.kv_head(h))[a];
-    score *= p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
+    const double score = scale_of(p) * dot(p.query(i, h), p.key(j, p.kv_head(h)), p.d_k);
     top = std::fmax(top, score);
     sum += score;
   }

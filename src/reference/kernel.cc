@@ -7,8 +7,6 @@
 namespace fovea::reference {
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 // W x of rows of d channels.
 std::vector<double> project(const double* directions, std::int64_t count, const std::vector<double>& x) {
   std::vector<double> u(at(count), 0.0);
@@ -61,7 +59,7 @@ Problem with_features(const Problem& given, std::int64_t width, const FeatureMap
 namespace {
 
 std::vector<double> performer_input(const Problem& p, const double* x) {
-  const double scale = p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
+  const double scale = scale_of(p);
   std::vector<double> out(x, x + p.d_k);
   for (double& v : out) v *= std::sqrt(scale);
   return out;

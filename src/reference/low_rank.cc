@@ -9,8 +9,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 // Means of `count` nearly equal segments of rows, the longer ones first.
 Matrix segment_means(const Matrix& x, std::int64_t count) {
   Matrix means(count, x.columns);

@@ -109,10 +109,6 @@ inline Matrix values_of(const Problem& p, std::int64_t h) {
   return v;
 }
 
-inline double scale_of(const Problem& p) {
-  return p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
-}
-
 // The result whose head h is head(h), (n_q, d_v); all zero where there is no key.
 template <class Head>
 Result by_heads(const Problem& p, Head&& head) {

@@ -9,16 +9,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-double dot(const double* a, const double* b, std::int64_t n) {
-  double sum = 0.0;
-  for (std::int64_t c = 0; c < n; ++c) sum += a[c] * b[c];
-  return sum;
-}
-
-double scale_of(const Problem& p) { return p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k)); }
-
 // A key and a value from anywhere, and the score of the query at hand with it.
 struct Candidate {
   double score;
@@ -87,15 +77,22 @@ Result transformer_xl(const Problem& p, std::int64_t segment, std::int64_t memor
 
 namespace {
 
-// The mean of rows [begin, begin + count) of kv head g.
-std::vector<double> mean_row(const Problem& p, const std::vector<double>& x, std::int64_t begin, std::int64_t count,
-                             std::int64_t g) {
-  const std::int64_t width = static_cast<std::int64_t>(x.size()) / (p.n_k * p.kv_heads);
-  std::vector<double> mean(at(width), 0.0);
-  for (std::int64_t j = begin; j < begin + count; ++j)
-    for (std::int64_t c = 0; c < width; ++c)
-      mean[at(c)] += x[at((j * p.kv_heads + g) * width + c)] / static_cast<double>(count);
-  return mean;
+// Group t of `rate` rows of kv head g as one. x is k with weight 0, or v with weight 1.
+std::vector<double> pooled(const Problem& p, const Compression& how, std::size_t weight, std::int64_t t,
+                           std::int64_t g) {
+  const std::vector<double>& x = weight == 0 ? p.k : p.v;
+  const std::int64_t width = weight == 0 ? p.d_k : p.d_v;
+  std::vector<double> out(at(width), how.pool == Compression::Pool::max ? -kInfinity : 0.0);
+  for (std::int64_t r = 0; r < how.rate; ++r) {
+    const double* row = &x[at(((t * how.rate + r) * p.kv_heads + g) * width)];
+    for (std::int64_t c = 0; c < width; ++c) {
+      if (how.pool == Compression::Pool::mean) out[at(c)] += row[c] / static_cast<double>(how.rate);
+      if (how.pool == Compression::Pool::max) out[at(c)] = std::fmax(out[at(c)], row[c]);
+      for (std::int64_t a = 0; a < width && how.pool == Compression::Pool::conv; ++a)
+        out[at(c)] += row[a] * p.weights[weight][at(((g * how.rate + r) * width + a) * width + c)];
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -110,9 +107,8 @@ Result compressive(const Problem& p, const Compression& how) {
       const std::int64_t g = p.kv_head(h);
       std::vector<Candidate> seen;
       for (std::int64_t t = std::max<std::int64_t>(0, groups - how.slots); t < groups; ++t) {
-        const std::vector<double> key = mean_row(p, p.k, t * how.rate, how.rate, g);
-        seen.push_back(
-            {scale_of(p) * dot(p.query(i, h), key.data(), p.d_k), mean_row(p, p.v, t * how.rate, how.rate, g)});
+        const std::vector<double> key = pooled(p, how, 0, t, g);
+        seen.push_back({scale_of(p) * dot(p.query(i, h), key.data(), p.d_k), pooled(p, how, 1, t, g)});
       }
       for (std::int64_t j = kept; j < std::min(p.n_k, begin + how.segment); ++j)
         if (!p.causal || j <= p.position(i))

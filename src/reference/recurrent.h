@@ -9,10 +9,11 @@ namespace fovea::reference {
 // W_r (heads, d_k, waves): s_ij = (q_i + u) . k_j + (q_i + w) . W_r R_(i - j).
 Result transformer_xl(const Problem& problem, std::int64_t segment, std::int64_t memory);
 
-// Segments that read themselves, the tokens of the memory and the means of `rate` older tokens each, the newest `slots`
-// of them.
+// Segments that read themselves, the tokens of the memory and older tokens, `rate` of them pooled to one, the newest
+// `slots` of these. Weights of conv: (kv_heads, rate d_k, d_k) for keys, (kv_heads, rate d_v, d_v) for values.
 struct Compression {
   std::int64_t segment, memory, rate, slots;
+  enum class Pool : std::uint8_t { mean, max, conv } pool;
 };
 Result compressive(const Problem& problem, const Compression& how);
 

@@ -6,8 +6,6 @@
 namespace fovea::reference {
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 // Bucket of key j in a round: the largest of [z r ; -z r], the first of equal ones.
 std::int64_t bucket_of(const Problem& p, const Hashing& how, std::int64_t round, std::int64_t j, std::int64_t g) {
   const std::int64_t count = how.directions_for(p.n_k);

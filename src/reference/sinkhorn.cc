@@ -10,14 +10,6 @@ namespace {
 
 using Matrix = std::vector<std::vector<double>>;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-double dot(const std::vector<double>& a, const double* b) {
-  double sum = 0.0;
-  for (std::size_t c = 0; c < a.size(); ++c) sum += a[c] * b[c];
-  return sum;
-}
-
 // The mean of rows [begin, end) of head h of x (n, heads, d).
 std::vector<double> mean_rows(const std::vector<double>& x, std::int64_t heads, std::int64_t d, std::int64_t h,
                               std::pair<std::int64_t, std::int64_t> rows) {
@@ -28,17 +20,39 @@ std::vector<double> mean_rows(const std::vector<double>& x, std::int64_t heads, 
   return mean;
 }
 
+// The rows that block u may know of itself when it chooses.
+std::pair<std::int64_t, std::int64_t> known_rows(const Problem& p, std::int64_t block, std::int64_t u) {
+  if (p.causal) return {0, u * block + 1};
+  return {u * block, std::min(p.n_k, (u + 1) * block)};
+}
+
+Matrix learned_scores(const Problem& p, std::int64_t block, std::int64_t h) {
+  const std::int64_t blocks = (p.n_k + block - 1) / block;
+  const std::vector<double>&first = p.weights[0], &first_bias = p.weights[1], &second = p.weights[2];
+  const std::int64_t columns = static_cast<std::int64_t>(first_bias.size()), hidden = columns / p.heads,
+                     most = static_cast<std::int64_t>(second.size()) / columns;
+  Matrix scores(at(blocks), std::vector<double>(at(blocks)));
+  for (std::int64_t u = 0; u < blocks; ++u) {
+    const std::vector<double> x = mean_rows(p.input, 1, p.width, 0, known_rows(p, block, u));
+    for (std::int64_t v = 0; v < blocks; ++v) scores[at(u)][at(v)] = p.weights[3][at(h * most + v)];
+    for (std::int64_t c = h * hidden; c < (h + 1) * hidden; ++c) {
+      double sum = first_bias[at(c)];
+      for (std::int64_t a = 0; a < p.width; ++a) sum += x[at(a)] * first[at(a * columns + c)];
+      for (std::int64_t v = 0; v < blocks; ++v) scores[at(u)][at(v)] += std::fmax(sum, 0.0) * second[at(c * most + v)];
+    }
+  }
+  return scores;
+}
+
 Matrix block_scores(const Problem& p, std::int64_t block, std::int64_t h) {
   const std::int64_t blocks = (p.n_k + block - 1) / block;
   Matrix scores(at(blocks), std::vector<double>(at(blocks)));
   for (std::int64_t u = 0; u < blocks; ++u) {
-    const std::int64_t begin = p.causal ? 0 : u * block,
-                       end = p.causal ? u * block + 1 : std::min(p.n_q, (u + 1) * block);
-    const std::vector<double> q = mean_rows(p.q, p.heads, p.d_k, h, {begin, end});
+    const std::vector<double> q = mean_rows(p.q, p.heads, p.d_k, h, known_rows(p, block, u));
     for (std::int64_t v = 0; v < blocks; ++v) {
       const std::vector<double> k =
           mean_rows(p.k, p.kv_heads, p.d_k, p.kv_head(h), {v * block, std::min(p.n_k, (v + 1) * block)});
-      scores[at(u)][at(v)] = dot(q, k.data()) / std::sqrt(static_cast<double>(p.d_k));
+      scores[at(u)][at(v)] = dot(q.data(), k.data(), p.d_k) / std::sqrt(static_cast<double>(p.d_k));
     }
   }
   return scores;
@@ -106,9 +120,8 @@ struct Keys {
 
 // o of row i, head h += softmax over these keys.
 void read(const Problem& p, const Keys& seen, std::int64_t i, std::int64_t h, Result& out) {
-  const double scale = p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
   Row scores;
-  for (const auto& key : seen.keys) scores.push_back(scale * dot(key, p.query(i, h)));
+  for (const auto& key : seen.keys) scores.push_back(scale_of(p) * dot(p.query(i, h), key.data(), p.d_k));
   const Row weights = softmax_weights(scores);
   for (std::size_t j = 0; j < weights.size(); ++j)
     for (std::int64_t c = 0; c < p.d_v; ++c)
@@ -118,11 +131,14 @@ void read(const Problem& p, const Keys& seen, std::int64_t i, std::int64_t h, Re
 // The mixtures that block u reads, one row of shares each.
 Matrix mixtures(const Problem& p, const Sorting& how, const Matrix& scores, std::int64_t u) {
   Matrix rows;
-  if (p.causal) {
+  if (p.causal && !how.masked) {
     for (std::int64_t t = 0; t < std::min(how.routes, u); ++t) rows.push_back(routed(scores, t)[at(u)]);
     return rows;
   }
-  const Matrix sorted = doubly_stochastic(scores, how);
+  Matrix open = scores;
+  for (std::size_t w = 0; w < open.size(); ++w)
+    for (std::size_t v = w + 1; v < open.size() && p.causal; ++v) open[w][v] = -INFINITY;
+  const Matrix sorted = doubly_stochastic(open, how);
   if (how.cut == 0) return {sorted[at(u)]};
   rows.assign(sorted.begin(),
               sorted.begin() + std::min<std::ptrdiff_t>(how.cut, static_cast<std::ptrdiff_t>(sorted.size())));
@@ -149,8 +165,10 @@ void attend_block(const Problem& p, const Sorting& how, const Matrix& scores,
       read(p, near, i, h, out);
       near = {};
     }
-    near.keys.insert(near.keys.end(), far.keys.begin(), far.keys.end());
-    near.values.insert(near.values.end(), far.values.begin(), far.values.end());
+    // Row t of a masked mixture holds the block's own row t.
+    const std::ptrdiff_t last = p.causal && how.masked ? i - u * block + 1 : std::ssize(far.keys);
+    near.keys.insert(near.keys.end(), far.keys.begin(), far.keys.begin() + last);
+    near.values.insert(near.values.end(), far.values.begin(), far.values.begin() + last);
     read(p, near, i, h, out);
   }
 }
@@ -163,7 +181,7 @@ Result sinkhorn(const Problem& p, const Sorting& how) {
   if (p.n_k == 0) return out;
   const std::int64_t block = how.block_for(p.n_k), blocks = (p.n_k + block - 1) / block;
   for (std::int64_t h = 0; h < p.heads; ++h) {
-    const Matrix scores = block_scores(p, block, h);
+    const Matrix scores = how.learned ? learned_scores(p, block, h) : block_scores(p, block, h);
     for (std::int64_t u = 0; u < blocks; ++u) attend_block(p, how, scores, {u, h}, out);
   }
   return out;

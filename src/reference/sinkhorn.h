@@ -7,13 +7,17 @@ namespace fovea::reference {
 struct Sorting {
   std::int64_t block, iterations, cut, routes;
   double temperature;
-  bool sum;  // two softmaxes added, not one over both blocks
+  bool sum;      // two softmaxes added, not one over both blocks
+  bool masked;   // causal: the iteration on what is not later, in place of the best blocks
+  bool learned;  // scores of blocks by a network of their mean input
 
   std::int64_t block_for(std::int64_t n) const { return n < block ? n : block; }
 };
 // Each block attends to itself and to a mixture of blocks: a doubly stochastic one by Sinkhorn's iterations, or
 // (causal) the best blocks before it, each by its share of a softmax. Scores of blocks are products of their mean q and
-// k; a causal block knows the mean of q up to its first token. cut > 0: all queries read the first mixtures alone.
+// k; a causal block knows the mean of q up to its first token. Or a network makes them of mean inputs x: relu(x A + a)
+// B + b, with weights A (width, heads hidden), a, B (heads, hidden, blocks), b (heads, blocks). cut > 0: all queries
+// read the first mixtures alone.
 Result sinkhorn(const Problem& problem, const Sorting& how);
 
 }  // namespace fovea::reference

@@ -10,8 +10,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 // A row of one head with keys of zero score and zero value besides.
@@ -116,7 +114,7 @@ namespace {
 // Joins learned keys (tokens, heads, d_k) and values (tokens, heads, d_v) to the rows.
 void join_tokens(const Problem& p, Result& result) {
   const std::int64_t tokens = static_cast<std::int64_t>(p.weights[0].size()) / (p.heads * p.d_k);
-  const double scale = p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
+  const double scale = scale_of(p);
   for (std::int64_t row = 0; row < p.n_q * p.heads; ++row) {
     const std::int64_t i = row / p.heads, h = row % p.heads;
     std::vector<double> scores;

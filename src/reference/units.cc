@@ -8,8 +8,6 @@
 namespace fovea::reference {
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 bool kept(const Problem& p, std::int64_t i, std::int64_t j) {
   return (!p.causal || j <= p.position(i)) && p.pattern.keep(p.position(i), j);
 }

@@ -40,6 +40,14 @@ class Settings(CliTest):
         self.bad(2, ["window", "fovea list --with window"], "bench", "attention", "--attention", "norm", "--window", "8",
                  "--n", "64", "--rounds", "1")
 
+    def test_mechanisms(self):
+        bench = ["bench", "attention", "--n", "64", "--rounds", "1"]
+        self.bad(2, ['"linformer" has no causal form', "list --with causal"], *bench, "--causal", "--attention", "linformer")
+        self.bad(2, ["features", "between 1 and 65536, not 0"], *bench, "--attention", "performer:features=0")
+        self.bad(2, ["landmarks", "between 1"], *self.train(attention="nystrom:landmarks=0"))
+        self.good(*bench, "--attention", "diag:block=4096")  # larger than the sequence: full attention
+        self.good(*bench, "--attention", "nystrom:landmarks=7")  # does not divide it
+
     def test_settings_the_model_cannot_have(self):
         self.bad(2, ["dtype"], *self.train(), "--dtype", "f16")
         self.bad(3, ["max_length"], *self.train(), "--set", "model.max_length=4")

@@ -1,5 +1,6 @@
 """Grammar, help pages, lists and completion."""
 
+import re
 import shutil
 import subprocess
 import unittest
@@ -75,6 +76,16 @@ class Docs(CliTest):
             original = pages / page.relative_to(copy)
             self.assertEqual(page.read_bytes(), original.read_bytes(),
                              f"run: fovea list --docs docs/mechanisms ({original.name})")
+
+    def test_pages_are_complete(self):
+        pages = Path(__file__).resolve().parents[2] / "docs/mechanisms"
+        for name in [m["name"] for m in self.document("list")["mechanisms"]]:
+            title, *sections = re.split(r"^## ", (pages / f"{name}.md").read_text(), flags=re.M)
+            self.assertGreater(len(title), len(name) + 40, f"{name}: what it is")
+            texts = dict(section.split("\n", 1) for section in sections)
+            for wanted in ["Definition", "Cost", "When to use it", "What published code does differently", "Paper",
+                           "Parameters", "Support"]:
+                self.assertGreater(len(texts.get(wanted, "").strip()), 10, f"{name}: {wanted}")
 
     def test_a_missing_page_is_named(self):
         (self.folder / "empty").mkdir()

@@ -189,7 +189,7 @@ const std::vector<OptionCase>& option_cases() {
 }
 
 Trial make_trial(Context& context, const OptionCase& option, const Mechanism& mechanism, DType dtype) {
-  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(dtype);
   Trial trial;
   fit(mechanism, trial);
   option.apply(context, trial, wide);

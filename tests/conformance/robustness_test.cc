@@ -118,6 +118,39 @@ TEST_P(Robustness, UnsupportedCallsAreNamed) {
   }
 }
 
+TEST_P(Robustness, AMissingStepFormIsNamed) {
+  if (has(Feature::step)) return;
+  const Trial s = usual_trial(mechanism());
+  const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
+  AttentionOptions options;
+  options.weights = inputs.weights;
+  options.input = inputs.input;
+  DecodeState state;
+  try {
+    attention_step(context_, inputs.q.value(), inputs.k.value(), inputs.v.value(), mechanism(), state, options);
+    ADD_FAILURE() << "ran without a word";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(error.message().find(std::string(mechanism().name())), std::string::npos) << error.what();
+  }
+}
+
+// Zeros, unless it reads learned tokens besides.
+TEST_P(Robustness, APatternMayKeepNothing) {
+  if (!has(Feature::pattern)) return;
+  Trial s = usual_trial(mechanism());
+  s.options.pattern = Pattern::predicate("nothing", [](std::int64_t, std::int64_t) { return false; });
+  const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
+  Tape tape(context_, {.record = false});
+  const std::vector<double> o = run(context_, tape, inputs, mechanism(), s).output.value().to_vector<double>();
+  EXPECT_LT(relative_error(o, expected(context_, inputs, mechanism(), s).o), 2e-5);
+  const Gradients g = gradients(context_, inputs, mechanism(), s);
+  expect_finite(g);
+  if (!inputs.weights.empty()) return;
+  EXPECT_TRUE(all_zero(o));
+  for (const std::vector<double>* x : {&g.q, &g.k, &g.v}) EXPECT_TRUE(all_zero(*x));
+}
+
 FOVEA_LAWS(Robustness);
 
 }  // namespace

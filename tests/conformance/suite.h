@@ -7,9 +7,9 @@
 
 #include "core/isa.h"
 #include "fovea/attention.h"
-#include "mechanisms/list.h"
+#include "mechanisms/kind.h"
 
-// The laws that every mechanism obeys, applied to every mechanism of mechanisms/list.h. A new mechanism is tested by
+// The laws that every mechanism obeys, applied to every mechanism of mechanisms/list.inc. A new mechanism is tested by
 // being on the list: nothing here names one.
 namespace fovea::conformance {
 

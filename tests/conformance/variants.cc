@@ -13,9 +13,12 @@ std::string label(const std::string& text) {
   return out;
 }
 
-Variant variant_with(std::string_view name, const ParameterSpec& spec, const ParameterValue& value) {
-  const std::vector<Mechanism::Setting> settings{{std::string(spec.name), value}};
-  Mechanism mechanism(name, settings);
+// `base` with one more setting.
+Variant variant_with(const Mechanism& base, const ParameterSpec& spec, const ParameterValue& value) {
+  std::vector<Mechanism::Setting> settings;
+  for (const ParameterSpec& p : base.parameters()) settings.push_back({std::string(p.name), base.value(p.name)});
+  settings.push_back({std::string(spec.name), value});
+  Mechanism mechanism(base.name(), settings);
   return {label(mechanism.text()), mechanism};
 }
 
@@ -26,18 +29,20 @@ std::vector<Variant> variants() {
   std::set<std::string_view> seen;  // of the parameters that mechanisms share
   for (std::string_view name : mechanism_names()) {
     const Mechanism plain(name);
+    const std::string_view tested = plain.kind().tested;
+    const Mechanism base = tested.empty() ? plain : Mechanism::parse(tested);
     all.push_back({label(std::string(name)), plain});
     for (const ParameterSpec& spec : plain.parameters()) {
       if (spec.training_only) continue;  // the laws are those of evaluation
       if (spec.shared && !seen.insert(spec.name).second) continue;
       for (std::string_view choice : spec.choices)
         if (choice != std::get<std::string>(spec.fallback))
-          all.push_back(variant_with(name, spec, std::string(choice)));
+          all.push_back(variant_with(base, spec, std::string(choice)));
       if (const auto* whole = std::get_if<std::int64_t>(&spec.fallback)) {  // smaller than the test's length
         const std::int64_t small = std::max<std::int64_t>(static_cast<std::int64_t>(spec.low), 4);
-        if (small != *whole) all.push_back(variant_with(name, spec, small));
+        if (small != *whole) all.push_back(variant_with(base, spec, small));
       }
-      if (const bool* flag = std::get_if<bool>(&spec.fallback)) all.push_back(variant_with(name, spec, !*flag));
+      if (const bool* flag = std::get_if<bool>(&spec.fallback)) all.push_back(variant_with(base, spec, !*flag));
     }
   }
   return all;

@@ -63,6 +63,20 @@ TEST_F(Attention, AWideBlockIsFullAttention) {
   expect_near(run(q_, k_, v_, "diag:block=64"), run(q_, k_, v_, "softmax"), 1e-12);
 }
 
+// 21 tokens in blocks of 8: the published code appends 3 rows of zeros.
+TEST_F(Attention, AFilledTailIsASequenceOfZerosMore) {
+  const auto longer = [&](const Var& x) {
+    const Tensor y = Tensor::zeros(context_, {1, 24, 2, 8}, DType::f64);
+    y.slice(1, 0, 21).copy_from(x.value());
+    return Var(y);
+  };
+  std::vector<double> want = run(longer(q_), longer(k_), longer(v_), "diag:block=8");
+  want.resize(21 * 16);
+  expect_near(run(q_, k_, v_, "diag:block=8,tail=zeros"), want, 1e-12);
+  expect_near(run(q_, k_, v_, "diag:block=8,tail=zeros", {.causal = true}),
+              run(q_, k_, v_, "diag:block=8", {.causal = true}), 0.0);
+}
+
 TEST_F(Attention, MaskBiasPatternAndWindowAgree) {
   std::vector<std::uint8_t> keep(21 * 21);
   std::vector<double> bias(21 * 21);

@@ -112,6 +112,38 @@ TEST_F(Sinkhorn, TheFirstCausalBlockReadsItself) {
   for (std::size_t i = 0; i < 5 * kHeads * kWidth; ++i) EXPECT_NEAR(routed[i], dense[i], 1e-12);
 }
 
+// A doubly stochastic matrix without later blocks is the identity: iterated for long, blocks read themselves alone.
+TEST_F(Sinkhorn, TheMaskedIterationEndsInNoSorting) {
+  const std::vector<double> own = output("diag:block=5", {.causal = true});
+  const auto distance = [&](const char* text) {
+    const std::vector<double> o = output(text, {.causal = true});
+    double most = 0.0;
+    for (std::size_t i = 0; i < o.size(); ++i) most = std::fmax(most, std::abs(o[i] - own[i]));
+    return most;
+  };
+  EXPECT_GT(distance("sinkhorn:block=5,causal=sinkhorn,iterations=1"), 0.05);
+  EXPECT_LT(distance("sinkhorn:block=5,causal=sinkhorn,iterations=1024"), 0.02);
+  EXPECT_FALSE(Mechanism::parse("sinkhorn:causal=sinkhorn").supports(Feature::strict));
+}
+
+TEST_F(Sinkhorn, ALearnedSortIsMadeForALength) {
+  const Mechanism learned = Mechanism::parse("sinkhorn:block=5,sort=learned");
+  EXPECT_TRUE(learned.needs_input());
+  EXPECT_FALSE(Mechanism("sinkhorn").needs_input());
+  AttentionOptions options;
+  options.input = random({2, kRows, 4}, 7);
+  const auto weights = [&](std::int64_t length) {
+    return make_weights(
+        context_, learned,
+        {.heads = kHeads, .kv_heads = kHeads, .d_k = kWidth, .d_v = kWidth, .width = 4, .max_length = length},
+        DType::f64);
+  };
+  options.weights = weights(20);
+  EXPECT_EQ(refusal("sinkhorn:block=5,sort=learned", options), ErrorCode::bad_input);
+  options.weights = weights(64);  // 13 blocks, of which 5 are there
+  for (double x : output("sinkhorn:block=5,sort=learned", options)) ASSERT_TRUE(std::isfinite(x));
+}
+
 TEST_F(Sinkhorn, NoiseComesOnlyInTraining) {
   const auto trained = [&](std::uint64_t stream) {
     Tape tape(context_, {.record = false, .training = true, .stream = stream});

@@ -154,17 +154,6 @@ TEST_F(LowRank, LaraSamplesInTraining) {
   EXPECT_GT(largest_difference(trained(5), trained(6)), 1e-3);
 }
 
-TEST_F(LowRank, NoneOfThemIsCausal) {
-  for (const char* mechanism : {"linformer", "nystrom", "skyformer", "lara", "long-short"}) {
-    AttentionOptions options;
-    options.causal = true;
-    options.input = random({1, kTokens, 4}, 5);
-    options.weights = weights_of(mechanism, kTokens, 4);
-    const std::string text = error_of([&] { run(mechanism, options); });
-    EXPECT_NE(text.find("no causal form"), std::string::npos) << mechanism << ": " << text;
-  }
-}
-
 TEST_F(LowRank, BadSettingsAreRefused) {
   for (const char* mechanism :
        {"linformer:slots=0", "nystrom:landmarks=0", "nystrom:steps=0", "skyformer:landmarks=1", "lara:landmarks=0",

@@ -72,6 +72,31 @@ TEST_F(Compressive, AConstantMemoryIsReadAsItIs) {
   EXPECT_NEAR(o[12 * kHeads * kWidth], (4 * 2.0 + v) / 5.0, 1e-12);
 }
 
+TEST_F(Compressive, AConvolutionThatAveragesIsTheMean) {
+  const std::string mechanism = "compressive:segment=5,memory=2,rate=3,pool=conv";
+  AttentionOptions options;
+  options.causal = true;
+  options.weights = weights_of(mechanism);
+  for (const Var& w : options.weights) {
+    w.value().fill(0.0);
+    for (std::int64_t h = 0; h < kHeads; ++h)
+      for (std::int64_t row = 0; row < 3 * kWidth; ++row)
+        w.value().data<double>()[(h * 3 * kWidth + row) * kWidth + row % kWidth] = 1.0 / 3.0;
+  }
+  expect_near(output(mechanism, options), output("compressive:segment=5,memory=2,rate=3", {.causal = true}));
+}
+
+TEST_F(Compressive, TheMaximumOfAGroupIsTakenChannelByChannel) {
+  q_.value().fill(0.0);  // all keys weigh the same: one group, then the token itself
+  const std::vector<double> o = output("compressive:segment=3,memory=0,rate=3,pool=max", {.causal = true});
+  const std::vector<double> v = v_.value().to_vector<double>();
+  constexpr std::size_t kRow = kHeads * kWidth;
+  for (std::size_t c = 0; c < kRow; ++c) {
+    const double most = std::max({v[c], v[kRow + c], v[2 * kRow + c]});
+    EXPECT_NEAR(o[3 * kRow + c], (most + v[3 * kRow + c]) / 2.0, 1e-12);
+  }
+}
+
 TEST_F(Compressive, TheMemoriesGetNoGradient) {
   for (const Var& x : {k_, v_}) {
     EXPECT_EQ(gradient_from("compressive:segment=10,memory=4", x, 10, 10), 0.0);
