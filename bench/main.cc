@@ -6,7 +6,7 @@
 
 #include "bench/outcome.h"
 #include "bench/rows.h"
-#include "io/file.h"
+#include "io/section.h"
 #include "measure/rounds.h"
 
 // Every row of the benchmark table in one run. Exits with 1 when a bar is missed.
@@ -135,7 +135,8 @@ int run(const Options& options, const std::string& command) {
   results.command = command;
   fmt::print("\nsgemm 2048^3: {:.0f} GFLOP/s; {} rounds, {} more repeated; {} of {} bars missed\n",
              results.anchor / 1e9, results.rounds, results.repeated, results.missed(), results.outcomes.size());
-  if (!options.write.empty()) write_file(options.write, markdown(results));
+  if (!options.write.empty())
+    write_file(options.write, markdown(results) + "\n" + from_marker(read_if_there(options.write), kMechanismSection));
   return results.missed() == 0 ? 0 : 1;
 }
 

@@ -1,10 +1,8 @@
 #include "bench/outcome.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "fovea/version.h"
 #include "measure/machine.h"
@@ -25,11 +23,6 @@ std::string in_unit(Outcome::Unit unit, double value) {
 std::string number(double value) {
   if (value == 0.0) return "";
   return value >= 100.0 ? fmt::format("{:.0f}", value) : fmt::format("{:.{}f}", value, value >= 10.0 ? 1 : 2);
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(now));
 }
 
 std::string zones_text(const StepTiming& step) {

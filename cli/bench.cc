@@ -1,14 +1,16 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <memory>
 
-#include "cli/bench_report.h"
+#include "cli/bench_growth.h"
 #include "cli/options.h"
 #include "cli/verb.h"
 #include "core/isa.h"
 #include "measure/attention_case.h"
 #include "measure/machine.h"
 #include "measure/rounds.h"
+#include "mechanisms/kind.h"
 
 // fovea bench attention: mechanisms x lengths x passes, in alternating rounds.
 namespace fovea::cli {
@@ -16,17 +18,39 @@ namespace {
 
 struct BenchOptions {
   MachineOptions machine;
-  std::string attention, lengths = "1024,4096", dtype = "f32", out;
-  std::int64_t batch = 1, heads = 8, dim = 64, rounds = 5;
+  std::string attention, lengths, dtype = "f32", out, docs;
+  std::int64_t batch = 1, heads = 0, dim = 64, rounds = 5;
   std::int64_t window = 0;
-  bool causal = false, backward = false;
+  bool causal = false, backward = false, all = false;
+
+  void fill_in() {
+    if (lengths.empty()) lengths = all ? "4096,8192,16384,32768" : "1024,4096";
+    if (heads == 0) heads = all ? 4 : 8;
+    backward = backward || all;
+  }
 };
 
-std::vector<std::string> chosen_mechanisms(const BenchOptions& options) {
+constexpr double kPatience = 5.0;  // seconds of one run, of --all
+
+// What is too slow at length n: quadratic mechanisms beyond kLastQuadratic, and those that took long at the length
+// before. Softmax stands for them.
+bool too_long(const BenchOptions& options, const std::vector<BenchRow>& before, std::string_view name, std::int64_t n) {
+  if (!options.all || name == "softmax") return false;
+  const bool quadratic = !Mechanism(name).kind().subquadratic;
+  double seconds = 0.0;
+  for (const BenchRow& row : before)
+    if (row.mechanism == name && row.n == before.back().n)
+      seconds += row.timing.seconds * std::pow(static_cast<double>(n) / static_cast<double>(row.n), quadratic ? 2 : 1);
+  return seconds > kPatience || (quadratic && n > kLastQuadratic && !has_rate_bar(name));
+}
+
+std::vector<std::string> chosen_mechanisms(const BenchOptions& options, const std::vector<BenchRow>& before,
+                                           std::int64_t n) {
   if (!options.attention.empty()) return split_names(options.attention, "--attention");
   std::vector<std::string> names;
   for (std::string_view name : mechanism_names())
-    if (!options.causal || Mechanism(name).supports(Feature::causal)) names.emplace_back(name);
+    if (!too_long(options, before, name, n) && (!options.causal || Mechanism(name).supports(Feature::causal)))
+      names.emplace_back(name);
   return names;
 }
 
@@ -46,8 +70,8 @@ AttentionProblem problem_of(const BenchOptions& options, const std::string& mech
 // Mechanisms of one length share their inputs and alternate in the same rounds.
 class LengthBench {
  public:
-  LengthBench(Context& context, const BenchOptions& options, std::int64_t n) : context_(context), options_(options) {
-    const std::vector<std::string> names = chosen_mechanisms(options);
+  LengthBench(Context& context, const BenchOptions& options, const std::vector<std::string>& names, std::int64_t n)
+      : context_(context), options_(options) {
     const AttentionData data = random_data(context, problem_of(options, names.front(), n));
     for (const std::string& name : names)
       cases_.push_back(std::make_shared<AttentionCase>(context, problem_of(options, name, n), data));
@@ -103,6 +127,20 @@ std::string describe(const BenchOptions& options, const Context& context) {
                      context.threads() == 1 ? "" : "s");
 }
 
+void show(const BenchOptions& options, const BenchReport& report, const Console& console) {
+  console.document(bench_json(report));
+  if (options.all) {
+    const GrowthReport growth = growth_of(report);
+    console.print(growth_text(growth));
+    if (!options.docs.empty()) write_growth(growth, options.docs);
+  } else {
+    console.print(bench_text(report));
+  }
+  if (options.out.empty()) return;
+  write_bench(report, options.out);
+  console.note(fmt::format("report: {}/report.html", options.out));
+}
+
 void run(const BenchOptions& options, const Console& console) {
   Context context(options.machine.context());
   BenchReport report;
@@ -111,24 +149,23 @@ void run(const BenchOptions& options, const Console& console) {
   report.machine = this_machine().text();
   for (const std::int64_t n : split_numbers(options.lengths, "--n")) {
     console.note(fmt::format("timing n {}", n));
-    const std::vector<BenchRow> rows = LengthBench(context, options, n).run(console);
+    const std::vector<std::string> names = chosen_mechanisms(options, report.rows, n);
+    const std::vector<BenchRow> rows = LengthBench(context, options, names, n).run(console);
     report.rows.insert(report.rows.end(), rows.begin(), rows.end());
   }
-  console.print(bench_text(report));
-  console.document(bench_json(report));
-  if (options.out.empty()) return;
-  write_bench(report, options.out);
-  console.note(fmt::format("report: {}/report.html", options.out));
+  show(options, report, console);
 }
 
 void add_options(CLI::App& app, BenchOptions& o) {
   const auto size = [&](const char* name, std::int64_t& value, const char* help, double low) {
     app.add_option(name, value, help)->type_name("N")->check(in_range(low, 1 << 24))->capture_default_str();
   };
-  app.add_option("--attention", o.attention, "mechanisms to time [all]")->type_name("A,B");
-  app.add_option("--n", o.lengths, "sequence lengths")->type_name("N,N")->capture_default_str();
+  CLI::Option* some = app.add_option("--attention", o.attention, "mechanisms to time [all]")->type_name("A,B");
+  CLI::Option* all =
+      app.add_flag("--all", o.all, "how each grows with n, 4096 to 32768, 4 heads, with gradients")->excludes(some);
+  app.add_option("--n", o.lengths, "sequence lengths [1024,4096]")->type_name("N,N");
   size("--batch", o.batch, "sequences at once", 1);
-  size("--heads", o.heads, "heads", 1);
+  app.add_option("--heads", o.heads, "heads [8]")->type_name("N")->check(in_range(1, 1 << 24));
   size("--dim", o.dim, "width of a head", 1);
   app.add_flag("--causal", o.causal, "a query reads no later key");
   app.add_option("--window", o.window, "keys on each side that a query reads [no limit]")
@@ -137,6 +174,9 @@ void add_options(CLI::App& app, BenchOptions& o) {
   app.add_flag("--backward", o.backward, "also the gradients");
   app.add_option("--dtype", o.dtype, "f32, bf16, f16 or f64")->type_name("NAME")->capture_default_str();
   size("--rounds", o.rounds, "rounds that medians are taken over", 1);
+  app.add_option("--docs", o.docs, "folder whose bench.md and measured figures --all renews")
+      ->type_name("FOLDER")
+      ->needs(all);
   app.add_option("--out", o.out, "folder for report.html, PNG and CSV")->type_name("FOLDER");
   app.add_option("--seed", o.machine.seed, "of the inputs")->type_name("N")->capture_default_str();
   add_machine_options(app, o.machine);
@@ -154,9 +194,12 @@ void add_bench(Program& program) {
       {"attention",
        "Times mechanisms: milliseconds, GFLOP/s, share of the sgemm rate of the same round, and "
        "peak memory.",
-       {"fovea bench attention --n 1024,4096 --backward",
-        "fovea bench attention --attention softmax,norm --causal --n 16384"}},
-      [options](const Console& console) { run(*options, console); }, &group);
+       {"fovea bench attention --n 1024,4096 --backward", "fovea bench attention --all"}},
+      [options](const Console& console) {
+        options->fill_in();
+        run(*options, console);
+      },
+      &group);
   add_options(app, *options);
 }
 

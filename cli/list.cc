@@ -63,8 +63,8 @@ Json kind_json(const MechanismKind& kind) {
     features[std::string(name_of(feature))] = kind.features.has(feature);
   }
   for (const ParameterSpec& spec : kind.parameters) parameters.push_back(parameter_json(spec));
-  return {{"name", kind.name},           {"family", kind.family},    {"summary", kind.summary}, {"paper", kind.paper},
-          {"linear", kind.subquadratic}, {"parameters", parameters}, {"features", features}};
+  return {{"name", kind.name},       {"family", kind.family},    {"summary", kind.summary}, {"paper", kind.paper},
+          {"cost", cost_text(kind)}, {"parameters", parameters}, {"features", features}};
 }
 
 std::size_t longest_name(const std::vector<const MechanismKind*>& kinds) {
@@ -120,8 +120,8 @@ std::string details(const MechanismKind& kind) {
   for (int i = 0; i < kFeatures; ++i)
     if (kind.features.has(static_cast<Feature>(i))) features += " " + feature_name(i);
   std::string out = fmt::format("{}: {}\n\n", kind.name, wrap(std::string(kind.summary), kWidth - kind.name.size(), 2));
-  out += fmt::format("family    {}\ncost      {} in length\npaper     {}\nsupports  {}\n", kind.family,
-                     kind.subquadratic ? "linear" : "quadratic", kind.paper, wrap(features, kWidth - 10, 10));
+  out += fmt::format("family    {}\ncost      {} in length\npaper     {}\nsupports  {}\n", kind.family, cost_text(kind),
+                     kind.paper, wrap(features, kWidth - 10, 10));
   if (kind.parameters.empty()) return out + "\nno parameters\n";
   out += fmt::format("\nparameters, given as {}:NAME=VALUE,...\n", kind.name);
   for (const ParameterSpec& spec : kind.parameters) {

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/bench_growth.h"
 #include "cli/list_text.h"
 #include "core/rng.h"
 #include "fovea/attention.h"
 #include "fovea/model.h"
 #include "io/folder.h"
+#include "io/section.h"
 #include "mechanisms/kind.h"
 #include "mechanisms/score.h"
 #include "report/grid.h"
@@ -53,9 +55,10 @@ std::string picture_line(const MechanismKind& kind) {
                      kind.picture, picture_name(kind), kTokens);
 }
 
-std::string generated(const MechanismKind& kind) {
-  return fmt::format("{}\n{}## Parameters\n\n{}\n## Support\n\n{}\nCost: {} in length.\n", kBegin, picture_line(kind),
-                     parameter_table(kind), feature_lists(kind), kind.subquadratic ? "(nearly) linear" : "quadratic");
+std::string generated(const MechanismKind& kind, const std::optional<GrowthReport>& growth) {
+  return fmt::format("{}\n{}{}## Parameters\n\n{}\n## Support\n\n{}\nCost: {} in the length.\n", kBegin,
+                     picture_line(kind), growth ? measured_section(*growth, kind.name) : "", parameter_table(kind),
+                     feature_lists(kind), cost_text(kind));
 }
 
 // The weights of head 0, found by giving every key a value of its own: column j of o is the weight of key j.
@@ -86,9 +89,12 @@ std::string family_table(std::string_view family) {
   std::string out = fmt::format("\n## {}\n\n| Name | What it is | Cost | |\n| --- | --- | --- | --- |\n", family);
   for (const MechanismKind* kind : mechanism_kinds())
     if (kind->family == family)
-      out += fmt::format("| [`{0}`]({0}.md) | {1} | {2} | {3} |\n", kind->name, escaped(kind->summary),
-                         kind->subquadratic ? "linear" : "quadratic",
-                         kind->picture.empty() ? "" : fmt::format("![]({})", picture_name(*kind)));
+      out += fmt::format(
+          "| [`{0}`]({0}.md) | {1} | {2} | {3} |
+          ", kind->name, escaped(kind->summary), cost_text(*kind),
+              kind->picture.empty()
+              ? ""
+              : fmt::format("![]({})", picture_name(*kind)));
   return out;
 }
 
@@ -144,6 +150,7 @@ class Writer {
 
 std::vector<Path> write_mechanism_docs(const Path& folder) {
   Writer writer;
+  const std::optional<GrowthReport> growth = read_growth(folder.has_parent_path() ? folder.parent_path() : ".");
   make_folder(folder / "pictures");
   for (const MechanismKind* entry : mechanism_kinds()) {
     const MechanismKind& kind = *entry;
@@ -151,10 +158,9 @@ std::vector<Path> write_mechanism_docs(const Path& folder) {
     if (!std::filesystem::exists(page))
       fail(ErrorCode::bad_input, fmt::format("there is no page about \"{}\"", kind.name), page.string(),
            "a page that says what it is, its definition, its cost and its paper");
-    std::string text = read_file(page, kPageCap);
-    text.resize(std::min(text.size(), text.find(kBegin)));
+    std::string text = before_marker(read_file(page, kPageCap), kBegin);
     while (text.ends_with('\n')) text.pop_back();
-    writer.write(page, text + "\n\n" + generated(kind));
+    writer.write(page, text + "\n\n" + generated(kind, growth));
     if (!kind.picture.empty())
       writer.write(folder / picture_name(kind),
                    grid_svg(weights_of(Mechanism::parse(kind.picture)), fmt::format("{} pattern", kind.name)));

@@ -1,11 +1,13 @@
 #include "measure/machine.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <sched.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <sstream>
 
@@ -97,6 +99,11 @@ std::string compiler_version() {
 #else
   return fmt::format("GCC {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
 #endif
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(now));
 }
 
 }  // namespace fovea

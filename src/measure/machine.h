@@ -23,5 +23,6 @@ Machine this_machine();
 
 std::string onednn_version();    // "2.6.3"
 std::string compiler_version();  // "GCC 12.2.0"
+std::string today();             // "2026-11-15", in UTC
 
 }  // namespace fovea

@@ -4,6 +4,7 @@
 #include "core/parallel.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
+#include "ops/additive_cpu.h"
 #include "ops/sequence.h"
 #include "policy/math.h"
 
@@ -41,7 +42,6 @@ class Head {
         vector_(in[kVector].data<R>() + head * width()) {}
 
   std::int64_t width() const { return left_.dim(3); }
-  const R* vector() const { return vector_; }
   template <class X>
   static X* row(const Tensor& x, const Sequences::Rows& rows, std::int64_t i, std::int64_t head) {
     return x.data<X>() + (((rows.batch * x.dim(1)) + rows.begin + i) * x.dim(2) + head) * x.dim(3);
@@ -58,27 +58,32 @@ class Head {
   const R* right(std::int64_t j) const { return of_key<R>(right_, j); }
   const T* value(std::int64_t j) const { return of_key<T>(value_, j); }
 
+  // Query i and keys [begin, end), for the loops.
+  cpu::AdditiveRow keys(std::int64_t i, std::int64_t begin, std::int64_t end) const {
+    return {left_.dtype(), left(i), vector_, right(begin), right_.dim(2) * right_.dim(3), end - begin, width()};
+  }
+
   // Softmax weights of row i; all 0 without keys.
   void weigh(std::int64_t i, std::vector<R>& p) const {
     p.assign(static_cast<std::size_t>(k_.count), R(0));
     R top = -math::kInfinity<R>, total = 0;
-    for (std::int64_t j = 0; j < k_.count; ++j) {
-      R& s = p[static_cast<std::size_t>(j)];
-      s = pattern_->keep(i + k_.count - q_.count, j) ? score(left(i), right(j)) : -math::kInfinity<R>;
-      top = std::max(top, s);
-    }
+    score(i, p);
+    for (const R s : p) top = std::max(top, s);
     if (top == -math::kInfinity<R>) return p.assign(p.size(), R(0));
     for (R& s : p) total += s = s == -math::kInfinity<R> ? R(0) : math::exp(s - top);
     for (R& s : p) s /= total;
   }
 
  private:
-  R score(const R* left, const R* right) const {
-    R sum = 0;
-    const std::int64_t width = this->width();
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = 0; c < width; ++c) sum += vector_[c] * math::tanh(left[c] + right[c]);
-    return sum;
+  // Scores of the keys that the pattern keeps, run by run; -inf for the others.
+  void score(std::int64_t i, std::vector<R>& s) const {
+    for (std::int64_t begin = 0, end = 0; begin < k_.count; begin = end) {
+      const std::int64_t position = i + k_.count - q_.count;
+      const bool kept = pattern_->keep(position, begin);
+      for (end = begin + 1; end < k_.count && pattern_->keep(position, end) == kept;) ++end;
+      R* to = s.data() + begin;
+      kept ? cpu::additive_scores(keys(i, begin, end), to) : std::fill(to, to + end - begin, -math::kInfinity<R>);
+    }
   }
 
   const Pattern* pattern_;
@@ -106,10 +111,11 @@ void attend_rows(const Context& context, const Rows& rows, std::span<const Tenso
     for (std::int64_t i = task.begin; i < std::min(task.begin + kRows, rows.queries[task.sequence].count); ++i) {
       head.weigh(i, p);
       std::fill(sum.begin(), sum.end(), R(0));
-      for (std::size_t j = 0; j < p.size(); ++j)
-        if (p[j] != R(0))
-          for (std::size_t c = 0; c < sum.size(); ++c)
-            sum[c] += p[j] * static_cast<R>(head.value(static_cast<std::int64_t>(j))[c]);
+      for (std::size_t j = 0; j < p.size(); ++j) {
+        if (p[j] == R(0)) continue;
+        const T* value = head.value(static_cast<std::int64_t>(j));
+        for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += p[j] * static_cast<R>(value[c]);
+      }
       T* to = head.template of_query<T>(o, i);
       for (std::size_t c = 0; c < sum.size(); ++c) to[c] = static_cast<T>(sum[c]);
     }
@@ -126,7 +132,7 @@ template <class T>
 void pull_row(const Head<T>& head, std::int64_t i, std::vector<Wide<T>>& p, const T* d_o, const Pulled& d,
               Wide<T>* d_vector) {
   using R = Wide<T>;
-  const std::int64_t d_v = d.value.dim(3), width = head.width();
+  const std::int64_t d_v = d.value.dim(3);
   std::vector<R> dp(p.size(), R(0));
   R mean = 0;
   for (std::size_t j = 0; j < p.size(); ++j) {
@@ -134,26 +140,19 @@ void pull_row(const Head<T>& head, std::int64_t i, std::vector<Wide<T>>& p, cons
     const auto key = static_cast<std::int64_t>(j);
     const T* v = head.value(key);
     R* d_value = head.template of_key<R>(d.value, key);
+    const R weight = p[j];
+    R sum = 0;
+#pragma omp simd reduction(+ : sum)
     for (std::int64_t c = 0; c < d_v; ++c) {
-      dp[j] += static_cast<R>(d_o[c]) * static_cast<R>(v[c]);
-      d_value[c] += p[j] * static_cast<R>(d_o[c]);
+      sum += static_cast<R>(d_o[c]) * static_cast<R>(v[c]);
+      d_value[c] += weight * static_cast<R>(d_o[c]);
     }
+    dp[j] = sum;
     mean += p[j] * dp[j];
   }
-  const R *left = head.left(i), *vector = head.vector();
-  R* d_left = head.template of_query<R>(d.left, i);
-  for (std::size_t j = 0; j < p.size(); ++j) {
-    if (p[j] == R(0)) continue;
-    const auto key = static_cast<std::int64_t>(j);
-    const R *right = head.right(key), ds = p[j] * (dp[j] - mean);
-    R* d_right = head.template of_key<R>(d.right, key);
-    for (std::int64_t c = 0; c < width; ++c) {
-      const R u = math::tanh(left[c] + right[c]), g = ds * vector[c] * (R(1) - u * u);
-      d_vector[c] += ds * u;
-      d_left[c] += g;
-      d_right[c] += g;
-    }
-  }
+  for (std::size_t j = 0; j < p.size(); ++j) dp[j] = p[j] == R(0) ? R(0) : p[j] * (dp[j] - mean);
+  cpu::additive_pull(head.keys(i, 0, std::ssize(p)), dp.data(),
+                     {head.template of_query<R>(d.left, i), d_vector, head.template of_key<R>(d.right, 0)});
 }
 
 // Heads that share keys follow one another: their sums have one order.

@@ -55,13 +55,13 @@ void append(const T* x, const Columns& columns, T* y) {
 
 void append_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const auto& [side, rows] = std::any_cast<const Appended&>(node.attributes);
+  const auto& how = std::any_cast<const Appended&>(node.attributes);
   const Tensor &x = node.saved[0], g = node.grad().contiguous(context);
-  const Tensor dx = gradient_like(tape, node.inputs[0], x, rows);
-  const Columns columns(x.dim(3), x.dtype(), side);
+  const Tensor dx = gradient_like(tape, node.inputs[0], x, how.rows);
+  const Columns columns(x.dim(3), x.dtype(), how.side);
   visit_float(x.dtype(), [&]<class T>() {
     using R = Wide<T>;
-    each_row(context, rows, x.dim(2), [&](std::int64_t item, std::int64_t row, std::int64_t head) {
+    each_row(context, how.rows, x.dim(2), [&](std::int64_t item, std::int64_t row, std::int64_t head) {
       const T *from = at<T>(x, item, row, head), *in = at<T>(g, item, row, head);
       T* to = at<T>(dx, item, row, head);
       const R square = static_cast<R>(in[columns.square()]);

@@ -257,6 +257,7 @@ const MechanismKind& informer_kind() {
       .run = run,
       .reference = define,
       .flops = flops,
+      .log_factor = true,
       .chooses = true,
   };
   return kind;

@@ -88,6 +88,7 @@ struct MechanismKind {
                                std::int64_t seen) = nullptr;
   // Weights besides q, k and v; null: none.
   std::vector<WeightSpec> (*weights)(const Mechanism& mechanism, const LayerSizes& sizes) = nullptr;
+  bool log_factor = false;                                     // of one below quadratic: n log n rather than n
   bool needs_input = false;                                    // reads AttentionOptions::input
   bool (*spares_input)(const Mechanism& mechanism) = nullptr;  // settings that do not, of one that does
   bool chooses = false;  // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie

@@ -100,6 +100,7 @@ const MechanismKind& logsparse_kind() {
       .run = run,
       .reference = define,
       .flops = flops,
+      .log_factor = true,
       .picture = "logsparse",
   };
   return kind;

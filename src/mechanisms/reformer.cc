@@ -275,6 +275,7 @@ const MechanismKind& reformer_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
+      .log_factor = true,
       .chooses = true,
       .style = {.shared_qk = true},
   };

@@ -322,7 +322,7 @@ const MechanismKind& sinkhorn_kind() {
       .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed,
                    Feature::grouped, Feature::strict},
       .lacks = lacks,
-      .subquadratic = true,
+      .subquadratic = false,
       .memory = Memory::cache,
       .run = run,
       .reference = define,

@@ -14,6 +14,16 @@ namespace fovea {
 namespace HWY_NAMESPACE {
 namespace {
 
+// A tensor (b, n, heads, d) with dense rows, its numbers at hand.
+template <class T>
+struct HeadRows {
+  explicit HeadRows(const Tensor& t) : data(t.data<T>()), item(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {}
+  T* at(std::int64_t b, std::int64_t i, std::int64_t h) const { return data + b * item + i * row + h * head; }
+
+  T* data;
+  std::int64_t item, row, head;
+};
+
 // Where things lie in the tensors of a product.
 template <class T>
 struct DiagonalWalk {
@@ -22,7 +32,10 @@ struct DiagonalWalk {
         n(io.x.dim(1)),
         heads(io.x.dim(2)),
         group(heads / io.y.dim(2)),
-        count(static_cast<std::int64_t>(io.offsets.size())) {}
+        count(static_cast<std::int64_t>(io.offsets.size())),
+        x(io.x),
+        y(io.y),
+        all_weights(io.weights.data<T>()) {}
 
   // For every offset the row of the item that lies there, forth (sign 1) or back (-1); -1 where there is none.
   void meet(std::int64_t item, std::int64_t row, std::int64_t sign, std::vector<std::int64_t>& rows) const {
@@ -38,53 +51,57 @@ struct DiagonalWalk {
       rows.push_back(span.holds(to) ? to : -1);
     }
   }
-  T* at(const Tensor& t, std::int64_t item, std::int64_t row, std::int64_t head) const {
-    return t.data<T>() + item * t.stride(0) + row * t.stride(1) + head * t.stride(2);
-  }
   // (offsets) of one row and head.
   T* weights(std::int64_t item, std::int64_t row, std::int64_t head) const {
-    return io.weights.data<T>() + ((item * n + row) * heads + head) * count;
+    return all_weights + ((item * n + row) * heads + head) * count;
   }
 
   const cpu::DiagonalTensors& io;
   std::int64_t n, heads, group, count;
+  HeadRows<T> x, y;
+  T* all_weights;
 };
 
-// A row and its weight in a sum.
+// The rows that those of a block meet, offset by offset: one offset's are neighbours in memory, and so read at full
+// speed where all offsets of one row, powers of two apart, fall on the same lines of a cache.
 template <class T>
-struct Term {
-  Wide<T> weight;
-  const T* row;
+class MetRows {
+ public:
+  MetRows(const DiagonalWalk<T>& walk, const cpu::DiagonalRows& rows, std::int64_t sign) : count_(walk.count) {
+    std::vector<std::int64_t> met;
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      walk.meet(rows.item, i, sign, met);
+      all_.insert(all_.end(), met.begin(), met.end());
+    }
+  }
+
+  // body(offset, row of the block, the row it meets or -1)
+  template <class Body>
+  void for_each(Body&& body) const {
+    const std::int64_t rows = count_ == 0 ? 0 : std::ssize(all_) / count_;
+    for (std::int64_t c = 0; c < count_; ++c)
+      for (std::int64_t r = 0; r < rows; ++r) body(c, r, all_[static_cast<std::size_t>(r * count_ + c)]);
+  }
+
+ private:
+  std::int64_t count_;
+  std::vector<std::int64_t> all_;
 };
 
-// to (d) = scale * the sum of the terms: four vectors of columns at a time, kept in registers over all terms.
-template <class T>
-void sum_terms(std::span<const Term<T>> terms, Wide<T> scale, T* HWY_RESTRICT to, std::int64_t d) {
-  using R = Wide<T>;
+template <class T, class R>
+void add_weighed(R weight, const T* HWY_RESTRICT row, R* HWY_RESTRICT sum, std::int64_t d) {
   const hn::ScalableTag<R> tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
-  HWY_ALIGN R sums[4 * hn::MaxLanes(tag)];
+  const auto factor = hn::Set(tag, weight);
   std::int64_t c = 0;
-  for (; c + 4 * lanes <= d; c += 4 * lanes) {
-    auto s0 = hn::Zero(tag), s1 = s0, s2 = s0, s3 = s0;
-    for (const Term<T>& term : terms) {
-      const auto weight = hn::Set(tag, term.weight);
-      s0 = hn::MulAdd(weight, load_wide(tag, term.row + c), s0);
-      s1 = hn::MulAdd(weight, load_wide(tag, term.row + c + lanes), s1);
-      s2 = hn::MulAdd(weight, load_wide(tag, term.row + c + 2 * lanes), s2);
-      s3 = hn::MulAdd(weight, load_wide(tag, term.row + c + 3 * lanes), s3);
-    }
-    hn::Store(s0, tag, sums);
-    hn::Store(s1, tag, sums + lanes);
-    hn::Store(s2, tag, sums + 2 * lanes);
-    hn::Store(s3, tag, sums + 3 * lanes);
-    for (std::int64_t i = 0; i < 4 * lanes; ++i) to[c + i] = T(scale * sums[i]);
-  }
-  for (; c < d; ++c) {
-    R sum = 0;
-    for (const Term<T>& term : terms) sum += term.weight * static_cast<R>(term.row[c]);
-    to[c] = T(scale * sum);
-  }
+  for (; c + lanes <= d; c += lanes)
+    hn::StoreU(hn::MulAdd(factor, load_wide(tag, row + c), hn::LoadU(tag, sum + c)), tag, sum + c);
+  for (; c < d; ++c) sum[c] += weight * static_cast<R>(row[c]);
+}
+
+template <class T, class R>
+void put_scaled(const R* HWY_RESTRICT sum, R scale, T* HWY_RESTRICT to, std::int64_t d) {
+  for (std::int64_t c = 0; c < d; ++c) to[c] = T(scale * sum[c]);
 }
 
 template <class T>
@@ -92,56 +109,58 @@ void dots_typed(const cpu::DiagonalTensors& io, const cpu::DiagonalRows& rows, d
   using R = Wide<T>;
   const DiagonalWalk<T> walk(io);
   const std::int64_t d = io.x.dim(3);
-  std::vector<std::int64_t> met;
-  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-    walk.meet(rows.item, i, 1, met);
+  MetRows<T>(walk, rows, 1).for_each([&](std::int64_t c, std::int64_t r, std::int64_t met) {
     for (std::int64_t h = 0; h < walk.heads; ++h) {
-      const T* x = walk.at(io.x, rows.item, i, h);
-      T* out = walk.weights(rows.item, i, h);
-      for (const std::int64_t to : met) {
-        R score = static_cast<R>(outside);
-        if (to >= 0) score = static_cast<R>(io.scale) * row_dot(x, walk.at(io.y, rows.item, to, h / walk.group), d);
-        *out++ = T(score);
-      }
+      R score = static_cast<R>(outside);
+      if (met >= 0)
+        score = static_cast<R>(io.scale) *
+                row_dot(walk.x.at(rows.item, rows.begin + r, h), walk.y.at(rows.item, met, h / walk.group), d);
+      walk.weights(rows.item, rows.begin + r, h)[c] = T(score);
     }
-  }
+  });
 }
+
+// Sums of a block's rows, all heads of them, in the wide type.
+template <class T>
+class BlockSums {
+ public:
+  BlockSums(const Tensor& to, const cpu::DiagonalRows& rows)
+      : heads_(to.dim(2)), d_(to.dim(3)), sums_(static_cast<std::size_t>((rows.end - rows.begin) * heads_ * d_)) {}
+
+  Wide<T>* at(std::int64_t r, std::int64_t head) { return sums_.data() + (r * heads_ + head) * d_; }
+
+  void write(const HeadRows<T>& to, Wide<T> scale, const cpu::DiagonalRows& rows) {
+    for (std::int64_t r = 0; r < rows.end - rows.begin; ++r)
+      for (std::int64_t h = 0; h < heads_; ++h) put_scaled(at(r, h), scale, to.at(rows.item, rows.begin + r, h), d_);
+  }
+
+ private:
+  std::int64_t heads_, d_;
+  std::vector<Wide<T>> sums_;
+};
 
 template <class T>
 void mix_typed(const cpu::DiagonalTensors& io, const cpu::DiagonalRows& rows) {
-  using R = Wide<T>;
   const DiagonalWalk<T> walk(io);
-  std::vector<std::int64_t> met;
-  std::vector<Term<T>> terms;
-  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-    walk.meet(rows.item, i, 1, met);
-    for (std::int64_t h = 0; h < walk.heads; ++h) {
-      const T* weights = walk.weights(rows.item, i, h);
-      terms.clear();
-      for (std::size_t c = 0; c < met.size(); ++c)
-        if (met[c] >= 0)
-          terms.push_back({static_cast<R>(weights[c]), walk.at(io.y, rows.item, met[c], h / walk.group)});
-      sum_terms<T>(terms, static_cast<R>(io.scale), walk.at(io.x, rows.item, i, h), io.x.dim(3));
-    }
-  }
+  BlockSums<T> sums(io.x, rows);
+  MetRows<T>(walk, rows, 1).for_each([&](std::int64_t c, std::int64_t r, std::int64_t met) {
+    for (std::int64_t h = 0; met >= 0 && h < walk.heads; ++h)
+      add_weighed(static_cast<Wide<T>>(walk.weights(rows.item, rows.begin + r, h)[c]),
+                  walk.y.at(rows.item, met, h / walk.group), sums.at(r, h), io.x.dim(3));
+  });
+  sums.write(walk.x, static_cast<Wide<T>>(io.scale), rows);
 }
 
 template <class T>
 void mix_back_typed(const cpu::DiagonalTensors& io, const cpu::DiagonalRows& rows) {
-  using R = Wide<T>;
   const DiagonalWalk<T> walk(io);
-  std::vector<std::int64_t> met;
-  std::vector<Term<T>> terms;
-  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-    walk.meet(rows.item, i, -1, met);
-    for (std::int64_t shared = 0; shared < io.y.dim(2); ++shared) {
-      terms.clear();
-      for (std::size_t c = 0; c < met.size(); ++c)
-        for (std::int64_t h = shared * walk.group; met[c] >= 0 && h < (shared + 1) * walk.group; ++h)
-          terms.push_back({static_cast<R>(walk.weights(rows.item, met[c], h)[c]), walk.at(io.x, rows.item, met[c], h)});
-      sum_terms<T>(terms, static_cast<R>(io.scale), walk.at(io.y, rows.item, i, shared), io.x.dim(3));
-    }
-  }
+  BlockSums<T> sums(io.y, rows);
+  MetRows<T>(walk, rows, -1).for_each([&](std::int64_t c, std::int64_t r, std::int64_t met) {
+    for (std::int64_t h = 0; met >= 0 && h < walk.heads; ++h)
+      add_weighed(static_cast<Wide<T>>(walk.weights(rows.item, met, h)[c]), walk.x.at(rows.item, met, h),
+                  sums.at(r, h / walk.group), io.x.dim(3));
+  });
+  sums.write(walk.y, static_cast<Wide<T>>(io.scale), rows);
 }
 
 void dots(const cpu::DiagonalTensors& io, const cpu::DiagonalRows& rows, double outside) {

@@ -14,6 +14,7 @@ namespace fovea::tile {
 namespace {
 
 constexpr std::size_t kWaveBytes = std::size_t{64} << 20;   // packed heads at a time, or one
+constexpr std::size_t kMostBytes = std::size_t{256} << 20;  // so that every thread has a head of its own
 constexpr std::size_t kRingBytes = std::size_t{640} << 10;  // what a core's own cache holds beside the tiles
 constexpr std::size_t kEnoughRings = 8;
 constexpr std::int64_t kEnoughUnits = 4;  // for each thread
@@ -63,8 +64,15 @@ class BackwardDriver {
 
   void run_waves() {
     const auto bytes = [&](const Unit& unit) { return unit_bytes(unit).all(); };
-    const std::size_t budget = sharing_.units ? 0 : kWaveBytes;  // 0: one unit after the other
-    for (const Wave& wave : cut_waves(units_, budget, bytes)) run_wave(wave);
+    for (const Wave& wave : cut_waves(units_, wave_budget(), bytes)) run_wave(wave);
+  }
+
+  // Threads with units of their own never wait for a turn, which patterns of few long columns would have them do.
+  std::size_t wave_budget() const {
+    if (sharing_.units) return 0;  // one unit after the other
+    std::size_t largest = 0;
+    for (const Unit& unit : units_) largest = std::max(largest, unit_bytes(unit).all());
+    return std::max(kWaveBytes, std::min(kMostBytes, largest * static_cast<std::size_t>(context_.threads())));
   }
 
   void run_wave(const Wave& wave) {
