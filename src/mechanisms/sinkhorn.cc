@@ -25,7 +25,7 @@ reference::Sorting settings(const Mechanism& m) {
 }
 
 // Of the network that sorts.
-enum Weight : std::size_t { kFirst, kFirstBias, kSecond, kSecondBias };
+enum Weight : std::size_t { kFirst, kFirstBias, kSecond };
 
 // A sequence in blocks; the last may be shorter.
 struct Blocks {
@@ -71,8 +71,7 @@ Var learned_scores(const Call& call, const Blocks& blocks) {
   const Var hidden =
       linear(tape, reshape(tape, means, {items, blocks.count, width}), w[kFirst], w[kFirstBias], Activation::relu);
   const Var by_block = reshape(tape, hidden, {items, blocks.count, heads, w[kSecond].dim(1)});
-  const Var scores = add(tape, multiply_heads(tape, by_block, w[kSecond]), w[kSecondBias]);
-  return slice(tape, by_head(tape, scores), 3, 0, blocks.count);
+  return slice(tape, by_head(tape, multiply_heads(tape, by_block, w[kSecond])), 3, 0, blocks.count);
 }
 
 // How much block u wants block v: (b, heads, blocks, blocks).
@@ -264,13 +263,11 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s)
   const reference::Sorting how = settings(mechanism);
   if (!how.learned) return {};
   const std::int64_t hidden = s.d_k, blocks = s.max_length < 0 ? -1 : (s.max_length + how.block - 1) / how.block;
-  Shape second{s.heads, hidden, 0}, bias{s.heads, 0};
+  Shape second{s.heads, hidden, 0};
   second.set(-1, blocks);  // -1 where it is not known
-  bias.set(-1, blocks);
   return {{"sort_in", {s.width, s.heads * hidden}, Init::xavier(s.width, hidden), true, true},
           {"sort_in_bias", {s.heads * hidden}, Init::zeros()},
-          {"sort_out", second, Init::xavier(hidden, std::max<std::int64_t>(1, blocks)), true, true},
-          {"sort_out_bias", bias, Init::zeros()}};
+          {"sort_out", second, Init::xavier(hidden, std::max<std::int64_t>(1, blocks)), true, true}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {

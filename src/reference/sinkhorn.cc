@@ -34,7 +34,6 @@ Matrix learned_scores(const Problem& p, std::int64_t block, std::int64_t h) {
   Matrix scores(at(blocks), std::vector<double>(at(blocks)));
   for (std::int64_t u = 0; u < blocks; ++u) {
     const std::vector<double> x = mean_rows(p.input, 1, p.width, 0, known_rows(p, block, u));
-    for (std::int64_t v = 0; v < blocks; ++v) scores[at(u)][at(v)] = p.weights[3][at(h * most + v)];
     for (std::int64_t c = h * hidden; c < (h + 1) * hidden; ++c) {
       double sum = first_bias[at(c)];
       for (std::int64_t a = 0; a < p.width; ++a) sum += x[at(a)] * first[at(a * columns + c)];

@@ -16,8 +16,8 @@ struct Sorting {
 // Each block attends to itself and to a mixture of blocks: a doubly stochastic one by Sinkhorn's iterations, or
 // (causal) the best blocks before it, each by its share of a softmax. Scores of blocks are products of their mean q and
 // k; a causal block knows the mean of q up to its first token. Or a network makes them of mean inputs x: relu(x A + a)
-// B + b, with weights A (width, heads hidden), a, B (heads, hidden, blocks), b (heads, blocks). cut > 0: all queries
-// read the first mixtures alone.
+// B, with weights A (width, heads hidden), a, B (heads, hidden, blocks). cut > 0: all queries read the first mixtures
+// alone.
 Result sinkhorn(const Problem& problem, const Sorting& how);
 
 }  // namespace fovea::reference
