@@ -89,12 +89,8 @@ std::string family_table(std::string_view family) {
   std::string out = fmt::format("\n## {}\n\n| Name | What it is | Cost | |\n| --- | --- | --- | --- |\n", family);
   for (const MechanismKind* kind : mechanism_kinds())
     if (kind->family == family)
-      out += fmt::format(
-          "| [`{0}`]({0}.md) | {1} | {2} | {3} |
-          ", kind->name, escaped(kind->summary), cost_text(*kind),
-              kind->picture.empty()
-              ? ""
-              : fmt::format("![]({})", picture_name(*kind)));
+      out += fmt::format("| [`{0}`]({0}.md) | {1} | {2} | {3} |\n", kind->name, escaped(kind->summary),
+                         cost_text(*kind), kind->picture.empty() ? "" : fmt::format("![]({})", picture_name(*kind)));
   return out;
 }
 
