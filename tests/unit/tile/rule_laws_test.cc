@@ -11,6 +11,7 @@
 #include "core/isa.h"
 #include "fovea/error.h"
 #include "rule_case.h"
+#include "support/tensors.h"
 
 namespace fovea::tile::testing {
 namespace {
@@ -225,13 +226,10 @@ Arrays run(
   return c.arrays();
 }
 
-bool same_bits(const Row& a, const Row& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
-}
 void expect_same_bits(const Arrays& a, const Arrays& b) {
   for (Field Arrays::*f : {&Arrays::o, &Arrays::dq, &Arrays::dk, &Arrays::dv})
-    EXPECT_TRUE(same_bits((a.*f).values, (b.*f).values));
-  EXPECT_TRUE(same_bits(a.d_bias, b.d_bias)) << "d_bias";
+    EXPECT_TRUE(fovea::testing::same_bits((a.*f).values, (b.*f).values));
+  EXPECT_TRUE(fovea::testing::same_bits(a.d_bias, b.d_bias)) << "d_bias";
 }
 
 TEST(RuleLaws, SameBitsAtAnyThreadCount) {
