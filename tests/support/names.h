@@ -21,7 +21,9 @@ inline std::string test_name(std::string name) {
   return name;
 }
 
+// Not by PrintTo where there is a name: a file that does not see PrintTo may lend its own way of printing the type.
 inline constexpr auto kNamedAsPrinted = [](const auto& info) {
+  if constexpr (requires { name_of(info.param); }) return test_name(std::string(name_of(info.param)));
   return test_name(::testing::PrintToString(info.param));
 };
 

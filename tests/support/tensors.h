@@ -67,6 +67,10 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.numel() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
+inline bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
+}
+
 // Runs body(isa) on every instruction set of this machine, and leaves the best one chosen.
 template <class Body>
 void on_every_isa(Body&& body) {
