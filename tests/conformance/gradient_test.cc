@@ -35,7 +35,7 @@ class Gradient : public Law {
         analytic += direction[i] * gradient[i];
         size += gradient[i] * gradient[i];
       }
-      const double scale = std::fmax(std::sqrt(size), 1e-3);
+      const double scale = std::fmax(std::sqrt(size), 1e-2);
       const double numeric = difference(inputs, trial, leaf, direction, 1e-5);
       if (std::abs(analytic - numeric) < 1e-6 * scale) continue;
       // A kink or a choice between the two points spoils a difference; there is hardly one in a small part of the way.
