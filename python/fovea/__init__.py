@@ -9,6 +9,7 @@
 from fovea import _fovea
 from fovea._attention import Gradients, attention, attention_backward
 from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
+from fovea._model import Dataset, Model, TrainResult, listops, load, train
 from fovea._pattern import Pattern
 
 __version__: str = _fovea.version
@@ -16,13 +17,19 @@ get_num_threads = _fovea.get_num_threads
 set_num_threads = _fovea.set_num_threads
 
 __all__ = [
+    "Dataset",
     "Gradients",
     "Mechanism",
     "MechanismInfo",
+    "Model",
     "Pattern",
+    "TrainResult",
     "attention",
     "attention_backward",
     "get_num_threads",
     "list_mechanisms",
+    "listops",
+    "load",
     "set_num_threads",
+    "train",
 ]
