@@ -77,7 +77,7 @@ nb::object array_from(const Tensor& tensor, Kind kind) {
     return nb::cast(nb::ndarray<Framework...>(tensor.raw(), shape.size(), shape.data(), owner, strides.data(),
                                               dtype_to(tensor.dtype()), nb::device::cpu::value));
   };
-  return kind == Kind::numpy ? make.operator()<nb::numpy>() : make.operator()<>();
+  return kind == Kind::numpy ? make.operator()<nb::numpy>() : make.operator()<nb::array_api>();
 }
 
 }  // namespace fovea::python
