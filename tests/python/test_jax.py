@@ -1,14 +1,13 @@
 """fovea.jax: jit, grad and vmap."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import arrays
 
 import fovea
-
-jax = pytest.importorskip("jax")
-jnp = pytest.importorskip("jax.numpy")
-import fovea.jax  # noqa: E402
+import fovea.jax
 
 
 def plain(q, k, v, bias=0.0):

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
+import transformers
 
 import fovea.torch
-
-transformers = pytest.importorskip("transformers")
 
 
 def llama(implementation):
