@@ -41,15 +41,16 @@ class Team {
     FOVEA_TSAN_ACQUIRE(ticket_);
   }
 
+  // Does the caller want to stop? A task of many seconds asks now and then, where nobody waits for the rest of it.
+  bool stopping() const {
+    if (stop_ == nullptr) return false;
+    if (rank_ == 0) stop_->ask();
+    return stop_->wanted();
+  }
+
   // The next number nobody in the team has taken: a dynamic schedule, in order. Once the caller wants to stop there are
   // none left; what was taken is done to its end, so nobody waits for a turn that never comes.
-  std::int64_t take() const {
-    if (stop_ != nullptr) {
-      if (rank_ == 0) stop_->ask();
-      if (stop_->wanted()) return kNone;
-    }
-    return ticket_->fetch_add(1, std::memory_order_relaxed);
-  }
+  std::int64_t take() const { return stopping() ? kNone : ticket_->fetch_add(1, std::memory_order_relaxed); }
 
  private:
   static constexpr std::int64_t kNone = std::int64_t{1} << 40;  // beyond every count, and its multiples do not overflow

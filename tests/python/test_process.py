@@ -83,6 +83,7 @@ def test_ctrl_c_ends_a_long_call():
     code = """
 import numpy as np, fovea, time
 q = np.zeros((1, 200000, 2, 64), np.float32)
+p = np.zeros((1, 20000, 8, 64), np.float32)
 print("ready", flush=True)
 begin = time.perf_counter()
 try:
@@ -92,7 +93,9 @@ except KeyboardInterrupt:
 small = np.ones((1, 100, 8, 64), np.float32)
 assert (fovea.attention(small, small, small) == 1).all()
 """
-    for call in ("fovea.attention(q, q, q)", "fovea.attention_backward(q, q, q, q, causal=True)"):
+    calls = ("fovea.attention(q, q, q)", "fovea.attention_backward(q, q, q, q, causal=True)",
+             "fovea.attention_backward(p, p, p, p)")  # the last divides the work into few long tasks
+    for call in calls:
         child = subprocess.Popen([sys.executable, "-c", code.replace("CALL", call)], stdout=subprocess.PIPE, text=True)
         assert child.stdout.readline() == "ready\n"
         time.sleep(1.5)

@@ -57,6 +57,18 @@ TEST_P(StopTest, LetsTheWorkEndWhenTheAnswerIsNo) {
   EXPECT_LE(g_asked, 40);
 }
 
+TEST_P(StopTest, ReachesIntoALongTask) {
+  g_answer = true;
+  const Stop stop(question);
+  const auto start = std::chrono::steady_clock::now();
+  const auto work = [&](const Team& team) {
+    while (!team.stopping() && std::chrono::steady_clock::now() - start < std::chrono::seconds(5)) {
+    }
+  };
+  EXPECT_THROW(parallel(GetParam(), work), Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+}
+
 TEST_P(StopTest, IsGoneAfterwards) {
   g_answer = true;
   run();
