@@ -102,10 +102,11 @@ def test_a_callback_can_end_a_run(tmp_path):
 
 def test_ctrl_c_saves(tmp_path):
     code = f"""
-import fovea
-data = fovea.listops(train=200, validation=20, test=20)
-model = fovea.Model("softmax", vocabulary=16, classes=10)
-fovea.train(model, data, steps=100000, eval_every=0, out={str(tmp_path / 'run')!r},
+import fovea, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background
+data = fovea.Dataset(train=[([1, 2, 3], 0), ([3, 2], 1)] * 50, validation=[([1, 2], 0)], vocabulary=8, classes=2)
+model = fovea.Model("softmax", vocabulary=8, classes=2, max_length=8)
+fovea.train(model, data, steps=10000000, eval_every=0, checkpoint_every=0, out={str(tmp_path / 'run')!r},
             callbacks=[lambda kind, numbers: print(kind, flush=True)], progress=False)
 """
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

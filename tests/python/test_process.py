@@ -81,7 +81,8 @@ def test_fork_after_use(rng):
 
 def test_ctrl_c_ends_a_long_call():
     code = """
-import numpy as np, fovea, time
+import numpy as np, fovea, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background
 q = np.zeros((1, 200000, 2, 64), np.float32)
 p = np.zeros((1, 20000, 8, 64), np.float32)
 print("ready", flush=True)
