@@ -10,7 +10,7 @@ from torch import Tensor
 from fovea._attention import read_options, sizes_of
 from fovea._mechanism import Mechanism, plain_mechanism, weights_for
 from fovea._pattern import Pattern
-from fovea.torch._ops import PATTERNS, attend
+from fovea.torch._ops import PATTERNS, attend, compute
 
 Named = list[tuple[str, Tensor]]
 
@@ -58,7 +58,10 @@ def run(q: Tensor, k: Tensor, v: Tensor, text: str, tensors: Named, weights: lis
     others = [x for _, x in tensors] + list(weights)
     names = [name for name, _ in tensors] + ["weights"] * len(weights)
     records = torch.is_grad_enabled() and any([x.requires_grad for x in (q, k, v, *others)])
-    results = attend(q, k, v, others, text + "\n" + ",".join(names) + "\n" + ("records" if records else ""))
+    call = text + "\n" + ",".join(names) + "\n" + ("records" if records else "")
+    # Without a gradient there is nothing for PyTorch to know, and its dispatch costs as much as a small call.
+    plain = not records and not torch.compiler.is_compiling() and type(q) is Tensor
+    results = (compute if plain else attend)(q, k, v, others, call)
     found = [results[0]]
     if "'return_lse': True" in text:
         found.append(results[1])

@@ -72,8 +72,7 @@ def _record(inputs: list[Tensor], call: Described) -> Any:
     return _fovea.record(q, k, v, call.engine, call.with_arrays(others))
 
 
-@torch.library.custom_op("fovea::attention", mutates_args=(), device_types="cpu")
-def attend(q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def compute(q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Output, log-sum-exp and final state, the latter two empty unless asked for, and a ticket for the backward pass."""
     call = described(text)
     ticket = q.new_empty(0, dtype=torch.uint8)
@@ -85,6 +84,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> 
         arrays = _fovea.attention(q.detach(), k.detach(), v.detach(), call.engine, call.with_arrays(others))
     output, lse, state = (_result(array, q) for array in arrays)
     return call.dense(output), call.dense(lse) if lse.ndim == 3 else lse, state.contiguous(), ticket
+
+
+attend = torch.library.custom_op("fovea::attention", compute, mutates_args=(), device_types="cpu")
 
 
 @attend.register_fake
