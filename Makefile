@@ -1,11 +1,13 @@
 # Short names for what people do here. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench peers lint lint-format format house asan tsan clean bootstrap
+.PHONY: help run build test test-python wheel python bench peers lint lint-format format house asan tsan clean bootstrap
 
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 RELEASE := build/release
 FOVEA := $(RELEASE)/bin/fovea
+VENV := build/venv
+PYTHON := $(CURDIR)/$(VENV)/bin/python
 CXX_SOURCES = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' '*.cu' '*.cuh'))
 
 help:  ## list these targets
@@ -17,9 +19,23 @@ run: build  ## train a Transformer and a TransNormer on ListOps, side by side (a
 build: bootstrap $(RELEASE)/build.ninja  ## build the program: build/release/bin/fovea
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_cli
 
-test: bootstrap $(RELEASE)/build.ninja house  ## build everything and run every test
+test: bootstrap $(VENV)/installed.txt house  ## build everything and run every test
+	@cmake --preset release -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
 	@ninja -C $(RELEASE) -j $(JOBS)
 	@ctest --preset release -j $(JOBS)
+	@$(MAKE) --no-print-directory test-python
+
+# The package as it lies in the build folder; one of the tests installs it with pip. Ends in pytest's summary.
+test-python:
+	@OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(RELEASE)/python $(PYTHON) -m pytest $(ARGS)
+
+python: bootstrap $(VENV)/installed.txt  ## build the Python package: PYTHONPATH=build/release/python build/venv/bin/python
+	@cmake --preset release -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
+	@ninja -C $(RELEASE) -j $(JOBS) fovea_python
+
+wheel: bootstrap $(VENV)/installed.txt  ## write the Python package as a wheel into build/wheels
+	@$(PYTHON) -m pip wheel -q --no-build-isolation --no-deps --wheel-dir build/wheels .
+	@ls -sh build/wheels
 
 bench: bootstrap $(RELEASE)/build.ninja  ## time the kernels on this machine against its matrix-product rate
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_bench
@@ -64,6 +80,13 @@ bootstrap:
 .PHONY: bootstrap-lint
 bootstrap-lint:
 	@scripts/bootstrap lint
+
+# What the package is built and tested with, in a virtual environment.
+$(VENV)/installed.txt: tests/python/requirements.txt
+	@scripts/bootstrap python
+	@python3 -m venv --clear $(VENV)
+	@$(PYTHON) -m pip install -q --disable-pip-version-check -r $<
+	@cp $< $@
 
 # Ninja looks after changes of the CMake files from then on.
 $(RELEASE)/build.ninja: | bootstrap

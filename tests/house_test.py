@@ -110,6 +110,11 @@ class HouseTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("dev/a.py:1 f", result.stdout)
 
+    def test_python_parameters_by_name_only_are_not_counted(self):
+        names = ", ".join(f"a{i}" for i in range(9))
+        self.assertEqual(self.house({"dev/a.py": f"def f({names}):\n    pass\n"}).returncode, 1)
+        self.assertEqual(self.house({"dev/a.py": f"def f(x, *, {names}):\n    pass\n"}).returncode, 0)
+
     def test_the_aim_is_listed_on_request_only(self):
         files = {"src/a.cc": self.function(50)}
         self.assertNotIn("src/a.cc", self.house(files).stdout)

@@ -39,6 +39,10 @@ class FOVEA_EXPORT Pattern {
   static Pattern blocks(std::int64_t width, std::vector<std::vector<std::int64_t>> rows);
   // Any other. `keep` is called while a plan is compiled, n_q * n_k times at most, possibly from several threads.
   static Pattern predicate(std::string name, std::function<bool(std::int64_t query, std::int64_t key)> keep);
+  // The same for a rectangle at a time, as mask() has it; `bits` arrives cleared. Never asked about a pair that is not
+  // there.
+  using Fill = std::function<void(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits)>;
+  static Pattern filled(std::string name, Fill fill);
 
   // The pattern among the tokens first, first + step, ... alone, numbered from 0.
   Pattern every(std::int64_t step, std::int64_t first) const;

@@ -27,6 +27,9 @@ class FOVEA_EXPORT Tensor {
                      Lifetime lifetime = Lifetime::step);
   // Wraps memory owned by someone else; `owner` keeps it alive.
   static Tensor wrap(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner = nullptr);
+  // The same with strides in elements, one for each axis: any sign, also 0.
+  static Tensor wrap(void* data, const Shape& shape, std::span<const std::int64_t> strides, DType dtype,
+                     std::shared_ptr<void> owner = nullptr);
 
   bool defined() const { return data_ != nullptr || numel_known_empty_; }
   const Shape& shape() const { return shape_; }

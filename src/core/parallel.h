@@ -8,6 +8,7 @@
 #include <exception>
 #include <utility>
 
+#include "core/stop.h"
 #include "fovea/context.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -27,7 +28,8 @@ namespace fovea {
 // The threads of one parallel region, as seen by one of them.
 class Team {
  public:
-  Team(int rank, int size, std::atomic<std::int64_t>& ticket) : rank_(rank), size_(size), ticket_(&ticket) {}
+  Team(int rank, int size, std::atomic<std::int64_t>& ticket, Stop* stop)
+      : rank_(rank), size_(size), ticket_(&ticket), stop_(stop) {}
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -39,12 +41,23 @@ class Team {
     FOVEA_TSAN_ACQUIRE(ticket_);
   }
 
-  // The next number nobody in the team has taken: a dynamic schedule, in order.
-  std::int64_t take() const { return ticket_->fetch_add(1, std::memory_order_relaxed); }
+  // Does the caller want to stop? A task of many seconds asks now and then, where nobody waits for the rest of it.
+  bool stopping() const {
+    if (stop_ == nullptr) return false;
+    if (rank_ == 0) stop_->ask();
+    return stop_->wanted();
+  }
+
+  // The next number nobody in the team has taken: a dynamic schedule, in order. Once the caller wants to stop there are
+  // none left; what was taken is done to its end, so nobody waits for a turn that never comes.
+  std::int64_t take() const { return stopping() ? kNone : ticket_->fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  static constexpr std::int64_t kNone = std::int64_t{1} << 40;  // beyond every count, and its multiples do not overflow
+
   int rank_, size_;
   std::atomic<std::int64_t>* ticket_;
+  Stop* stop_;
 };
 
 // The region itself. The thread sanitizer cannot see how libgomp hands it to the threads, so this function is not
@@ -64,21 +77,23 @@ FOVEA_NO_TSAN void launch(int threads, const Run& run) {
 }
 
 // Runs body(team) on `threads` threads and waits. All parallel loops of fovea pass through here: one place decides
-// about exceptions (the first one is rethrown), nesting, and what the thread sanitizer may see of libgomp.
-// A body that uses barriers must not throw between them.
+// about exceptions (the first one is rethrown), nesting, what the thread sanitizer may see of libgomp, and stopping
+// early. A body that uses barriers must not throw between them.
 template <class Body>
 void parallel(int threads, Body&& body) {
   std::atomic<std::int64_t> ticket{0};
   std::atomic<bool> failed{false};
   std::exception_ptr error;
+  Stop* const stop = Stop::current();
   launch(threads, [&] {
     try {
-      body(Team(omp_get_thread_num(), omp_get_num_threads(), ticket));
+      body(Team(omp_get_thread_num(), omp_get_num_threads(), ticket, stop));
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
   });
   if (error) std::rethrow_exception(error);
+  if (stop != nullptr) stop->check();
 }
 
 // Runs body(i) for i in [0, count), each exactly once, handed out in order.
@@ -86,7 +101,11 @@ template <class Body>
 void parallel_for(const Context& context, std::int64_t count, Body&& body) {
   const int threads = static_cast<int>(std::min<std::int64_t>(context.threads(), count));
   if (threads <= 1) {
-    for (std::int64_t i = 0; i < count; ++i) body(i);
+    Stop* const stop = Stop::current();
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (stop != nullptr) stop->check();
+      body(i);
+    }
     return;
   }
   parallel(threads, [&](const Team& team) {

@@ -1,5 +1,7 @@
 #include "fovea/tensor.h"
 
+#include <algorithm>
+
 namespace fovea {
 namespace {
 
@@ -70,6 +72,15 @@ Tensor Tensor::wrap(void* data, const Shape& shape, DType dtype, std::shared_ptr
   t.dtype_ = dtype;
   t.shape_ = shape;
   t.strides_ = row_major(shape);
+  return t;
+}
+
+Tensor Tensor::wrap(void* data, const Shape& shape, std::span<const std::int64_t> strides, DType dtype,
+                    std::shared_ptr<void> owner) {
+  if (std::ssize(strides) != shape.rank())
+    fail(ErrorCode::shape, std::to_string(strides.size()) + " strides for a tensor of shape " + shape.text());
+  Tensor t = wrap(data, shape, dtype, std::move(owner));
+  std::copy(strides.begin(), strides.end(), t.strides_.begin());
   return t;
 }
 

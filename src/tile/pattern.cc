@@ -100,6 +100,31 @@ class Predicate final : public Rule {
   std::function<bool(std::int64_t, std::int64_t)> keep_;
 };
 
+class Filled final : public Rule {
+ public:
+  Filled(std::string text, Pattern::Fill fill) : Rule(std::move(text)), fill_(std::move(fill)) {}
+
+  bool keep(std::int64_t query, std::int64_t key) const override {
+    std::uint64_t bit = 0;
+    fill_({query, query + 1, key, key + 1}, 1, {&bit, 1});
+    return bit != 0;
+  }
+  Cover cover(const Rect&) const override { return Cover::part; }
+  Range keys(std::int64_t, std::int64_t, std::int64_t n_k) const override { return {0, n_k}; }
+  void mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const override {
+    fill_(rect, words, bits);
+  }
+
+ private:
+  Pattern::Fill fill_;
+};
+
+// The name of a pattern that no text can describe: another one every time.
+std::string unique(std::string name) {
+  static std::atomic<std::uint64_t> made{0};
+  return std::move(name) + "#" + std::to_string(made++);
+}
+
 // A pattern among every step-th token, asked pair by pair.
 class Every final : public Rule {
  public:
@@ -227,8 +252,12 @@ Pattern Pattern::block_diagonal(std::int64_t width) {
 
 Pattern Pattern::predicate(std::string name, std::function<bool(std::int64_t query, std::int64_t key)> keep) {
   if (!keep) fail(ErrorCode::usage, "predicate \"" + name + "\" has no function", "pattern");
-  static std::atomic<std::uint64_t> made{0};
-  return Pattern(std::make_shared<Predicate>(std::move(name) + "#" + std::to_string(made++), std::move(keep)));
+  return Pattern(std::make_shared<Predicate>(unique(std::move(name)), std::move(keep)));
+}
+
+Pattern Pattern::filled(std::string name, Fill fill) {
+  if (!fill) fail(ErrorCode::usage, "pattern \"" + name + "\" has no function", "pattern");
+  return Pattern(std::make_shared<Filled>(unique(std::move(name)), std::move(fill)));
 }
 
 Pattern Pattern::box(const Rect& rect) { return Pattern(tile::box_rule(rect)); }

@@ -57,8 +57,7 @@ class BackwardDriver {
   void for_each(const std::vector<Task>& tasks, Body&& body) const {
     const auto count = static_cast<std::int64_t>(tasks.size());
     parallel(context_.threads(), [&](const Team& team) {
-      for (std::int64_t i = team.take(); i < count; i = team.take())
-        body(tasks[static_cast<std::size_t>(i)], scratch_of(team.rank()));
+      for (std::int64_t i = team.take(); i < count; i = team.take()) body(tasks[static_cast<std::size_t>(i)], team);
     });
   }
 
@@ -79,14 +78,14 @@ class BackwardDriver {
     const UnitMemory memory(*context_.allocator(), std::span(units_).subspan(wave.begin, wave.end - wave.begin),
                             [&](const Unit& unit) { return unit_bytes(unit); });
     const std::vector<Task> queries = query_tasks(wave);
-    for_each(key_tasks(wave), [&](const Task& task, std::byte*) { kernel_.pack_keys(call_, *task.unit, task.block); });
-    for_each(queries, [&](const Task& task, std::byte* scratch) {
-      kernel_.pack_queries(call_, *task.unit, {task.head, task.block}, scratch);
+    for_each(key_tasks(wave), [&](const Task& task, const Team&) { kernel_.pack_keys(call_, *task.unit, task.block); });
+    for_each(queries, [&](const Task& task, const Team& team) {
+      kernel_.pack_queries(call_, *task.unit, {task.head, task.block}, scratch_of(team.rank()));
     });
     call_.in_turns = !has_enough_units(wave);
     for_each(call_.in_turns ? key_tasks(wave) : unit_tasks(wave),
-             [&](const Task& task, std::byte* scratch) { pull(task, scratch); });
-    for_each(queries, [&](const Task& task, std::byte*) {
+             [&](const Task& task, const Team& team) { pull(task, team); });
+    for_each(queries, [&](const Task& task, const Team&) {
       kernel_.finish(call_, *task.unit, {task.head, task.block});
     });
   }
@@ -97,10 +96,13 @@ class BackwardDriver {
     return !sharing_.is_ordered_by_turns() || units % threads == 0 || units >= kEnoughUnits * threads;
   }
 
-  void pull(const Task& task, std::byte* scratch) const {
+  void pull(const Task& task, const Team& team) const {
+    std::byte* const scratch = scratch_of(team.rank());
     if (task.block != kAll) return kernel_.pull(call_, *task.unit, task.block, scratch, nullptr);
-    for (std::int32_t block = task.unit->island.key_begin; block < task.unit->island.key_end; ++block)
+    for (std::int32_t block = task.unit->island.key_begin; block < task.unit->island.key_end; ++block) {
+      if (team.stopping()) return;
       kernel_.pull(call_, *task.unit, block, scratch, nullptr);
+    }
   }
 
   std::vector<Task> key_tasks(const Wave& wave) const {

@@ -166,5 +166,15 @@ TEST(Tensor, WrapsForeignMemory) {
   EXPECT_EQ(memory, (std::vector<std::int32_t>{1, 2, 9, 9}));
 }
 
+TEST(Tensor, WrapsForeignMemoryWithStrides) {
+  std::vector<std::int32_t> memory{1, 2, 3, 4, 5, 6};
+  const std::int64_t down_and_back[] = {3, -1}, again[] = {0, 2};
+  const Tensor mirrored = Tensor::wrap(memory.data() + 2, {2, 3}, down_and_back, DType::i32);
+  EXPECT_EQ(mirrored.to_vector<std::int32_t>(), (std::vector<std::int32_t>{3, 2, 1, 6, 5, 4}));
+  const Tensor repeated = Tensor::wrap(memory.data(), {2, 3}, again, DType::i32);
+  EXPECT_EQ(repeated.to_vector<std::int32_t>(), (std::vector<std::int32_t>{1, 3, 5, 1, 3, 5}));
+  EXPECT_ERROR(Tensor::wrap(memory.data(), {6}, again, DType::i32), ErrorCode::shape, "2 strides", "", "");
+}
+
 }  // namespace
 }  // namespace fovea::testing

@@ -18,7 +18,13 @@ namespace {
 std::vector<Pattern> patterns() {
   const Pattern scattered =
       Pattern::predicate("scattered", [](std::int64_t q, std::int64_t k) { return (q * 5 + k * 11) % 7 < 2; });
+  const Pattern filled =
+      Pattern::filled("filled", [=](const Pattern::Rect& rect, std::size_t words, std::span<std::uint64_t> bits) {
+        scattered.mask(rect, words, bits);
+      });
   return {Pattern::full(),
+          filled,
+          filled & Pattern::causal(),
           Pattern::causal(),
           Pattern::window(0, 0),
           Pattern::window(3, 2),

@@ -1,0 +1,35 @@
+"""Every attention, one engine: fused forward and backward kernels for the mechanisms of the literature.
+
+>>> import numpy as np, fovea
+>>> q = k = v = np.random.default_rng(0).standard_normal((1, 128, 4, 32), dtype=np.float32)
+>>> fovea.attention(q, k, v, "norm", causal=True).shape
+(1, 128, 4, 32)
+"""
+
+from fovea import _fovea
+from fovea._attention import Gradients, attention, attention_backward
+from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
+from fovea._model import Dataset, Model, TrainResult, listops, load, train
+from fovea._pattern import Pattern
+
+__version__: str = _fovea.version
+get_num_threads = _fovea.get_num_threads
+set_num_threads = _fovea.set_num_threads
+
+__all__ = [
+    "Dataset",
+    "Gradients",
+    "Mechanism",
+    "MechanismInfo",
+    "Model",
+    "Pattern",
+    "TrainResult",
+    "attention",
+    "attention_backward",
+    "get_num_threads",
+    "list_mechanisms",
+    "listops",
+    "load",
+    "set_num_threads",
+    "train",
+]

@@ -1,0 +1,171 @@
+"""Models, data sets and training: the same engine, settings and checkpoints as the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+
+from fovea import _fovea
+from fovea._arrays import int_list
+from fovea._progress import Progress
+
+Split = Iterable[tuple[Any, int]]
+
+
+class Model:
+    """A classifier of token sequences. ``attention`` is a preset ("transformer", "transnormer-t1", "transnormer-t2"), a
+    mechanism, or a list of layers ("diag*1,norm*1"); settings are those of the command line's ``model.`` section.
+
+    >>> model = Model("transnormer-t2", vocabulary=16, classes=10, width=32)
+    >>> model(np.array([[1, 5, 9, 2]])).shape
+    (1, 10)
+    """
+
+    def __init__(self, attention: str = "transnormer-t2", *, seed: int = 0, **settings: Any) -> None:
+        self._engine = _fovea.make_model(attention, json.dumps(settings), seed)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dict(json.loads(self._engine.config()))
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """The learned and drawn arrays by name; they are the model's own memory, so writing to one changes the model."""
+        return {name: array for name, array, _ in self._engine.parameters()}
+
+    @property
+    def parameter_count(self) -> int:
+        return int(self._engine.parameter_count())
+
+    def __call__(self, ids: Any, *, lengths: Any = None, cu_seqlens: Any = None) -> np.ndarray:
+        """Logits (sequences, classes) of ids (b, n), padded to lengths, or (1, total) packed at the offsets cu_seqlens."""
+        tokens = np.ascontiguousarray(ids, dtype=np.int32)
+        return np.asarray(self._engine.logits(tokens, [] if lengths is None else int_list(lengths),
+                                              [] if cu_seqlens is None else int_list(cu_seqlens)))
+
+    def evaluate(self, data: Dataset, split: str = "test", *, batch: int = 32) -> dict[str, Any]:
+        """Loss and accuracy on a split."""
+        return dict(_fovea.evaluate(self._engine, data._engine, _checked(split), batch))
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Writes model.safetensors and config.json, as training does."""
+        self._engine.save(fspath(folder))
+
+    def __repr__(self) -> str:
+        return str(self._engine.text())
+
+
+def load(folder: str | PathLike[str], *, seed: int = 0) -> Model:
+    """The model in a folder that save() or a training run wrote ("runs/x/best")."""
+    model = Model.__new__(Model)
+    model._engine = _fovea.load_model(fspath(folder), seed)
+    return model
+
+
+class Dataset:
+    """Labelled sequences of token ids 1 .. vocabulary - 1, at most 255; each split is a list of (ids, label).
+
+    >>> data = Dataset(train=[([1, 2, 3], 0), ([3, 2], 1)], vocabulary=4, classes=2)
+    >>> data
+    Dataset('data', 2 train, 0 validation, 0 test, length up to 3, 2 classes)
+    """
+
+    def __init__(self, *, train: Split, vocabulary: int, classes: int, validation: Split = (), test: Split = (),
+                 name: str = "data") -> None:
+        splits = {"train": train, "validation": validation, "test": test}
+        packed = {split: [(_token_bytes(ids), int(label)) for ids, label in pairs] for split, pairs in splits.items()}
+        self._engine = _fovea.make_dataset({"name": name, "vocabulary": vocabulary, "classes": classes, **packed})
+
+    def examples(self, split: str = "train") -> list[tuple[np.ndarray, int]]:
+        return [(np.frombuffer(ids, np.uint8), label) for ids, label in self._engine.examples(_checked(split))]
+
+    @property
+    def vocabulary(self) -> int:
+        return int(self._engine.vocabulary)
+
+    @property
+    def classes(self) -> int:
+        return int(self._engine.classes)
+
+    @property
+    def max_length(self) -> int:
+        return int(self._engine.max_length)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(self._engine.examples(split))} {split}" for split in _SPLITS)
+        return f"Dataset({self._engine.name!r}, {sizes}, length up to {self.max_length}, {self.classes} classes)"
+
+
+_SPLITS = ("train", "validation", "test")
+
+
+def _checked(split: str) -> str:
+    if split not in _SPLITS:
+        raise ValueError(f"a data set has the splits {', '.join(_SPLITS)}, not {split!r}")
+    return split
+
+
+def _token_bytes(ids: Any) -> bytes:
+    tokens = np.asarray(ids)
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu" or (tokens.size and not 0 < tokens.min() <= tokens.max() < 256):
+        raise ValueError("an example is a row of token ids from 1 to 255")
+    return tokens.astype(np.uint8).tobytes()
+
+
+def listops(*, train: int = 96000, validation: int = 2000, test: int = 2000, seed: int = 0) -> Dataset:
+    """ListOps of the Long-Range Arena, generated: nested lists of digits under MIN, MAX, MED and SM."""
+    data = Dataset.__new__(Dataset)
+    data._engine = _fovea.make_listops(seed, train, validation, test)
+    return data
+
+
+class TrainResult(Mapping[str, Any]):
+    """What a training run came to: steps, train_seconds, best and last evaluation, peak_memory, zones, resume_from."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        speed = self["steps"] / max(self["train_seconds"], 1e-9)
+        scored = f"  accuracy {100 * self['best']['accuracy']:.1f}%  loss {self['best']['loss']:.3g}"
+        return (f"{self['steps']} steps in {self['train_seconds']:.3g} s  {speed:.3g} steps/s"
+                + (scored if self["best"]["examples"] else "") + f"  {self['peak_memory'] / 1e6:.0f} MB")
+
+
+Callback = Callable[[str, dict[str, Any]], None]
+
+
+def train(model: Model, data: Dataset, *, callbacks: Sequence[Callback] = (), progress: bool = True,
+          resume: str | PathLike[str] | None = None, **settings: Any) -> TrainResult:
+    """Trains the model; settings are those of the command line's ``train.`` section (steps, minutes, lr, batch, out, ...).
+
+    A callback is given ("step", ...), ("eval", ...) or ("checkpoint", ...) with the numbers of each; what it raises ends
+    the run. After Ctrl-C, or that, the run is saved if it has a folder ``out``, and goes on with ``resume=out``.
+    """
+    bar = Progress() if progress else None
+    watchers = [*([bar.report] if bar else []), *callbacks]
+
+    def report(kind: str, numbers: dict[str, Any]) -> None:
+        for watcher in watchers:
+            watcher(kind, numbers)
+
+    if "out" in settings:
+        settings["out"] = fspath(settings["out"])
+    try:
+        return TrainResult(_fovea.train(model._engine, data._engine, json.dumps(settings), fspath(resume or ""), report))
+    finally:
+        if bar:
+            bar.close()

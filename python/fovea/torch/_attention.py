@@ -1,0 +1,91 @@
+"""attention() on tensors, in front of the operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fovea._attention import read_options, sizes_of
+from fovea._mechanism import Mechanism, plain_mechanism, weights_for
+from fovea._pattern import Pattern
+from fovea.torch._ops import PATTERNS, attend, compute
+
+Named = list[tuple[str, Tensor]]
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mechanism: str | Mechanism = "softmax", *,
+              weights: list[Tensor] | None = None, **options: Any) -> Any:
+    """fovea.attention for tensors, with all of its options. Gradients flow into q, k, v, bias, diagonal_bias,
+    initial_state, input and weights. Without a seed dropout draws one from PyTorch's generator.
+
+    >>> q = torch.zeros(1, 4, 2, 8)
+    >>> attention(q, q, torch.ones(1, 4, 2, 8), causal=True).mean()
+    tensor(1.)
+    """
+    if q.device.type != "cpu":
+        raise TypeError(f"q is on {q.device}; this build of fovea runs on the CPU only\n  try     q.cpu()")
+    if weights is None:
+        weights = _default_weights(q, k, v, mechanism, options)
+    return run(q, k, v, *split(mechanism, options), weights)
+
+
+def split(mechanism: str | Mechanism, options: dict[str, Any]) -> tuple[str, Named]:
+    """A call as a text, and the tensors in it. torch.compile looks through this, but not into the text."""
+    tensors = [(name, value) for name, value in options.items() if isinstance(value, Tensor)]
+    plain = {name: value for name, value in options.items() if not isinstance(value, Tensor)}
+    mask = plain.get("mask")
+    if isinstance(mask, Pattern):
+        PATTERNS[id(mask)] = mask
+        plain["mask"] = id(mask)
+    if plain.get("dropout_p") and options.get("seed") is None:
+        tensors.append(("seed", torch.randint(0, 2**62, ())))
+    return call_text(mechanism if isinstance(mechanism, str) else mechanism.text, plain), tensors
+
+
+@torch.compiler.assume_constant_result
+def call_text(mechanism: str, plain: dict[str, Any]) -> str:
+    pattern = plain.pop("mask", None)  # the key of one: masks that are arrays are tensors here
+    chosen, options = read_options(mechanism, plain)
+    return repr({"mechanism": chosen.text, **options, **({} if pattern is None else {"pattern": pattern})})
+
+
+def run(q: Tensor, k: Tensor, v: Tensor, text: str, tensors: Named, weights: list[Tensor]) -> Any:
+    if torch.is_autocast_enabled("cpu"):
+        q, k, v = _narrow(q), _narrow(k), _narrow(v)
+        tensors = [(name, _narrow(x) if name == "input" else x) for name, x in tensors]
+    others = [x for _, x in tensors] + list(weights)
+    names = [name for name, _ in tensors] + ["weights"] * len(weights)
+    records = torch.is_grad_enabled() and any([x.requires_grad for x in (q, k, v, *others)])
+    call = text + "\n" + ",".join(names) + "\n" + ("records" if records else "")
+    # Without a gradient there is nothing for PyTorch to know, and its dispatch costs as much as a small call.
+    plain = not records and not torch.compiler.is_compiling() and type(q) is Tensor
+    results = (compute if plain else attend)(q, k, v, others, call)
+    found = [results[0]]
+    if "'return_lse': True" in text:
+        found.append(results[1])
+    if "'final_state': True" in text:
+        found.append(results[2])
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _narrow(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype("cpu"))
+
+
+def _default_weights(q: Tensor, k: Tensor, v: Tensor, mechanism: str | Mechanism, options: dict[str, Any]) -> list[Tensor]:
+    plain = {name: value for name, value in options.items() if not isinstance(value, Tensor) and name != "mask"}
+    names = _weight_names(mechanism if isinstance(mechanism, str) else mechanism.text, plain)
+    if not names:
+        return []
+    chosen, _ = read_options(mechanism, plain)
+    sizes = sizes_of((q.shape, k.shape, v.shape), options.get("layout") == "bhnd", options.get("input"))
+    seed = options.get("seed")
+    drawn = weights_for(chosen, sizes, q.dtype == torch.float64, None if isinstance(seed, Tensor) else seed)
+    return [torch.from_numpy(w) for w in drawn]
+
+
+@torch.compiler.assume_constant_result
+def _weight_names(mechanism: str, plain: dict[str, Any]) -> tuple[str, ...]:
+    return read_options(mechanism, plain)[0].weight_names if plain else plain_mechanism(mechanism).weight_names

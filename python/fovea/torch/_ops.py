@@ -1,0 +1,171 @@
+"""The operators fovea::attention and fovea::attention_backward.
+
+A call is described by a text, so that one schema serves every mechanism and option. Its lines are the literal of a
+dictionary, the names of the tensors that come besides q, k and v, and "records" when a backward pass may follow.
+"""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from functools import lru_cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fovea import _fovea
+from fovea._pattern import Pattern
+
+PATTERNS: WeakValueDictionary[int, Pattern] = WeakValueDictionary()
+
+
+class Described:
+    """A call as its text tells it."""
+
+    def __init__(self, text: str) -> None:
+        literal, names, records = text.split("\n")
+        options: dict[str, Any] = literal_eval(literal)
+        self.engine = _fovea.mechanism(options.pop("mechanism"), {})
+        self.names = names.split(",") if names else []
+        self.records = records != ""
+        self.pattern = PATTERNS[options.pop("pattern")] if "pattern" in options else None
+        self.options = {"numpy": False, **options}
+        self.heads_first = "heads_first" in options
+
+    def with_arrays(self, others: list[Tensor]) -> dict[str, Any]:
+        options = dict(self.options)
+        if self.pattern is not None:
+            options["pattern"] = self.pattern._engine
+        for name, tensor in zip(self.names, others):
+            if name == "weights":
+                options.setdefault("weights", []).append(tensor.detach())
+            elif name == "seed":
+                options[name] = int(tensor.item())
+            elif name in ("cu_seqlens", "cu_seqlens_k", "lengths", "lengths_k"):
+                options[name] = [int(n) for n in tensor.tolist()]
+            else:
+                options[name] = tensor.detach()
+        return options
+
+    def turned(self, x: Tensor) -> Tensor:
+        return x.transpose(1, 2) if self.heads_first else x
+
+    def dense(self, x: Tensor) -> Tensor:
+        """Contiguous in the order (b, n, h, ...), whatever the mechanism left: compiled graphs rely on it."""
+        plain = self.turned(x)
+        return x if plain.is_contiguous() else self.turned(plain.contiguous())
+
+
+@lru_cache(maxsize=256)
+def described(text: str) -> Described:
+    return Described(text)
+
+
+def _result(array: Any, like: Tensor) -> Tensor:
+    return like.new_empty(0) if array is None else torch.from_dlpack(array)
+
+
+def _record(inputs: list[Tensor], call: Described) -> Any:
+    q, k, v, *others = (x.detach() for x in inputs)
+    return _fovea.record(q, k, v, call.engine, call.with_arrays(others))
+
+
+def compute(q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Output, log-sum-exp and final state, the latter two empty unless asked for, and a ticket for the backward pass."""
+    call = described(text)
+    ticket = q.new_empty(0, dtype=torch.uint8)
+    if call.records:
+        recorded = _record([q, k, v, *others], call)
+        ticket = torch.from_dlpack(_fovea.issue_ticket(recorded))
+        arrays = recorded.arrays()
+    else:
+        arrays = _fovea.attention(q.detach(), k.detach(), v.detach(), call.engine, call.with_arrays(others))
+    output, lse, state = (_result(array, q) for array in arrays)
+    return call.dense(output), call.dense(lse) if lse.ndim == 3 else lse, state.contiguous(), ticket
+
+
+attend = torch.library.custom_op("fovea::attention", compute, mutates_args=(), device_types="cpu")
+
+
+@attend.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    call = described(text)
+    batch, n, heads, _ = call.turned(q).shape
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    output = call.turned(q.new_empty((batch, n, heads, v.shape[-1])))
+    lse = call.turned(q.new_empty((batch, n, heads), dtype=wide)) if call.options.get("return_lse") else q.new_empty(0)
+    state = q.new_empty(0)
+    if call.options.get("final_state"):
+        sizes = (heads, call.turned(k).shape[2], q.shape[-1], v.shape[-1])
+        state = q.new_empty((_sequences(call, batch, others), *_state_shape(text, *map(int, sizes))), dtype=wide)
+    return output, lse, state, q.new_empty(1 if call.records else 0, dtype=torch.uint8)
+
+
+def _sequences(call: Described, batch: int, others: list[Tensor]) -> int:
+    for name, tensor in zip(call.names, others):
+        if name == "cu_seqlens":
+            return tensor.shape[0] - 1
+    return len(call.options["cu_seqlens"]) - 1 if "cu_seqlens" in call.options else batch
+
+
+@lru_cache(maxsize=256)
+def _state_shape(text: str, heads: int, kv_heads: int, d_k: int, d_v: int) -> tuple[int, int, int]:
+    """What a sequence of one token leaves behind: the shape depends on nothing else."""
+    call = described(text)
+    options: dict[str, Any] = {"final_state": True, "causal": True}
+    sizes = [heads, kv_heads, d_k, d_v, 0, 1]
+    if "weights" in call.names:
+        options["weights"] = call.engine.draw_weights(sizes, False, 0)
+    q, k, v = (np.zeros((1, 1, *shape), np.float32) for shape in ((heads, d_k), (kv_heads, d_k), (kv_heads, d_v)))
+    shape = _fovea.attention(q, k, v, call.engine, options)[2].shape
+    return int(shape[1]), int(shape[2]), int(shape[3])
+
+
+@torch.library.custom_op("fovea::attention_backward", mutates_args=(), device_types="cpu")
+def pull(grads: list[Tensor], ticket: Tensor, inputs: list[Tensor], text: str) -> list[Tensor]:
+    """Gradients of the inputs q, k, v and others, empty for those that have none; grads: of output, lse and state."""
+    call = described(text)
+    recorded = _fovea.find_ticket(ticket.data_ptr()) if ticket.numel() > 0 else None
+    if recorded is None or recorded.used:  # a copy of the ticket, or a second pass over a kept graph
+        recorded = _record(inputs, call)
+    asked = (True, call.options.get("return_lse"), call.options.get("final_state"))
+    found = recorded.backward(*(g.detach() if wanted else None for g, wanted in zip(grads, asked)))
+    weights = iter(found.pop("weights"))
+    out = [call.dense(torch.from_dlpack(found[name])) for name in "qkv"]
+    for name, tensor in zip(call.names, inputs[3:]):
+        array = next(weights) if name == "weights" else found.get(name)
+        out.append(tensor.new_empty(0) if array is None else torch.from_dlpack(array).contiguous())
+    return out
+
+
+@pull.register_fake
+def _(grads: list[Tensor], ticket: Tensor, inputs: list[Tensor], text: str) -> list[Tensor]:
+    call = described(text)
+    out = [call.turned(torch.empty_like(call.turned(x), memory_format=torch.contiguous_format)) for x in inputs[:3]]
+    for name, x in zip(call.names, inputs[3:]):
+        has_grad = x.is_floating_point() and name != "mask"
+        out.append(torch.empty_like(x, memory_format=torch.contiguous_format) if has_grad else x.new_empty(0))
+    return out
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    q, k, v, others, ctx.text = inputs
+    ctx.mark_non_differentiable(output[3])
+    ctx.save_for_backward(output[3], q, k, v, *others)
+
+
+def _backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    ticket, *inputs = ctx.saved_tensors
+    found = pull(list(grads[:3]), ticket, inputs, ctx.text)
+    fitting = [g if x.is_floating_point() else None for g, x in zip(found, inputs)]
+    return *fitting[:3], fitting[3:], None
+
+
+def _no_second(ctx: Any, *grads: Any) -> None:
+    raise NotImplementedError("fovea has no second derivatives\n  try     backward() without create_graph=True")
+
+
+attend.register_autograd(_backward, setup_context=_keep)
+pull.register_autograd(_no_second, setup_context=lambda ctx, inputs, output: None)

@@ -1,0 +1,20 @@
+#include "bindings.h"
+#include "engine.h"
+#include "fovea/version.h"
+
+NB_MODULE(_fovea, module) {
+  using namespace fovea::python;
+  nb::set_leak_warnings(false);  // of what the package's caches hold when the process ends; the tests look for others
+  module.doc() = "The engine of fovea; see the package's own functions.";
+  module.attr("version") = FOVEA_VERSION;
+  bind_errors(module);
+  bind_mechanism(module);
+  bind_pattern(module);
+  bind_attention(module);
+  bind_reference(module);
+  bind_files(module);
+  bind_model(module);
+  bind_training(module);
+  module.def("set_num_threads", set_threads, nb::arg("threads"));
+  module.def("get_num_threads", threads);
+}

@@ -1,0 +1,210 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+#include <omp.h>
+
+#include <fmt/format.h>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "data/listops.h"
+#include "engine.h"
+#include "fovea/train.h"
+#include "io/fields.h"
+#include "model.h"
+
+namespace fovea::python {
+namespace {
+
+// Hands reports to a Python function, and looks for Ctrl-C between steps. What either raises is kept until the trainer
+// has saved and returned.
+class Watcher final : public TrainObserver {
+ public:
+  explicit Watcher(nb::object report) : report_(std::move(report)) {}
+
+  void on_step(const StepReport& r) override {
+    const nb::gil_scoped_acquire gil;
+    nb::dict out;
+    out["step"] = r.step;
+    out["epoch"] = r.epoch;
+    out["loss"] = r.loss;
+    out["accuracy"] = r.accuracy;
+    out["rate"] = r.rate;
+    out["gradient_norm"] = r.gradient_norm;
+    out["tokens"] = r.tokens;
+    out["seconds"] = r.seconds;
+    out["train_seconds"] = r.train_seconds;
+    out["progress"] = r.progress;
+    tell("step", out);
+    if (PyErr_CheckSignals() != 0) keep(nb::python_error());
+  }
+  void on_eval(const EvalReport& r) override {
+    const nb::gil_scoped_acquire gil;
+    tell("eval", eval_dict(r));
+  }
+  void on_checkpoint(const std::string& folder) override {
+    const nb::gil_scoped_acquire gil;
+    nb::dict out;
+    out["folder"] = folder;
+    tell("checkpoint", out);
+  }
+
+  static nb::dict eval_dict(const EvalReport& r) {
+    nb::dict out;
+    out["step"] = r.step;
+    out["split"] = r.split;
+    out["loss"] = r.loss;
+    out["accuracy"] = r.accuracy;
+    out["examples"] = r.examples;
+    out["seconds"] = r.seconds;
+    out["best"] = r.best;
+    return out;
+  }
+
+  const std::atomic<bool>& stop() const { return stop_; }
+  void rethrow() const {
+    if (raised_) std::rethrow_exception(raised_);
+  }
+
+ private:
+  void tell(const char* kind, const nb::dict& report) {
+    try {
+      report_(kind, report);
+    } catch (const nb::python_error& error) {
+      keep(error);
+    }
+  }
+  void keep(const nb::python_error& error) {
+    if (!raised_) raised_ = std::make_exception_ptr(error);
+    stop_ = true;
+  }
+
+  nb::object report_;
+  std::exception_ptr raised_;
+  std::atomic<bool> stop_{false};
+};
+
+nb::dict result_dict(const TrainResult& r) {
+  constexpr const char* kReasons[] = {"steps", "minutes", "interrupted"};
+  nb::dict out, zones;
+  for (const ZoneTime& zone : r.zones) zones[zone.name.c_str()] = zone.seconds;
+  out["reason"] = kReasons[static_cast<std::size_t>(r.reason)];
+  out["steps"] = r.steps;
+  out["train_seconds"] = r.train_seconds;
+  out["eval_seconds"] = r.eval_seconds;
+  out["last"] = Watcher::eval_dict(r.last);
+  out["best"] = Watcher::eval_dict(r.best);
+  out["peak_memory"] = r.peak_memory;
+  out["zones"] = zones;
+  out["resume_from"] = r.resume_from;
+  return out;
+}
+
+nb::dict train(OwnedModel& owned, const Dataset& data, const std::string& settings, const std::string& resume,
+               nb::object report) {
+  TrainConfig config;
+  config.seed = owned.context->seed();
+  read_fields(config, parse_json(settings, "train"), "train");
+  Watcher watcher(std::move(report));
+  TrainResult result;
+  {
+    const KeepThreads keep;
+    const nb::gil_scoped_release no_gil;
+    omp_set_num_threads(owned.context->threads());
+    Trainer trainer(*owned.context, owned.model, data, config);
+    trainer.add(watcher);
+    if (!resume.empty()) trainer.resume(resume);
+    result = trainer.run(&watcher.stop());
+  }
+  watcher.rethrow();
+  return result_dict(result);
+}
+
+nb::dict evaluate_model(const OwnedModel& owned, const Dataset& data, const std::string& split, std::int64_t batch) {
+  const std::vector<Example>& examples = split == "train"        ? data.train
+                                         : split == "validation" ? data.validation
+                                                                 : data.test;
+  EvalReport report;
+  {
+    const Running running(*owned.context);
+    report = evaluate(*owned.context, owned.model, examples, {.batch = batch});
+  }
+  report.split = split;
+  return Watcher::eval_dict(report);
+}
+
+// Sequences of token ids (bytes) with their labels.
+std::vector<Example> examples_from(const nb::sequence& pairs) {
+  std::vector<Example> out;
+  for (nb::handle pair : pairs) {
+    const auto bytes = nb::cast<nb::bytes>(pair[0]);
+    const auto* first = static_cast<const std::uint8_t*>(bytes.data());
+    out.push_back({{first, first + bytes.size()}, nb::cast<int>(pair[1])});
+  }
+  return out;
+}
+
+void check(const Dataset& data, const std::vector<Example>& examples, const char* split) {
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    const Example& example = examples[i];
+    for (const std::uint8_t token : example.tokens)
+      if (token == 0 || token >= data.vocabulary)
+        fail(ErrorCode::usage,
+             fmt::format("token {} of {} example {}: ids are 1 to {}", token, split, i, data.vocabulary - 1), split,
+             "0 is padding");
+    if (example.label < 0 || example.label >= data.classes)
+      fail(ErrorCode::usage,
+           fmt::format("label {} of {} example {}: there are {} classes", example.label, split, i, data.classes),
+           split);
+  }
+}
+
+std::unique_ptr<Dataset> make_dataset(const nb::dict& given) {
+  auto data = std::make_unique<Dataset>();
+  data->name = nb::cast<std::string>(given["name"]);
+  data->classes = nb::cast<int>(given["classes"]);
+  data->vocabulary = nb::cast<int>(given["vocabulary"]);
+  data->train = examples_from(nb::cast<nb::sequence>(given["train"]));
+  data->validation = examples_from(nb::cast<nb::sequence>(given["validation"]));
+  data->test = examples_from(nb::cast<nb::sequence>(given["test"]));
+  check(*data, data->train, "train");
+  check(*data, data->validation, "validation");
+  check(*data, data->test, "test");
+  for (const auto* split : {&data->train, &data->validation, &data->test})
+    for (const Example& example : *split)
+      data->max_length = std::max(data->max_length, static_cast<int>(example.tokens.size()));
+  return data;
+}
+
+std::unique_ptr<Dataset> make_listops(std::uint64_t seed, std::size_t train, std::size_t validation, std::size_t test) {
+  const KeepThreads keep;
+  const nb::gil_scoped_release no_gil;
+  const Context context({.threads = threads()});
+  return std::make_unique<Dataset>(
+      listops::generate(context, seed, {.train = train, .validation = validation, .test = test}));
+}
+
+nb::list examples_of(const Dataset& data, const std::string& split) {
+  nb::list out;
+  for (const Example& example : split == "train" ? data.train : split == "validation" ? data.validation : data.test)
+    out.append(nb::make_tuple(nb::bytes(example.tokens.data(), example.tokens.size()), example.label));
+  return out;
+}
+
+}  // namespace
+
+void bind_training(nb::module_& module) {
+  nb::class_<Dataset>(module, "Dataset")
+      .def_ro("name", &Dataset::name)
+      .def_ro("classes", &Dataset::classes)
+      .def_ro("vocabulary", &Dataset::vocabulary)
+      .def_ro("max_length", &Dataset::max_length)
+      .def("examples", examples_of);
+  module.def("make_dataset", make_dataset);
+  module.def("make_listops", make_listops);
+  module.def("train", train);
+  module.def("evaluate", evaluate_model);
+}
+
+}  // namespace fovea::python
