@@ -10,15 +10,14 @@ namespace {
 
 struct BiasBlock {
   const Piece* piece;
-  std::int64_t head;
   std::int32_t query_block;
 };
 
 template <class R>
-void clear(const BiasArray<void*>& bias, const BiasBlock& block, bool is_shared) {
+void clear(const BiasArray<void*>& bias, std::int64_t head, const BiasBlock& block, bool is_shared) {
   const Piece& piece = *block.piece;
   const Plan& plan = *piece.plan;
-  R* base = static_cast<R*>(bias.data) + piece.batch * bias.batch + block.head * bias.head;
+  R* base = static_cast<R*>(bias.data) + piece.batch * bias.batch + head * bias.head;
   const std::int64_t q0 = std::int64_t{block.query_block} * plan.tile_q, q1 = std::min(q0 + plan.tile_q, piece.nq);
   const auto clear_keys = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = q0; i < q1; ++i)
@@ -50,15 +49,22 @@ BiasSharing sharing_of(const Problem& problem, const BiasArray<void*>& bias) {
 
 void clear_bias_gradient(const Context& context, const Problem& problem, const BiasArray<void*>& d_bias) {
   if (d_bias.data == nullptr || d_bias.is_diagonal()) return;
-  std::vector<BiasBlock> blocks;
   const std::int64_t heads = d_bias.head == 0 ? 1 : problem.heads;
+  std::vector<BiasBlock> blocks;  // of a head
   for (const Piece& piece : problem.pieces)
-    for (std::int64_t head = 0; head < heads; ++head)
-      for (std::int32_t block = 0; block < piece.plan->query_blocks(); ++block) blocks.push_back({&piece, head, block});
+    for (std::int32_t block = 0; block < piece.plan->query_blocks(); ++block) blocks.push_back({&piece, block});
+  const auto count = static_cast<std::int64_t>(blocks.size());
   const bool is_shared = sharing_of(problem, d_bias).any();
-  parallel_for(context, static_cast<std::int64_t>(blocks.size()), [&](std::int64_t i) {
+  const auto clear_block = [&](std::int64_t head, std::int64_t i) {
     const BiasBlock& block = blocks[static_cast<std::size_t>(i)];
-    problem.dtype == DType::f64 ? clear<double>(d_bias, block, is_shared) : clear<float>(d_bias, block, is_shared);
+    problem.dtype == DType::f64 ? clear<double>(d_bias, head, block, is_shared)
+                                : clear<float>(d_bias, head, block, is_shared);
+  };
+  if (!is_shared)
+    return parallel_for(context, heads * count, [&](std::int64_t i) { clear_block(i / count, i % count); });
+  // Blocks of a head may have elements in common: one thread clears them all.
+  parallel_for(context, heads, [&](std::int64_t head) {
+    for (std::int64_t i = 0; i < count; ++i) clear_block(head, i);
   });
 }
 
