@@ -93,10 +93,14 @@ std::string win_text(const Growth& row) {
   return fmt::format("Faster than softmax from n {} on.", *from);
 }
 
+std::string milliseconds(double seconds) {
+  return seconds < 0.1 ? fmt::format("{:.1f}", 1e3 * seconds) : fmt::format("{:.0f}", 1e3 * seconds);
+}
+
 std::string points_table(const Growth& row) {
   std::string out = "| n | ms | softmax, ms | peak memory, MB | of sgemm |\n| --: | --: | --: | --: | --: |\n";
   for (const GrowthPoint& p : row.points)
-    out += fmt::format("| {} | {:.3g} | {:.3g} | {:.3g} | {:.0f}% |\n", p.n, 1e3 * p.seconds, 1e3 * p.softmax,
+    out += fmt::format("| {} | {} | {} | {:.0f} | {:.0f}% |\n", p.n, milliseconds(p.seconds), milliseconds(p.softmax),
                        p.bytes / 1e6, 1e2 * p.share);
   return out;
 }
@@ -111,7 +115,7 @@ std::string summary_line(const Growth& row) {
   const double time = row.time_exponent(), memory = row.memory_exponent();
   const auto from = row.wins_from();
   return fmt::format("| [`{0}`](mechanisms/{0}.md) | {1} | {2}{3} | {4}{5} | {6}{7} | {8} |\n", row.mechanism,
-                     at ? fmt::format("{:.3g} | {:.2f}x", 1e3 * at->seconds, at->softmax / at->seconds) : "- | -",
+                     at ? fmt::format("{} | {:.2f}x", milliseconds(at->seconds), at->softmax / at->seconds) : "- | -",
                      power(time), mark(time > time_bar(kind)), power(memory), mark(kind.subquadratic && memory > 1.1),
                      fast ? fmt::format("{:.0f}%", 1e2 * fast->share) : "", mark(slow),
                      row.mechanism == "softmax" ? ""
