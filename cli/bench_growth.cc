@@ -33,6 +33,20 @@ double time_bar(const MechanismKind& kind) {
   return kind.log_factor ? 1.3 : 1.1;
 }
 
+// Which bars a mechanism falls short of.
+struct Misses {
+  bool time, memory, rate;
+};
+
+Misses misses_of(const Growth& row) {
+  constexpr double kMemoryBar = 1.1;
+  const MechanismKind& kind = kind_of(row);
+  const GrowthPoint* fast = row.at(kRateLength);
+  const auto bar = rate_bars().find(kind.name);
+  return {row.time_exponent() > time_bar(kind), kind.subquadratic && row.memory_exponent() > kMemoryBar,
+          fast != nullptr && bar != rate_bars().end() && fast->share < bar->second};
+}
+
 // Slope of log y over log n.
 template <class Value>
 double slope(const std::vector<GrowthPoint>& points, Value value) {
@@ -74,14 +88,11 @@ Table growth_table(const GrowthReport& report) {
                {"memory n^", Quantity::number},
                {"of sgemm", Quantity::percent}});
   for (const Growth& row : report.rows) {
-    const MechanismKind& kind = kind_of(row);
     const GrowthPoint *at = row.at(kLastQuadratic), *fast = row.at(kRateLength);
-    const auto bar = rate_bars().find(kind.name);
-    const double time = row.time_exponent(), memory = row.memory_exponent();
+    const Misses misses = misses_of(row);
     table.add(row.mechanism,
-              {at ? at->seconds : NAN, at ? at->softmax / at->seconds : NAN, marked(time, time > time_bar(kind)),
-               marked(memory, kind.subquadratic && memory > 1.1),
-               fast ? marked(fast->share, bar != rate_bars().end() && fast->share < bar->second) : TableCell(NAN)});
+              {at ? at->seconds : NAN, at ? at->softmax / at->seconds : NAN, marked(row.time_exponent(), misses.time),
+               marked(row.memory_exponent(), misses.memory), marked(fast ? fast->share : NAN, misses.rate)});
   }
   return table;
 }
@@ -106,18 +117,15 @@ std::string points_table(const Growth& row) {
 }
 
 std::string summary_line(const Growth& row) {
-  const MechanismKind& kind = kind_of(row);
   const GrowthPoint *at = row.at(kLastQuadratic), *fast = row.at(kRateLength);
-  const auto bar = rate_bars().find(kind.name);
-  const bool slow = fast != nullptr && bar != rate_bars().end() && fast->share < bar->second;
+  const Misses misses = misses_of(row);
   const auto mark = [](bool missed) { return missed ? " **missed**" : ""; };
   const auto power = [](double exponent) { return std::isnan(exponent) ? "-" : fmt::format("{:.2f}", exponent); };
-  const double time = row.time_exponent(), memory = row.memory_exponent();
   const auto from = row.wins_from();
   return fmt::format("| [`{0}`](mechanisms/{0}.md) | {1} | {2}{3} | {4}{5} | {6}{7} | {8} |\n", row.mechanism,
                      at ? fmt::format("{} | {:.2f}x", milliseconds(at->seconds), at->softmax / at->seconds) : "- | -",
-                     power(time), mark(time > time_bar(kind)), power(memory), mark(kind.subquadratic && memory > 1.1),
-                     fast ? fmt::format("{:.0f}%", 1e2 * fast->share) : "", mark(slow),
+                     power(row.time_exponent()), mark(misses.time), power(row.memory_exponent()), mark(misses.memory),
+                     fast ? fmt::format("{:.0f}%", 1e2 * fast->share) : "", mark(misses.rate),
                      row.mechanism == "softmax" ? ""
                      : from                     ? fmt::format("from n {}", *from)
                                                 : "no");

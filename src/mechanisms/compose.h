@@ -42,13 +42,4 @@ Call with_repeated_heads(const Call& call);
 // How the rows of k, v and the layer's input divide into sequences.
 const Sequences& key_sequences(const Call& call);
 
-// Calls f.template operator()<R>() with the type of f32 or f64 numbers.
-template <class F>
-void visit_real(DType dtype, F&& f) {
-  if (dtype == DType::f64)
-    f.template operator()<double>();
-  else
-    f.template operator()<float>();
-}
-
 }  // namespace fovea

@@ -4,6 +4,7 @@
 #include "mechanisms/compose.h"
 #include "mechanisms/segments.h"
 #include "ops/sequence.h"
+#include "ops/work.h"
 #include "reference/recurrent.h"
 
 namespace fovea {
@@ -64,7 +65,7 @@ Tensor largest_rows(const Context& context, const Tensor& x, std::int64_t rate) 
   const Tensor values = x.contiguous(context).to(context, wide_type(x.dtype()));
   const std::int64_t items = x.dim(0), groups = x.dim(1) / rate, channels = x.dim(2);
   const Tensor index = Tensor::empty(context, {items, groups, channels}, DType::i32);
-  visit_real(values.dtype(), [&]<class T>() {
+  visit_wide(values.dtype(), [&]<class T>() {
     for (std::int64_t place = 0; place < index.numel(); ++place) {
       const std::int64_t item = place / (groups * channels), group = place / channels % groups;
       const T* column = values.data<T>() + item * x.dim(1) * channels + place % channels;

@@ -7,6 +7,7 @@
 #include "mechanisms/layout.h"
 #include "mechanisms/tiled.h"
 #include "ops/sequence.h"
+#include "ops/work.h"
 #include "reference/informer.h"
 
 namespace fovea {
@@ -145,7 +146,7 @@ Tensor causal_bias(const Context& context, const Tensor& index, const Call& call
   const std::int64_t n_k = call.k.dim(1), shift = n_k - call.q.dim(1), chosen = index.dim(1), heads = index.dim(2);
   const DType dtype = wide_type(call.q.dtype());
   const Tensor bias = Tensor::zeros(context, {index.dim(0), heads, chosen, n_k}, dtype);
-  visit_real(dtype, [&]<class T>() {
+  visit_wide(dtype, [&]<class T>() {
     parallel_for(context, index.dim(0) * heads * chosen, [&](std::int64_t r) {
       const std::int64_t b = r / (heads * chosen), h = r / chosen % heads, c = r % chosen;
       const std::int64_t row = index.data<std::int32_t>()[(b * chosen + c) * heads + h];

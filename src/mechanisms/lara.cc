@@ -6,6 +6,7 @@
 #include "mechanisms/compose.h"
 #include "mechanisms/gaussian.h"
 #include "ops/sequence.h"
+#include "ops/work.h"
 #include "reference/low_rank.h"
 
 namespace fovea {
@@ -73,7 +74,7 @@ void mix_backward(Tape& tape, Node& node) {
   const Mixing d{Tensor::empty(context, in.t.shape(), dtype), Tensor::zeros(context, in.share.shape(), dtype),
                  Tensor::zeros(context, in.share.shape(), dtype)};
   const double beta = std::any_cast<double>(node.attributes);
-  visit_real(dtype, [&]<class R>() { pull_mixing<R>(context, in, static_cast<R>(beta), g, d); });
+  visit_wide(dtype, [&]<class R>() { pull_mixing<R>(context, in, static_cast<R>(beta), g, d); });
   tape.accumulate(node.inputs[0], d.t);
   tape.accumulate(node.inputs[1], d.share);
   tape.accumulate(node.inputs[2], d.offset);
@@ -85,7 +86,7 @@ Var log_mixing(Tape& tape, const Var& t, const Var& share, const Var& offset, do
   const Context& context = tape.context();
   const Mixing in{t.value().contiguous(context), share.value().contiguous(context), offset.value().contiguous(context)};
   const Tensor out = Tensor::empty(context, t.shape(), t.dtype());
-  visit_real(t.dtype(), [&]<class R>() { mix_forward<R>(context, in, static_cast<R>(beta), out); });
+  visit_wide(t.dtype(), [&]<class R>() { mix_forward<R>(context, in, static_cast<R>(beta), out); });
   return tape.record(kMix, {t, share, offset}, out, {in.t, in.share}, beta);
 }
 

@@ -5,6 +5,7 @@
 #include "mechanisms/chunks.h"
 #include "mechanisms/layout.h"
 #include "mechanisms/scanned.h"
+#include "ops/work.h"
 #include "reference/units.h"
 
 namespace fovea {
@@ -49,7 +50,7 @@ void square_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor &x = node.saved[0], g = node.grad().contiguous(context);
   const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
-  visit_real(x.dtype(), [&]<class R>() {
+  visit_wide(x.dtype(), [&]<class R>() {
     each_row<R>(context, x, [&](std::int64_t row, const R* from) {
       square_row_backward(from, g.data<R>() + row * g.dim(-1), x.dim(-1), dx.data<R>() + row * x.dim(-1));
     });
@@ -64,7 +65,7 @@ Var square_features(Tape& tape, const Var& x) {
   const Tensor in = x.value().contiguous(context);
   const std::int64_t r = x.dim(-1);
   const Tensor out = Tensor::empty(context, x.shape().with(-1, r * (r + 1) / 2), x.dtype());
-  visit_real(x.dtype(), [&]<class R>() {
+  visit_wide(x.dtype(), [&]<class R>() {
     each_row<R>(context, in,
                 [&](std::int64_t row, const R* from) { square_row(from, r, out.data<R>() + row * out.dim(-1)); });
   });
@@ -77,7 +78,7 @@ void divide_backward(Tape& tape, Node& node) {
   const double one = std::any_cast<double>(node.attributes);
   const Tensor &x = node.saved[0], &y = node.saved[1], g = node.grad().contiguous(context);
   const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
-  visit_real(x.dtype(), [&]<class R>() {
+  visit_wide(x.dtype(), [&]<class R>() {
     each_row<R>(context, x, [&](std::int64_t row, const R* from) {
       const std::int64_t width = y.dim(-1);
       const R *out = y.data<R>() + row * width, *in = g.data<R>() + row * width;
@@ -100,7 +101,7 @@ Var divide_by_last(Tape& tape, const Var& x, double one) {
   const Tensor in = x.value().contiguous(context);
   const std::int64_t width = x.dim(-1) - 1;
   const Tensor out = Tensor::empty(context, x.shape().with(-1, width), x.dtype());
-  visit_real(x.dtype(), [&]<class R>() {
+  visit_wide(x.dtype(), [&]<class R>() {
     each_row<R>(context, in, [&](std::int64_t row, const R* from) {
       const R factor = R(1) / (from[width] + static_cast<R>(one));
       for (std::int64_t c = 0; c < width; ++c) out.data<R>()[row * width + c] = factor * from[c];

@@ -6,6 +6,7 @@
 #include "mechanisms/compose.h"
 #include "mechanisms/tiled.h"
 #include "ops/sequence.h"
+#include "ops/work.h"
 #include "reference/reformer.h"
 
 namespace fovea {
@@ -35,7 +36,7 @@ Tensor buckets_of(const Context& context, const Tensor& z, const Tensor& r) {
   const Tensor turned = gemm::multiply(context, flat, r.contiguous(context));
   const Tensor out = Tensor::empty(context, {z.dim(0), z.dim(1), z.dim(2)}, DType::i64);
   const std::int64_t count = turned.dim(1);
-  visit_real(turned.dtype(), [&]<class T>() {
+  visit_wide(turned.dtype(), [&]<class T>() {
     parallel_ranges(context, out.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const T* x = turned.data<T>() + row * count;
@@ -146,7 +147,7 @@ std::vector<Tensor> chunk_biases(const Call& call, const std::vector<Round>& rou
   parallel_for(context, call.q.dim(0) * heads, [&](std::int64_t task) {
     const std::int64_t item = task / heads, head = task % heads, square = 2 * m * m;
     const View view(rounds, how, call.options.causal, item, head);
-    visit_real(call.q.dtype(), [&]<class T>() {
+    visit_wide(call.q.dtype(), [&]<class T>() {
       for (std::size_t r = 0; r < rounds.size(); ++r)
         view.write_bias(r, biases[r].data<T>() + (item * chunks * heads + head) * square, heads * square);
     });

@@ -8,6 +8,7 @@
 #include "mechanisms/segments.h"
 #include "mechanisms/tiled.h"
 #include "ops/sequence.h"
+#include "ops/work.h"
 #include "reference/sinkhorn.h"
 
 namespace fovea {
@@ -87,7 +88,7 @@ Var block_scores(const Call& call, const Var& k, const Blocks& blocks) {
 Tensor gumbel(Tape& tape, const Var& like) {
   const Tensor noise = Tensor::empty(tape.context(), like.shape(), like.dtype());
   Random random(tape.context().seed(), tape.next_stream());
-  visit_real(like.dtype(), [&]<class T>() {
+  visit_wide(like.dtype(), [&]<class T>() {
     for (std::int64_t i = 0; i < noise.numel(); ++i)
       noise.data<T>()[i] = static_cast<T>(-std::log(-std::log(random.uniform_double() + 0x1p-54)));
   });
@@ -111,7 +112,7 @@ Var pick_blocks(Tape& tape, const Var& scores, const Tensor& mask) {
   const Tensor picked = Tensor::zeros(tape.context(), scores.shape(), scores.dtype());
   const Var left = add(tape, scores, mask.clone(tape.context()));
   const std::int64_t blocks = scores.dim(3);
-  visit_real(scores.dtype(), [&]<class T>() {
+  visit_wide(scores.dtype(), [&]<class T>() {
     const Tensor values = left.value().contiguous(tape.context());
     for (std::int64_t row = 0; row < values.numel() / blocks; ++row) {
       const T* x = values.data<T>() + row * blocks;

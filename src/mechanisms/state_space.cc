@@ -6,6 +6,7 @@
 
 #include "core/parallel.h"
 #include "mechanisms/compose.h"
+#include "ops/work.h"
 
 // Signals are filtered by the recurrence x <- z x + u, all states of a channel side by side: as many operations as it
 // takes to write down the impulse response for a transform, and exactly causal. Backward runs it again from states kept
@@ -230,7 +231,7 @@ void filter_backward(Tape& tape, Node& node) {
   const Tensor du = Tensor::empty(context, u.shape(), u.dtype());
   std::vector<Tensor> d;
   for (std::size_t i = 0; i < 4; ++i) d.push_back(Tensor::zeros(context, node.saved[i].shape(), u.dtype()));
-  visit_real(u.dtype(), [&]<class R>() {
+  visit_wide(u.dtype(), [&]<class R>() {
     const Parameters<R> p(node.saved, reads);
     const Gradients<R> gradients{d[0].data<R>(), d[1].data<R>(), d[2].data<R>(), d[3].data<R>()};
     const std::int64_t n = u.dim(2);
@@ -259,7 +260,7 @@ Var filter(Tape& tape, const Var& u, const StateSpace& space, Reads reads) {
   for (const Var* x : {&space.log_dt, &space.decay, &space.frequency, &space.c, &u})
     saved.push_back(x->value().contiguous(context));
   const Tensor in = saved[4], out = Tensor::empty(context, u.shape(), u.dtype());
-  visit_real(u.dtype(), [&]<class R>() {
+  visit_wide(u.dtype(), [&]<class R>() {
     const Parameters<R> p(saved, reads);
     const std::int64_t n = u.dim(2);
     parallel_for(context, p.channels, [&](std::int64_t c) {
