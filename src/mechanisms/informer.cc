@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "core/parallel.h"
-#include "core/rng.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
+#include "mechanisms/prob_sparse.h"
 #include "mechanisms/tiled.h"
 #include "ops/sequence.h"
 #include "ops/work.h"
@@ -15,82 +15,6 @@ namespace {
 
 reference::ProbSparse settings(const Mechanism& m) {
   return {m.integer("factor"), m.choice("choice") == "prefix", m.choice("filler") == "sum", m.choice("term") == "keys"};
-}
-
-// factor ceil(ln n) of n, and at least one.
-std::int64_t kept_of(std::int64_t n, std::int64_t factor) {
-  const auto wanted = factor * static_cast<std::int64_t>(std::ceil(std::log(static_cast<double>(n))));
-  return std::clamp<std::int64_t>(wanted, 1, n);
-}
-
-// How queries are measured. Samples are the same for every item and head, fresh in every training step and the same at
-// every evaluation.
-class Measure {
- public:
-  Measure(const Call& call, double scale)
-      : how_(settings(call.mechanism)), causal_(call.options.causal), scale_(scale), n_k_(call.k.dim(1)) {
-    if (!call.tape.training()) return;
-    seed_ = call.tape.context().seed();
-    stream_ = call.tape.next_stream();
-  }
-
-  // The keys for the query at `position`: all where the sample is as large as what it may see.
-  std::vector<std::int64_t> sample(std::int64_t position) const {
-    const std::int64_t seen = visible(position), count = kept_of(seen, how_.factor);
-    std::vector<std::int64_t> keys;
-    Random random(seed_ ^ static_cast<std::uint64_t>(position), stream_);
-    for (std::int64_t c = 0; c < count; ++c)
-      keys.push_back(count == seen ? c : static_cast<std::int64_t>(random.below(static_cast<std::uint32_t>(seen))));
-    return keys;
-  }
-
-  // max - mean of the scores of q (d) with keys (n_k, d) of the sample.
-  template <class T>
-  Wide<T> row(const T* q, const Tensor& k, std::span<const std::int64_t> keys, std::int64_t position) const {
-    using R = Wide<T>;
-    R top = -INFINITY, sum = 0;
-    for (std::int64_t j : keys) {
-      const T* key = k.data<T>() + j * k.stride(0);
-      R score = 0;
-#pragma omp simd reduction(+ : score)
-      for (std::int64_t c = 0; c < k.dim(1); ++c) score += static_cast<R>(q[c]) * static_cast<R>(key[c]);
-      score *= static_cast<R>(scale_);
-      top = std::max(top, score);
-      sum += score;
-    }
-    const std::int64_t terms = how_.all_keys ? visible(position) : static_cast<std::int64_t>(keys.size());
-    return top - sum / static_cast<R>(terms);
-  }
-
- private:
-  std::int64_t visible(std::int64_t position) const { return causal_ && how_.prefix ? position + 1 : n_k_; }
-
-  reference::ProbSparse how_;
-  bool causal_;
-  double scale_;
-  std::int64_t n_k_;
-  std::uint64_t seed_ = 0, stream_ = 0;
-};
-
-// The measure of every query (b, n_q, heads); -inf before the first key.
-Tensor measures(const Call& call, const Measure& measure) {
-  const Context& context = call.tape.context();
-  const Tensor q = dense_rows(context, call.q.value()), k = dense_rows(context, call.k.value());
-  const std::int64_t n_q = q.dim(1), heads = q.dim(2), group = heads / k.dim(2), shift = k.dim(1) - n_q;
-  const Tensor out = Tensor::empty(context, {q.dim(0), n_q, heads}, wide_type(q.dtype()));
-  out.fill(-INFINITY);
-  visit_float(q.dtype(), [&]<class T>() {
-    parallel_for(context, n_q, [&](std::int64_t i) {
-      if (call.options.causal && i + shift < 0) return;
-      const std::vector<std::int64_t> keys = measure.sample(i + shift);
-      for (std::int64_t b = 0; b < q.dim(0); ++b)
-        for (std::int64_t h = 0; h < heads; ++h)
-          out.data<Wide<T>>()[(b * n_q + i) * heads + h] =
-              measure.row<T>(q.data<T>() + b * q.stride(0) + i * q.stride(1) + h * q.stride(2),
-                             k.select(0, b).select(1, h / group), keys, i + shift);
-    });
-  });
-  return out;
 }
 
 // How many of the numbers so far are at least as large, in O(log n): a Fenwick tree over their ranks.
@@ -193,7 +117,7 @@ Var attend(const Call& call) {
   const double scale = scale_of(call);
   const std::int64_t n_q = call.q.dim(1);
   const std::int64_t first = call.options.causal ? std::max<std::int64_t>(0, n_q - call.k.dim(1)) : 0;
-  const Tensor measured = measures(call, Measure(call, scale));
+  const Tensor measured = query_measures(call, how, scale);
   const Tensor index = call.options.causal && how.prefix
                            ? prefix_choice(context, measured, first, how.factor)
                            : top_indices(context, measured, kept_of(n_q - first, how.factor));

@@ -6,6 +6,25 @@
 #include "scan/cpu/rows.h"
 
 namespace fovea::scan {
+namespace {
+
+// The sum of rows (count, columns) that lie `stride` apart, a few at a time in their own type: its rounding is that of
+// a few terms, and a factor exp(sum) of at most 1 forgives what a large sum loses.
+template <class R>
+std::vector<double> sum_rows(const R* rows, std::int64_t count, std::int64_t stride, std::int64_t columns) {
+  std::vector<double> all(static_cast<std::size_t>(columns), 0.0);
+  double* sums = all.data();
+  constexpr std::int64_t kFew = 4;
+  std::int64_t t = 0;
+  for (; t + kFew <= count; t += kFew, rows += kFew * stride)
+    for (std::int64_t a = 0; a < columns; ++a)
+      sums[a] += (rows[a] + rows[a + stride]) + (rows[a + 2 * stride] + rows[a + 3 * stride]);
+  for (; t < count; ++t, rows += stride)
+    for (std::int64_t a = 0; a < columns; ++a) sums[a] += rows[a];
+  return all;
+}
+
+}  // namespace
 
 template <class R>
 std::vector<R> decay_over(const Problem& problem, const In& log_decay, const Cut& cut, std::size_t kv_head) {
@@ -19,9 +38,7 @@ std::vector<R> decay_over(const Problem& problem, const In& log_decay, const Cut
   const Piece& piece = problem.pieces[cut.piece];
   const cpu::Place first = {piece.batch, piece.k0 + cut.begin, static_cast<std::int64_t>(kv_head)};
   const R* g = static_cast<const R*>(cpu::rows_at(dtype_of<R>, log_decay, first, columns).data);
-  std::vector<double> sums(columns, 0.0);
-  for (std::int64_t t = cut.begin; t < cut.end; ++t, g += log_decay.row)
-    for (std::size_t a = 0; a < columns; ++a) sums[a] += g[a];
+  const std::vector<double> sums = sum_rows(g, cut.end - cut.begin, log_decay.row, decay_columns(problem));
   std::vector<R> out(channels);
   for (std::size_t a = 0; a < channels; ++a) out[a] = static_cast<R>(std::exp(sums[a % columns]));
   return out;
