@@ -66,7 +66,7 @@ std::string huge_page_setting() {
 std::string system_name() {
   utsname name{};
   if (uname(&name) != 0) return "";
-  return fmt::format("{} {} {}", name.sysname, name.release, name.machine);
+  return fmt::format("{} {}", name.sysname, name.machine);
 }
 
 }  // namespace

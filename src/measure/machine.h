@@ -13,7 +13,7 @@ struct Machine {
   int cores = 0;                            // that this process may use
   std::size_t memory = 0, memory_free = 0;  // bytes; free: what a new process could get
   std::string huge_pages;                   // "always", "madvise" or "never"
-  std::string system;                       // "Linux 6.1.0 x86_64"
+  std::string system;                       // "Linux x86_64"
 
   // "AMD EPYC, 2 cores, avx512-bf16, 23 GB, Linux 6.1.0 x86_64"
   std::string text() const;

@@ -17,11 +17,10 @@ class RunningStates {
  public:
   enum class Start { left, right };
 
-  RunningStates(const Context& context, const Driver<R>& driver, const Problem& problem, const In& log_decay,
+  RunningStates(const Context& context, const Driver<R>& driver, const Problem& problem, const SegmentDecays<R>& decays,
                 const Wave& wave)
       : driver_(driver),
-        problem_(problem),
-        log_decay_(log_decay),
+        decays_(decays),
         wave_(wave),
         cuts_(cut_for_scan(problem, wave.first, wave.last)),
         size_(driver.layout.states_size()),
@@ -35,6 +34,7 @@ class RunningStates {
   R* of(std::size_t cut) const { return states_.data() + cut * size_; }
 
   // add(task, states): what a segment gives to those behind it. `outside`: what the first starts with; null: zero.
+  // The sweep from the left comes first and sums up the decays for both.
   template <class Add>
   void start(Start side, const void* outside, Add&& add) {
     driver_.each(cuts_.size(), [&](std::size_t i, R* scratch) {
@@ -42,6 +42,7 @@ class RunningStates {
       const std::size_t p = cuts_[i].piece - wave_.first;
       const bool is_last = side == Start::left ? i + 1 == first_[p + 1] : i == first_[p];
       if (!is_last) add(driver_.task(cuts_[i], driver_.all_heads(), scratch), of(i));
+      if (side == Start::left) decays_.sum_up(i);
     });
     driver_.each_state(wave_, [&](std::size_t piece, std::size_t g) {
       const std::size_t begin = first_[piece - wave_.first], end = first_[piece - wave_.first + 1];
@@ -86,7 +87,7 @@ class RunningStates {
     }
     // Over to the next segment.
     void pass(std::size_t i) {
-      const std::vector<R> decay = decay_over<R>(all_.problem_, all_.log_decay_, all_.cuts_[i], head_);
+      const R* decay = all_.decays_.of(i, head_);
       for (std::size_t w = 0; w < layout().width; ++w)
         for (std::size_t a = 0; a < layout().d_k; ++a) {
           const std::size_t e = w * layout().ld_k + a;
@@ -103,8 +104,7 @@ class RunningStates {
   };
 
   const Driver<R>& driver_;
-  const Problem& problem_;
-  const In& log_decay_;
+  const SegmentDecays<R>& decays_;
   Wave wave_;
   std::vector<Cut> cuts_;
   std::size_t size_;
@@ -234,7 +234,8 @@ void causal_forward(const Context& context, const Problem& problem, const Forwar
     clear_statistic<R>(problem, piece, io.statistic);
   }
   for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
-    States states(context, driver, problem, io.log_decay, wave);
+    const SegmentDecays<R> decays(context, problem, io.log_decay, wave);
+    States states(context, driver, problem, decays, wave);
     states.start(States::Start::left, io.initial_state, [&](const cpu::Task<R>& task, R* sum) {
       kernels.add_keys(task, {io.k, io.v, io.log_decay}, sum);
     });
@@ -260,6 +261,7 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
   for (const Piece& piece : problem.pieces) clear_rows(problem, piece, io.dq, problem.d_k);
   for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
     const RowDots<R> all_dots(context, problem, wave);
+    const SegmentDecays<R> decays(context, problem, io.log_decay, wave);
     DecayGradient<R> decay(context, problem, io, wave);
     const auto dots = [&](const cpu::Task<R>& task) {
       const auto piece = static_cast<std::size_t>(task.piece - problem.pieces.data());
@@ -273,7 +275,7 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
       });
     }
     {
-      States states(context, driver, problem, io.log_decay, wave);
+      States states(context, driver, problem, decays, wave);
       states.start(States::Start::left, io.initial_state, [&](const cpu::Task<R>& task, R* sum) {
         kernels.add_keys(task, {io.k, io.v, io.log_decay}, sum);
       });
@@ -285,7 +287,7 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
           decay.start(driver.layout, piece, g, state);
         });
     }
-    States d_states(context, driver, problem, io.log_decay, wave);
+    States d_states(context, driver, problem, decays, wave);
     d_states.start(States::Start::right, io.d_final_state,
                    [&](const cpu::Task<R>& task, R* sum) { kernels.add_queries(task, io, sum, dots(task)); });
     each_segment(driver, problem, d_states.cuts(), lanes(d_states), [&](const cpu::Task<R>& task, std::size_t cut) {

@@ -27,21 +27,31 @@ std::vector<double> sum_rows(const R* rows, std::int64_t count, std::int64_t str
 }  // namespace
 
 template <class R>
-std::vector<R> decay_over(const Problem& problem, const In& log_decay, const Cut& cut, std::size_t kv_head) {
-  const auto channels = static_cast<std::size_t>(problem.d_k);
-  if (problem.decay == Decay::none) return std::vector<R>(channels, R{1});
-  if (problem.decay == Decay::head) {
-    const double sum = static_cast<double>(cut.end - cut.begin) * problem.log_decay[kv_head];
-    return std::vector<R>(channels, static_cast<R>(std::exp(sum)));
+SegmentDecays<R>::SegmentDecays(const Context& context, const Problem& problem, const In& log_decay, const Wave& wave)
+    : problem_(problem),
+      log_decay_(log_decay),
+      cuts_(cut_for_scan(problem, wave.first, wave.last)),
+      kv_heads_(static_cast<std::size_t>(problem.kv_heads)),
+      channels_(static_cast<std::size_t>(problem.d_k)),
+      factors_(context, cuts_.size() * kv_heads_ * channels_) {}
+
+template <class R>
+void SegmentDecays<R>::sum_up(std::size_t cut) const {
+  const auto [piece, begin, end] = cuts_[cut];
+  for (std::size_t g = 0; g < kv_heads_; ++g) {
+    R* factors = factors_.data() + (cut * kv_heads_ + g) * channels_;
+    if (problem_.decay == Decay::none || problem_.decay == Decay::head) {
+      const double rate = problem_.decay == Decay::none ? 0.0 : problem_.log_decay[g];
+      std::fill_n(factors, channels_, static_cast<R>(std::exp(static_cast<double>(end - begin) * rate)));
+      continue;
+    }
+    const std::int64_t columns = decay_columns(problem_);
+    const Piece& at = problem_.pieces[piece];
+    const cpu::Place first = {at.batch, at.k0 + begin, static_cast<std::int64_t>(g)};
+    const auto rows = cpu::rows_at(dtype_of<R>, log_decay_, first, static_cast<std::size_t>(columns));
+    const auto sums = sum_rows(static_cast<const R*>(rows.data), end - begin, log_decay_.row, columns);
+    for (std::size_t a = 0; a < channels_; ++a) factors[a] = static_cast<R>(std::exp(sums[a % sums.size()]));
   }
-  const auto columns = static_cast<std::size_t>(decay_columns(problem));
-  const Piece& piece = problem.pieces[cut.piece];
-  const cpu::Place first = {piece.batch, piece.k0 + cut.begin, static_cast<std::int64_t>(kv_head)};
-  const R* g = static_cast<const R*>(cpu::rows_at(dtype_of<R>, log_decay, first, columns).data);
-  const std::vector<double> sums = sum_rows(g, cut.end - cut.begin, log_decay.row, decay_columns(problem));
-  std::vector<R> out(channels);
-  for (std::size_t a = 0; a < channels; ++a) out[a] = static_cast<R>(std::exp(sums[a % columns]));
-  return out;
 }
 
 template <class R>
@@ -88,8 +98,8 @@ void DecayGradient<R>::join(std::size_t piece, std::size_t kv_head) const {
   }
 }
 
-template std::vector<float> decay_over(const Problem&, const In&, const Cut&, std::size_t);
-template std::vector<double> decay_over(const Problem&, const In&, const Cut&, std::size_t);
+template class SegmentDecays<float>;
+template class SegmentDecays<double>;
 template class DecayGradient<float>;
 template class DecayGradient<double>;
 

@@ -8,9 +8,26 @@
 // Decay between chunks: over whole segments, and its gradient.
 namespace fovea::scan {
 
-// What a state of one kv head is multiplied with on its way over the rows of a segment: a factor per channel.
+// What the states of a wave are multiplied with on their way over each segment: a factor per kv head and channel.
+// Summed up once a segment, when its rows are in the cache, and read by the sweeps from both sides.
 template <class R>
-std::vector<R> decay_over(const Problem& problem, const In& log_decay, const Cut& cut, std::size_t kv_head);
+class SegmentDecays {
+ public:
+  SegmentDecays(const Context& context, const Problem& problem, const In& log_decay, const Wave& wave);
+
+  void sum_up(std::size_t cut) const;
+  // The channels of one kv head.
+  const R* of(std::size_t cut, std::size_t kv_head) const {
+    return factors_.data() + (cut * kv_heads_ + kv_head) * channels_;
+  }
+
+ private:
+  const Problem& problem_;
+  const In& log_decay_;
+  std::vector<Cut> cuts_;
+  std::size_t kv_heads_, channels_;
+  Scratch<R> factors_;  // [cuts][kv_heads][channels]
+};
 
 // The gradient of g at step t, by channel or summed over the channels, is that of everything behind it:
 //
