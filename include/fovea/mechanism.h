@@ -18,12 +18,13 @@ using ParameterValue = std::variant<bool, std::int64_t, double, std::string>;
 // One setting of a mechanism, declared once in its file; JSON, command line, docs and errors read it from there.
 struct ParameterSpec {
   std::string_view name;
-  ParameterValue fallback;                // the default; its type is the parameter's type
-  double low, high;                       // range of numbers, both ends allowed
-  std::vector<std::string_view> choices;  // of a string
-  std::string_view help;
+  ParameterValue fallback;                     // the default; its type is the parameter's type
+  double low = 0.0, high = 0.0;                // range of numbers, both ends allowed
+  std::vector<std::string_view> choices = {};  // of a string
+  std::string_view help = {};
   bool training_only = false;  // evaluation does not depend on it
-  bool shared = false;  // several mechanisms have it and do the same with it: its choices are tested with the first
+  bool shared = false;   // several mechanisms have it and do the same with it: its choices are tested with the first
+  bool lawless = false;  // what published code does against a law that all mechanisms obey: tested on its own
 };
 
 // Columns of the support matrix.

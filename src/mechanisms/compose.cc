@@ -137,4 +137,11 @@ const Sequences& key_sequences(const Call& call) {
   return call.options.keys.empty() && call.q.dim(1) == call.k.dim(1) ? call.options.queries : call.options.keys;
 }
 
+ParameterSpec batch_start() {
+  return {.name = "batch_start",
+          .fallback = false,
+          .help = "the iteration starts from the largest column sum of all items and heads, as published code does",
+          .lawless = true};
+}
+
 }  // namespace fovea

@@ -42,4 +42,7 @@ Call with_repeated_heads(const Call& call);
 // How the rows of k, v and the layer's input divide into sequences.
 const Sequences& key_sequences(const Call& call);
 
+// Do iterations for the inverses of all landmarks start alike?
+ParameterSpec batch_start();
+
 }  // namespace fovea

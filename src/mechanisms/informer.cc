@@ -130,14 +130,24 @@ Var attend(const Call& call) {
   return put_rows(tape, filler(call, how.sum), index, run_tiled(dense, {}).output);
 }
 
-AttentionResult run(const Call& call) { return {each_sequence(call, attend), {}, {}}; }
+// Heads come before positions when a row is read as one: what published decoders make of their output.
+Var mixed(Tape& tape, const Var& o) {
+  return reshape(tape, by_head(tape, o), {o.dim(0), o.dim(1), o.dim(2), o.dim(3)});
+}
+
+Var attend_and_mix(const Call& call) {
+  const Var o = attend(call);
+  return call.mechanism.flag("mix") ? mixed(call.tape, o) : o;
+}
+
+AttentionResult run(const Call& call) { return {each_sequence(call, attend_and_mix), {}, {}}; }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   return reference::informer(problem, settings(mechanism));
 }
 
 bool lacks(const Mechanism& mechanism, Feature feature) {
-  return feature == Feature::strict && mechanism.choice("choice") == "all";
+  return feature == Feature::strict && (mechanism.choice("choice") == "all" || mechanism.flag("mix"));
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {
@@ -173,7 +183,11 @@ const MechanismKind& informer_kind() {
                       0,
                       0,
                       {"sample", "keys"},
-                      "the mean in the measure divides by the sample, or by all keys as published code does"}},
+                      "the mean in the measure divides by the sample, or by all keys as published code does"},
+                     {.name = "mix",
+                      .fallback = false,
+                      .help = "heads and positions change places in the output, as in published decoders",
+                      .lawless = true}},
       .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
                    Feature::packed, Feature::grouped, Feature::strict},
       .lacks = lacks,

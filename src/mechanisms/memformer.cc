@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "mechanisms/compose.h"
 #include "mechanisms/tiled.h"
 #include "reference/recurrent.h"
@@ -7,9 +9,17 @@ namespace {
 
 bool joint(const Mechanism& mechanism) { return mechanism.choice("read") == "joint"; }
 
-// A weight (slots, heads, d) for every item of the batch, in the dtype of q.
+// The memory (slots, heads, d): learned, or noise of this call.
+Var memory_of(const Call& call, std::size_t weight) {
+  const Var& learned = call.options.weights[weight];
+  if (!call.mechanism.flag("noise")) return learned;
+  return make_weight(call.tape.context(), fmt::format("memory.{}", call.tape.next_stream()), learned.shape(),
+                     learned.dtype(), Init::normal(1.0));
+}
+
+// The same for every item of the batch, in the dtype of q.
 Var slots_of(const Call& call, std::size_t weight) {
-  const Var& w = call.options.weights[weight];
+  const Var w = memory_of(call, weight);
   const Tensor first = Tensor::zeros(call.tape.context(), {call.q.dim(0)}, DType::i32);
   const Var one = reshape(call.tape, w, {1, w.dim(0), w.dim(1), w.dim(2)});
   return gather(call.tape, cast(call.tape, one, call.q.dtype()), first);
@@ -75,7 +85,11 @@ const MechanismKind& memformer_kind() {
                       0,
                       0,
                       {"separate", "joint"},
-                      "a softmax over the slots whose result is added, or one softmax over slots and tokens"}},
+                      "a softmax over the slots whose result is added, or one softmax over slots and tokens"},
+                     {.name = "noise",
+                      .fallback = false,
+                      .help = "slots are drawn at every call, as published code does, and learn nothing",
+                      .lawless = true}},
       .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
                    Feature::packed, Feature::dropout, Feature::window, Feature::alibi, Feature::step, Feature::grouped,
                    Feature::strict},

@@ -22,7 +22,8 @@ Var body(const Call& call) {
   const Var k_mean = repeat_heads(tape, segment_mean(tape, call.k, count).means, call.q.dim(2));
   const Var scores = matmul(tape, by_head(tape, q_mean), transpose(tape, by_head(tape, k_mean), 2, 3));
   const Var middle = softmax(tape, scale(tape, scores, *options.scale));  // (b, heads, count, count)
-  const Var inverse = iterative_inverse(tape, middle, call.mechanism.integer("steps"));
+  const Var inverse =
+      iterative_inverse(tape, middle, {call.mechanism.integer("steps"), call.mechanism.flag("batch_start")});
   const Var far = run_tiled_on(call, {q_mean, call.k, call.v}, options, {}).output;
   const Var values = by_token(tape, matmul(tape, inverse, by_head(tape, far)));
   return run_tiled_on(call, {call.q, k_mean, values}, options, {}).output;
@@ -72,7 +73,8 @@ const MechanismKind& nystrom_kind() {
                       0,
                       1023,
                       {},
-                      "taps of a convolution of the values that is added, one filter for each head; 0: none"}},
+                      "taps of a convolution of the values that is added, one filter for each head; 0: none"},
+                     batch_start()},
       .features = {Feature::scale, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
                    Feature::grouped},
       .lacks = lacks,

@@ -14,7 +14,7 @@ namespace {
 // Places in [0, 1) that landmarks are taken from: drawn once, and anew at every step of training.
 std::vector<double> places(const Call& call) {
   std::vector<double> places = call.options.weights[0].value().to_vector<double>();
-  if (call.tape.training()) {
+  if (call.tape.training() || call.mechanism.choice("redraw") == "always") {
     Random random(call.tape.context().seed(), call.tape.next_stream());
     for (double& place : places) place = random.uniform_double();
   } else {
@@ -57,8 +57,10 @@ Var body(const Call& call) {
   const Var marks = concat(tape, parts, 1);  // (b, landmarks, heads, d)
   const Var as_query = gaussian_features(tape, marks, Side::query), as_key = gaussian_features(tape, marks, Side::key);
   const Var among = by_head(tape, kernel(as_query, as_key, identities(call, marks.dim(1))));
-  const Var inverse = regularized_inverse(
-      tape, among, {.shift = call.mechanism.number("gamma"), .steps = call.mechanism.integer("steps")});
+  const Var inverse =
+      regularized_inverse(tape, among,
+                          {.shift = call.mechanism.number("gamma"),
+                           .iterated = {call.mechanism.integer("steps"), call.mechanism.flag("batch_start")}});
   const Var far = kernel(as_query, k, call.v);
   const Var values = by_token(tape, matmul(tape, inverse, by_head(tape, far)));
   return kernel(q, as_key, values);
@@ -91,7 +93,13 @@ const MechanismKind& skyformer_kind() {
       .paper = "Chen et al. 2021, Skyformer: Remodel Self-Attention with Gaussian Kernel and Nystrom Method",
       .parameters = {{"landmarks", std::int64_t{64}, 2, 4096, {}, "half of them queries, half keys (128 in the paper)"},
                      {"gamma", 0.1, 0.0, 1e6, {}, "added to the diagonal of the landmarks' kernel"},
-                     {"steps", std::int64_t{6}, 1, 64, {}, "of the iteration for the inverse"}},
+                     {"steps", std::int64_t{6}, 1, 64, {}, "of the iteration for the inverse"},
+                     {.name = "redraw",
+                      .fallback = std::string("training"),
+                      .choices = {"training", "always"},
+                      .help = "where landmarks are drawn anew; always: at evaluation too, as published code does",
+                      .lawless = true},
+                     batch_start()},
       .features = {Feature::scale, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
                    Feature::grouped},
       .subquadratic = true,

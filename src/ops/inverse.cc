@@ -55,34 +55,37 @@ void add_scaled(const Context& context, const Tensor& y, double factor, const Te
   });
 }
 
-// The column of each matrix with the largest sum.
+// Which column of which matrix has the largest sum.
 struct Largest {
-  std::int64_t column;
+  std::int64_t matrix, column;
   double sum;
 };
-std::vector<Largest> largest_columns(const Tensor& a) {
+// That of each matrix, or of all for each.
+std::vector<Largest> largest_columns(const Tensor& a, bool of_all) {
   const std::int64_t p = a.dim(-1);
-  std::vector<Largest> out(static_cast<std::size_t>(a.dim(0)), {0, 0.0});
+  std::vector<Largest> out(static_cast<std::size_t>(a.dim(0)), {0, 0, 0.0});
   visit_wide(a.dtype(), [&]<class R>() {
     for (std::int64_t m = 0; m < a.dim(0); ++m) {
       std::vector<double> sums(static_cast<std::size_t>(p), 0.0);
       for (std::int64_t i = 0; i < p * p; ++i) sums[static_cast<std::size_t>(i % p)] += a.data<R>()[m * p * p + i];
       for (std::int64_t c = 0; c < p; ++c)
         if (const double sum = sums[static_cast<std::size_t>(c)]; sum > out[static_cast<std::size_t>(m)].sum)
-          out[static_cast<std::size_t>(m)] = {c, sum};
+          out[static_cast<std::size_t>(m)] = {m, c, sum};
     }
   });
-  return out;
+  const auto top = std::max_element(out.begin(), out.end(), [](auto& a, auto& b) { return a.sum < b.sum; });
+  return of_all && !out.empty() ? std::vector<Largest>(out.size(), *top) : out;
 }
 
 // The matrices and every iterate: z[0] is the start, z.back() the result.
 struct Iteration {
   Tensor a;
   std::vector<Tensor> z;
+  bool one_start;
 };
 
-Tensor start(const Context& context, const Tensor& a) {
-  const std::vector<Largest> largest = largest_columns(a);
+Tensor start(const Context& context, const Tensor& a, bool one_start) {
+  const std::vector<Largest> largest = largest_columns(a, one_start);
   const Tensor z = flip(a).clone(context);
   visit_wide(a.dtype(), [&]<class R>() {
     each_row(context, z, [&](std::int64_t matrix, std::int64_t, std::int64_t at) {
@@ -105,9 +108,9 @@ Step step_at(const Context& context, const Tensor& a, const Tensor& z) {
   return s;
 }
 
-Iteration iterate(const Context& context, const Tensor& a, std::int64_t steps) {
-  Iteration out{a, {start(context, a)}};
-  for (std::int64_t i = 0; i < steps; ++i)
+Iteration iterate(const Context& context, const Tensor& a, const Iterated& options) {
+  Iteration out{a, {start(context, a, options.one_start)}, options.one_start};
+  for (std::int64_t i = 0; i < options.steps; ++i)
     out.z.push_back(affine(context, 0.0, 0.25, product(context, out.z.back(), step_at(context, a, out.z.back()).r3)));
   return out;
 }
@@ -115,18 +118,18 @@ Iteration iterate(const Context& context, const Tensor& a, std::int64_t steps) {
 // The gradient of a start A^T / c, c being the largest column sum, added to da.
 void pull_start(const Context& context, const Iteration& it, const Tensor& dz, const Tensor& da) {
   const std::int64_t p = da.dim(-1);
-  const std::vector<Largest> largest = largest_columns(it.a);
+  const std::vector<Largest> largest = largest_columns(it.a, it.one_start);
   const Tensor back = flip(dz).contiguous(context);
   visit_wide(da.dtype(), [&]<class R>() {
-    parallel_for(context, da.dim(0), [&](std::int64_t m) {
-      const auto [column, sum] = largest[static_cast<std::size_t>(m)];
+    for (std::int64_t m = 0; m < da.dim(0); ++m) {
+      const auto [source, column, sum] = largest[static_cast<std::size_t>(m)];
       const R *a = it.a.data<R>() + m * p * p, *g = back.data<R>() + m * p * p;
-      R* d = da.data<R>() + m * p * p;
+      R *own = da.data<R>() + m * p * p, *top = da.data<R>() + source * p * p + column;
       double inner = 0.0;
       for (std::int64_t i = 0; i < p * p; ++i) inner += static_cast<double>(g[i]) * static_cast<double>(a[i]);
-      for (std::int64_t i = 0; i < p * p; ++i) d[i] += g[i] / static_cast<R>(sum);
-      for (std::int64_t r = 0; r < p; ++r) d[r * p + column] -= static_cast<R>(inner / (sum * sum));
-    });
+      for (std::int64_t i = 0; i < p * p; ++i) own[i] += g[i] / static_cast<R>(sum);
+      for (std::int64_t r = 0; r < p; ++r) top[r * p] -= static_cast<R>(inner / (sum * sum));
+    }
   });
 }
 
@@ -151,7 +154,9 @@ Tensor pull(const Context& context, const Iteration& it, Tensor dz) {
 
 void iterative_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const Iteration it{node.saved.front(), {node.saved.begin() + 1, node.saved.end()}};
+  const Iteration it{node.saved.front(),
+                     {node.saved.begin() + 1, node.saved.end()},
+                     std::any_cast<const Iterated&>(node.attributes).one_start};
   tape.accumulate(node.inputs[0], pull(context, it, squares(context, node.grad())).reshape(node.inputs[0]->shape));
 }
 
@@ -215,7 +220,9 @@ void pull_root_sums(const Context& context, const Tensor& r, const Tensor& dr, c
 void regularized_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor &s = node.saved[0], &r = node.saved[1];
-  const Iteration it{node.saved[2], {node.saved.begin() + 3, node.saved.end()}};
+  const Iteration it{node.saved[2],
+                     {node.saved.begin() + 3, node.saved.end()},
+                     std::any_cast<const Iterated&>(node.attributes).one_start};
   const Tensor g = squares(context, node.grad());
   const Tensor dr = Tensor::zeros(context, r.shape(), r.dtype());
   pull_scales(context, g, it.z.back(), r, dr);
@@ -230,22 +237,23 @@ constexpr Op kRegularized{"regularized_inverse", regularized_backward};
 
 }  // namespace
 
-Var iterative_inverse(Tape& tape, const Var& a, std::int64_t steps) {
+Var iterative_inverse(Tape& tape, const Var& a, const Iterated& options) {
   check_squares(a);
-  const Iteration it = iterate(tape.context(), squares(tape.context(), a.value()), steps);
+  const Iteration it = iterate(tape.context(), squares(tape.context(), a.value()), options);
   std::vector<Tensor> saved{it.a};
   saved.insert(saved.end(), it.z.begin(), it.z.end());
-  return tape.record(kIterative, {a}, it.z.back().reshape(a.shape()), std::move(saved));
+  return tape.record(kIterative, {a}, it.z.back().reshape(a.shape()), std::move(saved), options);
 }
 
 Var regularized_inverse(Tape& tape, const Var& m, const Regularized& options) {
   check_squares(m);
   const Context& context = tape.context();
   const Tensor s = affine(context, options.shift, 1.0, squares(context, m.value())), r = root_sums(context, s);
-  const Iteration it = iterate(context, balanced(context, s, r), options.steps);
+  const Iteration it = iterate(context, balanced(context, s, r), options.iterated);
   std::vector<Tensor> saved{s, r, it.a};
   saved.insert(saved.end(), it.z.begin(), it.z.end());
-  return tape.record(kRegularized, {m}, balanced(context, it.z.back(), r).reshape(m.shape()), std::move(saved));
+  return tape.record(kRegularized, {m}, balanced(context, it.z.back(), r).reshape(m.shape()), std::move(saved),
+                     options.iterated);
 }
 
 }  // namespace fovea

@@ -76,13 +76,13 @@ struct WeightNumbers {
   double offset = 0.0;
   int degree = 2;
 };
-Result pairwise(const Problem& problem, Weights weights, const WeightNumbers& numbers = {});
+Result pairwise(const Problem& given, Weights weights, const WeightNumbers& numbers = {});
 // The same divided by the sum of the row's weights; a row whose sum is 0 gives 0.
-Result averaged(const Problem& problem, Weights weights, const WeightNumbers& numbers = {});
+Result averaged(const Problem& given, Weights weights, const WeightNumbers& numbers = {});
 // The same where a row's weights are made together: rule(scores, own) gets -inf for pairs that are not kept and the key
 // at the query's own position.
 using RowWeights = std::function<std::vector<double>(const std::vector<double>& scores, std::int64_t own)>;
-Result by_row(const Problem& problem, const RowWeights& rule);
+Result by_row(const Problem& given, const RowWeights& rule);
 
 // Feature-map attention by its sum over keys, with the decay behind each of them, divided by nothing, D + eps or max(D,
 // eps).
@@ -92,7 +92,7 @@ struct Kernel {
   Denominator denominator = Denominator::none;
   double eps = 0.0;
 };
-Result kernelized(const Problem& problem, const Kernel& kernel);
+Result kernelized(const Problem& given, const Kernel& kernel);
 
 // Normalises each row of o over all heads together, in place.
 enum class RowNorm : std::uint8_t { none, rms, rms_a, layer };

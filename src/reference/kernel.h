@@ -14,7 +14,7 @@ struct FeatureRow {
 };
 using FeatureMap = std::function<std::vector<double>(const FeatureRow& row)>;
 // The problem with q and k replaced by `width` features each.
-Problem with_features(const Problem& problem, std::int64_t width, const FeatureMap& map);
+Problem with_features(const Problem& given, std::int64_t width, const FeatureMap& map);
 
 // FAVOR+. weights[0]: directions (features, d_k).
 struct Performer {
@@ -24,7 +24,7 @@ struct Performer {
   Epsilon epsilon = Epsilon::exact;
   double eps = 0.0, clamp = 0.0;
 };
-Result performer(const Problem& problem, const Performer& performer);
+Result performer(const Problem& given, const Performer& performer);
 
 // weights: directions (kv_heads, features, d_k), sigma (kv_heads, d_k); gated: gate (width, kv_heads) and its bias.
 struct RandomWaves {
@@ -32,28 +32,28 @@ struct RandomWaves {
   double tau, size, eps;
   bool gate;
 };
-Result random_waves(const Problem& problem, const RandomWaves& waves);
+Result random_waves(const Problem& given, const RandomWaves& waves);
 
 // relu(q_i) . relu(k_j) cos(pi (i - j) / 2M). The state is kept as seen from the position behind its last key.
 struct CosineWeights {
   double period = 0.0;  // M; 0: the longer of the two sequences
   double eps = 0.0;
 };
-Result cosine_weights(const Problem& problem, const CosineWeights& weights);
+Result cosine_weights(const Problem& given, const CosineWeights& weights);
 
 // Decay of every head, whose keys and values are repeated for it; k is not scaled, o is.
 struct Decayed {
   std::vector<double> log_decay;  // (heads)
   double scale = 1.0;
 };
-Result decayed(const Problem& problem, const Decayed& decay);
+Result decayed(const Problem& given, const Decayed& decay);
 
 // weights: down (width, rank), up (rank, kv_heads d_k), bias (kv_heads d_k), gain (d_v).
 struct GatedLinear {
   std::int64_t rank;
   double temperature, scale, eps;
 };
-Result gated_linear(const Problem& problem, const GatedLinear& gated);
+Result gated_linear(const Problem& given, const GatedLinear& gated);
 
 // Normalises each head of each row of o on its own, x / sqrt(mean(x^2) + eps).
 void normalize_each_head(const Problem& problem, Result& result, double eps);

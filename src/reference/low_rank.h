@@ -19,7 +19,7 @@ struct Nystrom {
 Result nystrom(const Problem& problem, const Nystrom& options);
 
 // exp(-scale |q_i - k_j|^2 / 2), no normaliser.
-Result gaussian(const Problem& problem);
+Result gaussian(const Problem& given);
 
 // weights[0]: (landmarks), where each landmark is drawn from; the first half are queries, the others keys.
 struct Skyformer {

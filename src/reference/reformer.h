@@ -19,6 +19,6 @@ struct Hashing {
 };
 // Token i reads j when, in some round, j lies in its chunk of the sorted order or in the one before; itself only when
 // it reads nobody else. Tokens are hashed by their keys. Weights: rotations (rounds, d_k, directions).
-Result reformer(const Problem& problem, const Hashing& how);
+Result reformer(const Problem& given, const Hashing& how);
 
 }  // namespace fovea::reference

@@ -7,7 +7,7 @@ namespace fovea::reference {
 
 // Softmax over the pairs a predicate keeps, besides what the problem itself keeps.
 using Reads = std::function<bool(std::int64_t head, std::int64_t query, std::int64_t key)>;
-Result sparse(const Problem& problem, const Reads& reads);
+Result sparse(const Problem& given, const Reads& reads);
 
 // `left` steps before and `right` after the query, each of `dilation` tokens.
 struct Steps {

@@ -33,7 +33,7 @@ std::vector<Variant> variants() {
     const Mechanism base = tested.empty() ? plain : Mechanism::parse(tested);
     all.push_back({label(std::string(name)), plain});
     for (const ParameterSpec& spec : plain.parameters()) {
-      if (spec.training_only) continue;  // the laws are those of evaluation
+      if (spec.training_only || spec.lawless) continue;  // the laws are those of evaluation
       if (spec.shared && !seen.insert(spec.name).second) continue;
       for (std::string_view choice : spec.choices)
         if (choice != std::get<std::string>(spec.fallback))

@@ -31,6 +31,19 @@ TEST_F(Informer, TheFirstCausalQueriesAttend) {
   EXPECT_NE(sparse, dense);
 }
 
+// Number p of an item's mixed output is number p of its output with heads before rows.
+TEST_F(Informer, MixedOutputsHaveHeadsBeforeRows) {
+  const std::vector<double> o = output("informer"), mixed = output("informer:mix=true");
+  for (std::size_t item = 0; item < 2; ++item)
+    for (std::size_t h = 0; h < kHeads; ++h)
+      for (std::size_t i = 0; i < kRows; ++i)
+        for (std::size_t c = 0; c < kWidth; ++c) {
+          const std::size_t first = item * kRows * kHeads * kWidth;
+          EXPECT_EQ(mixed[first + (h * kRows + i) * kWidth + c], o[first + (i * kHeads + h) * kWidth + c]);
+        }
+  EXPECT_FALSE(Mechanism::parse("informer:mix=true").supports(Feature::strict));
+}
+
 TEST_F(Informer, SamplesAreFreshOnlyInTraining) {
   const auto trained = [&](std::uint64_t stream) {
     Tape tape(context_, {.record = false, .training = true, .stream = stream});

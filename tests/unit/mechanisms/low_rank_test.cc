@@ -42,6 +42,38 @@ TEST_F(LowRank, NystromReturnsConstantValuesWhenConverged) {
   EXPECT_LT(largest_spread(run("nystrom:landmarks=5,steps=40")), 1e-8);
 }
 
+// Alone in its batch, with one head, an item starts where it would by itself.
+TEST_F(LowRank, PublishedStartsDependOnTheBatch) {
+  for (const std::string name : {"nystrom:landmarks=5,steps=1", "skyformer:landmarks=8,steps=1"}) {
+    const std::string published = name + ",batch_start=true";
+    EXPECT_GT(largest_difference(run_fresh(name.c_str()), run_fresh(published.c_str())), 1e-6) << name;
+    Tape tape(context_, {.record = false});
+    AttentionOptions options;
+    options.weights = weights_of(name.c_str());
+    const auto first_head = [&](const std::string& text) {
+      const auto head = [&](const Var& x) { return slice(tape, x, 2, 0, 1); };
+      return attention(tape, head(q_), head(k_), head(v_), Mechanism::parse(text), options)
+          .output.value()
+          .to_vector<double>();
+    };
+    EXPECT_EQ(first_head(name), first_head(published)) << name;
+  }
+}
+
+TEST_F(LowRank, SkyformerDrawsLandmarksAtEvaluationOnRequestOnly) {
+  AttentionOptions options;
+  options.weights = weights_of("skyformer:landmarks=8");
+  Tape tape(context_, {.record = false});
+  const auto run_twice_differs = [&](const char* text) {
+    const auto once = [&] {
+      return attention(tape, q_, k_, v_, Mechanism::parse(text), options).output.value().to_vector<double>();
+    };
+    return once() != once();
+  };
+  EXPECT_FALSE(run_twice_differs("skyformer:landmarks=8"));
+  EXPECT_TRUE(run_twice_differs("skyformer:landmarks=8,redraw=always"));
+}
+
 TEST_F(LowRank, NystromAddsAConvolution) {
   const char* with = "nystrom:landmarks=5,conv=3";
   AttentionOptions options;

@@ -122,6 +122,13 @@ TEST_F(Memformer, FarSlotsAreNotReadJointly) {
   expect_near(output("memformer:read=joint", options), output("softmax"));
 }
 
+TEST_F(Memformer, NoiseIsAnotherMemoryAtEveryCall) {
+  Tape tape(context_, {.record = false});
+  const auto once = [&](const char* text) { return attend(tape, text).value().to_vector<double>(); };
+  EXPECT_EQ(once("memformer"), once("memformer"));
+  EXPECT_NE(once("memformer:noise=true"), once("memformer:noise=true"));
+}
+
 TEST_F(Memformer, JointReadsHaveNoWindow) {
   EXPECT_EQ(refusal("memformer:read=joint", {.window = Window{2, 2}}), ErrorCode::unsupported);
 }

@@ -34,7 +34,7 @@ TEST_F(Inverse, ConvergesToTheInverse) {
   const Tensor a = stochastic(tape, {2, 3, 5, 5});
   double last = 1e9;
   for (const std::int64_t steps : {2, 6, 12, 24}) {
-    const double distance = distance_from_one(a, iterative_inverse(tape, a, steps).value());
+    const double distance = distance_from_one(a, iterative_inverse(tape, a, {.steps = steps}).value());
     EXPECT_LE(distance, last + 1e-12) << steps;
     last = distance;
   }
@@ -51,30 +51,47 @@ TEST_F(Inverse, RegularizedInvertsTheShiftedMatrix) {
       gram.data<double>()[(b * 4 + i) * 4 + i] += 8.0;  // positive definite
       shifted.data<double>()[(b * 4 + i) * 4 + i] += 8.3;
     }
-  EXPECT_LT(distance_from_one(shifted, regularized_inverse(tape, gram, {.shift = 0.3, .steps = 30}).value()), 1e-10);
+  EXPECT_LT(
+      distance_from_one(shifted, regularized_inverse(tape, gram, {.shift = 0.3, .iterated = {.steps = 30}}).value()),
+      1e-10);
 }
 
 TEST_F(Inverse, GradientsMatchFiniteDifferences) {
   const Function iterative = [](Tape& tape, std::span<const Var> v) {
-    return std::vector<Var>{iterative_inverse(tape, softmax(tape, v[0]), 4)};
+    return std::vector<Var>{iterative_inverse(tape, softmax(tape, v[0]), {.steps = 4})};
+  };
+  const Function together = [](Tape& tape, std::span<const Var> v) {
+    return std::vector<Var>{iterative_inverse(tape, softmax(tape, v[0]), {.steps = 2, .one_start = true})};
   };
   const Function regularized = [](Tape& tape, std::span<const Var> v) {
-    return std::vector<Var>{regularized_inverse(tape, softmax(tape, v[0]), {.shift = 0.3, .steps = 3})};
+    return std::vector<Var>{regularized_inverse(tape, softmax(tape, v[0]), {.shift = 0.3, .iterated = {.steps = 3}})};
   };
   expect_gradients(context_, iterative, {random(context_, {2, 2, 3, 3}, 5, DType::f64)});
+  expect_gradients(context_, together, {random(context_, {2, 2, 3, 3}, 5, DType::f64)});
   expect_gradients(context_, regularized, {random(context_, {3, 4, 4}, 5, DType::f64)});
+}
+
+TEST_F(Inverse, OneStartIsThatOfTheMatrixWithTheLargestColumnSum) {
+  Tape tape(context_, {.record = false});
+  const Tensor a = stochastic(tape, {3, 5, 5});
+  const Tensor own = iterative_inverse(tape, a, {.steps = 1}).value();
+  const Tensor together = iterative_inverse(tape, a, {.steps = 1, .one_start = true}).value();
+  int same = 0;
+  for (std::int64_t m = 0; m < 3; ++m) same += relative_error(own.select(0, m), together.select(0, m)) < 1e-12 ? 1 : 0;
+  EXPECT_EQ(same, 1);
 }
 
 TEST_F(Inverse, FloatIsNearDouble) {
   Tape tape(context_, {.record = false});
   const Tensor a = stochastic(tape, {2, 33, 33}, DType::f32), exact = a.to(context_, DType::f64);
-  EXPECT_LT(relative_error(iterative_inverse(tape, a, 6).value(), iterative_inverse(tape, exact, 6).value()), 1e-4);
+  EXPECT_LT(relative_error(iterative_inverse(tape, a, {}).value(), iterative_inverse(tape, exact, {}).value()), 1e-4);
 }
 
 TEST_F(Inverse, RefusesWhatIsNotSquare) {
   Tape tape(context_, {.record = false});
-  EXPECT_ERROR(iterative_inverse(tape, random(context_, {2, 3, 4}, 1), 6), ErrorCode::shape, "(2, 3, 4)", "", "square");
-  EXPECT_ERROR(iterative_inverse(tape, random(context_, {2, 3, 3}, 1, DType::bf16), 6), ErrorCode::shape, "bf16", "",
+  EXPECT_ERROR(iterative_inverse(tape, random(context_, {2, 3, 4}, 1), {}), ErrorCode::shape, "(2, 3, 4)", "",
+               "square");
+  EXPECT_ERROR(iterative_inverse(tape, random(context_, {2, 3, 3}, 1, DType::bf16), {}), ErrorCode::shape, "bf16", "",
                "f32");
 }
 
