@@ -27,7 +27,7 @@ Var inside(const Call& call, const Triple& x, const Part& part) {
   AttentionOptions options;
   options.causal = call.options.causal;
   options.scale = 1.0 / static_cast<double>(call.mechanism.integer("chunk"));
-  options.bias = toeplitz(tape, call.options.weights[2], {part.length, part.length});
+  options.diagonal_bias = by_distance(tape, call.options.weights[2], part.length);
   const Var out =
       run_tiled_on(call, {cut(x.q), cut(x.k), cut(x.v)}, options, {.weight = tile::Weight::relu2, .pattern = {}})
           .output;

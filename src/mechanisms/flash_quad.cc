@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "mechanisms/compose.h"
 #include "mechanisms/gated.h"
 #include "reference/units.h"
@@ -17,8 +19,8 @@ Var body(const Call& call) {
   AttentionOptions options = call.options;
   options.scale = 1.0 / by;
   if (call.mechanism.integer("table") > 0) {
-    const Var bias = toeplitz(tape, call.options.weights[2], {call.q.dim(1), call.k.dim(1)});
-    options.bias = call.mechanism.flag("bias_scaled") ? scale(tape, bias, 1.0 / by) : bias;
+    const Var bias = by_distance(tape, call.options.weights[2], std::max(call.q.dim(1), call.k.dim(1)));
+    options.diagonal_bias = call.mechanism.flag("bias_scaled") ? scale(tape, bias, 1.0 / by) : bias;
   }
   return run_tiled_on(call, {scaled_copy(call, call.q, 0), scaled_copy(call, call.k, 1), call.v}, options,
                       {.weight = tile::Weight::relu2, .pattern = {}})

@@ -10,12 +10,9 @@ namespace fovea {
 std::vector<WeightSpec> copy_weights(std::int64_t pairs, std::int64_t d);
 Var scaled_copy(const Call& call, const Var& z, std::int64_t pair);
 
-// table (2 reach - 1) laid out by distance: (1, 1, n_q, n_k) with table[j - i + reach - 1] where the key j is fewer
-// than `reach` positions from the query i, else 0. Queries are the last n_q of n_k positions.
-struct Distances {
-  std::int64_t n_q, n_k;
-};
-Var toeplitz(Tape& tape, const Var& table, const Distances& sizes);
+// A diagonal_bias for sequences of at most `length`: table (2 reach - 1), by distance, with zeros for keys `reach` or
+// more positions away.
+Var by_distance(Tape& tape, const Var& table, std::int64_t length);
 
 // How a layer feeds them: one wide head, q and k from one narrow activation, values and a gate of twice the width.
 inline constexpr LayerStyle kGatedUnit{.one_head = true,

@@ -51,7 +51,7 @@ Tensor Tensor::empty(const Context& context, const Shape& shape, DType dtype, Li
     fail(ErrorCode::out_of_memory, "a tensor of shape " + shape.text() + " does not fit in memory");
   t.numel_known_empty_ = bytes == 0;
   if (bytes == 0) return t;
-  const std::shared_ptr<Allocator> allocator = context.allocator();
+  const std::shared_ptr<Allocator>& allocator = context.allocator();
   const Allocator::Block block = allocator->allocate(bytes, lifetime);
   t.data_ = block.data;
   t.storage_ = std::shared_ptr<void>(block.data, [allocator, block](void*) { allocator->release(block); });
