@@ -1,0 +1,9 @@
+"""One PyTorch model with fovea's attention in it, and with PyTorch's."""
+
+from cases.kinds import BOTH, Form, ModelStep, Row
+
+
+def model_rows():
+    for mechanism in ("norm", "diag"):
+        work = ModelStep(mechanism)
+        yield Row(f"torch model with {mechanism}, step, n {work.n}", work, BOTH, 1.5, (Form("eager", ""),), "Models", rounds=5)
