@@ -14,7 +14,7 @@ def attend(q, k, v, hidden=None):
     return scores.softmax(-1) @ v
 
 
-def sdpa(q, k, v, hidden=None):
+def fused(q, k, v, hidden=None):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=None if hidden is None else ~hidden)
 
 
@@ -61,7 +61,7 @@ def bigbird(n, heads, block, attention):
 
 
 def bigbird_sdpa(n, heads, block):
-    return bigbird(n, heads, block, sdpa)
+    return bigbird(n, heads, block, fused)
 
 
 def bigbird_plain(n, heads, block):
@@ -90,7 +90,7 @@ def longformer(n, window, block, attention):
 
 
 def longformer_sdpa(n, window, block):
-    return longformer(n, window, block, sdpa)
+    return longformer(n, window, block, fused)
 
 
 def longformer_plain(n, window, block):
