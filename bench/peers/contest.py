@@ -54,13 +54,12 @@ class Race:
     def attention_sides(self, row):
         """Our side, and what makes PyTorch's side of a form: the side and how far its results are from ours."""
         numbers = inputs.attention_inputs(row.work)
-        own = fovea_side.AttentionSide(row.work, numbers)
-        with_gradients = row.timed != cases.FORWARD
-        results = own.results(with_gradients)
+        own = fovea_side.AttentionSide(row.work, numbers, row.timed)
+        results = own.results()
 
         def agreeing_peer(form):
-            side = torch_side.AttentionSide(form, row.work, numbers)
-            return side, compare.require_same(results, side.results(with_gradients), form.name, row.work.dtype)
+            side = torch_side.AttentionSide(form, row.work, numbers, row.timed)
+            return side, compare.require_same(results, side.results(), form.name, row.work.dtype)
 
         return own, agreeing_peer
 

@@ -85,8 +85,8 @@ def options_of(work):
 class AttentionSide(sides.TensorSide):
     """An attention problem in fovea's layout (batch, n, heads, dim), as a user of the package writes it."""
 
-    def __init__(self, work, inputs):
-        leaves, grad = sides.leaves_of(inputs, work.dtype, lambda x: x.contiguous())
+    def __init__(self, work, inputs, timed):
+        leaves, grad = sides.leaves_of(inputs, work.dtype, lambda x: x.contiguous(), timed)
         options = options_of(work)
 
         def function(q, k, v, *others):
@@ -95,9 +95,9 @@ class AttentionSide(sides.TensorSide):
 
         super().__init__(function, leaves, grad)
 
-    def results(self, with_gradients=True):
+    def results(self):
         try:
-            return super().results(with_gradients)
+            return super().results()
         except Exception as error:
             raise FoveaError(f"fovea: {error}") from error
 

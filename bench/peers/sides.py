@@ -16,7 +16,7 @@ class TensorSide:
         """leaves: tensors by name, q, k and v first; grad: of the output."""
         self.function, self.names, self.grad = function, list(leaves), grad
         self.leaves = list(leaves.values())
-        self.wanted = [x for x in self.leaves if x.requires_grad]
+        self.wanted = [x for x in self.leaves if x.requires_grad]  # none when only the forward pass is timed
 
     def run(self, timed):
         """Seconds of one run."""
@@ -31,13 +31,10 @@ class TensorSide:
         torch.autograd.grad(output, self.wanted, self.grad)
         return time.perf_counter() - start
 
-    def results(self, with_gradients=True):
+    def results(self):
         """The output and the gradients, by name, as f32 arrays in fovea's layout."""
-        if not with_gradients:
-            with torch.no_grad():
-                return {"output": self.common("output", self.function(*self.leaves))}
         output = self.function(*self.leaves)
-        grads = iter(torch.autograd.grad(output, self.wanted, self.grad))
+        grads = iter(torch.autograd.grad(output, self.wanted, self.grad) if self.wanted else ())
         found = {"output": self.common("output", output.detach())}
         for name, leaf in zip(self.names, self.leaves):
             if leaf.requires_grad:
@@ -55,11 +52,12 @@ class TensorSide:
         self.function = self.leaves = self.wanted = self.grad = None
 
 
-def leaves_of(inputs, dtype, there):
-    """The tensors of a side by name, those that are trained with a gradient, and the gradient of the output."""
+def leaves_of(inputs, dtype, there, timed):
+    """The tensors of a side by name, and the gradient of the output. Where only the forward pass is timed none asks for a
+    gradient: FlexAttention refuses tensors that do."""
     made = {}
     for name, array in inputs.arrays.items():
         tensor = torch.from_numpy(array)
         tensor = there(tensor.to(DTYPES[dtype])) if name in ("q", "k", "v", "grad") else tensor.clone()
-        made[name] = tensor.requires_grad_(name != "grad" and name not in inputs.kept)
+        made[name] = tensor.requires_grad_(timed != cases.FORWARD and name != "grad" and name not in inputs.kept)
     return made, made.pop("grad")

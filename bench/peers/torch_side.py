@@ -19,9 +19,9 @@ def forget_compiled():
 class AttentionSide(sides.TensorSide):
     """An attention problem in the layout of a form."""
 
-    def __init__(self, form, work, inputs):
+    def __init__(self, form, work, inputs, timed):
         self.layout = LAYOUTS[form.layout](work)
-        leaves, grad = sides.leaves_of(inputs, work.dtype, self.layout.there)
+        leaves, grad = sides.leaves_of(inputs, work.dtype, self.layout.there, timed)
         super().__init__(compiled(form, forms.find(form.make)(**form.args)), leaves, grad)
 
     def back(self, x):
