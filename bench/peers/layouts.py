@@ -16,19 +16,6 @@ class Heads:
         return x.transpose(1, 2)
 
 
-class Rows:
-    """(total, heads, dim): packed sequences as they are."""
-
-    def __init__(self, work):
-        pass
-
-    def there(self, x):
-        return x[0].clone()
-
-    def back(self, x):
-        return x[None]
-
-
 class Padded:
     """(sequences, heads, longest, dim); zeros behind the shorter ones."""
 
@@ -43,4 +30,4 @@ class Padded:
         return torch.cat([row[:, :length].transpose(0, 1) for row, length in zip(x, self.lengths)])[None]
 
 
-LAYOUTS = {"heads": Heads, "rows": Rows, "padded": Padded}
+LAYOUTS = {"heads": Heads, "padded": Padded}

@@ -48,7 +48,8 @@ class Outcome:
         """In words, how far from its bar a row is that missed it."""
         if self.limit_ms is not None:
             return f"{time_text(self.ours_ms)}, {self.ours_ms / self.limit_ms - 1:.0%} over its limit"
-        return f"{ratio_text(self.ratio)} where {ratio_text(self.bar)} was the bar, {1 - self.ratio / self.bar:.0%} short"
+        short = f"{1 - self.ratio / self.bar:.0%} short"
+        return f"{ratio_text(self.ratio)} where {ratio_text(self.bar)} was the bar, {short}"
 
     @property
     def failed(self):
@@ -160,13 +161,14 @@ INTRODUCTION = """\
 
 Made by `{command}`; run it for your own machine.
 
-Both sides run in one process on the same numbers, {threads} threads; unless a row says otherwise attention is f32, batch
-1, 8 heads, width 64. fovea runs as its users run it, `fovea.torch.attention` on tensors with autograd; steps of the Long
-Range Arena (LRA) are those of its own models. First the results of both are compared (outputs and gradients, relative
-difference at most 1e-4, in bf16 3e-2), then timed runs alternate. A time is the median of {rounds} rounds, of fewer where
-one takes long; a ratio is PyTorch's time over ours. PyTorch's time is that of the fastest form we could write: SDPA, eager
-and `torch.compile`, with blocks or chunks of several sizes (`bench/peers/cases` lists them all). Each side has its own
-favourite layout, and {malloc}. Rounds during which the machine was busy (sgemm 2048^3 below 90% of its best) are repeated.
+Both sides run in one process on the same numbers, {threads} threads; unless a row says otherwise attention is f32,
+batch 1, 8 heads, width 64. fovea runs as its users run it, `fovea.torch.attention` on tensors with autograd; steps of
+the Long Range Arena (LRA) are those of its own models. First the results of both are compared (outputs and gradients,
+relative difference at most 1e-4, in bf16 3e-2), then timed runs alternate. A time is the median of {rounds} rounds, of
+fewer where one takes long; a ratio is PyTorch's time over ours. PyTorch's time is that of the fastest form we could
+write: SDPA, eager and `torch.compile`, with blocks or chunks of several sizes (`bench/peers/cases` lists them all).
+Each side has its own favourite layout, and {malloc}.
+Rounds during which the machine was busy (sgemm 2048^3 below 90% of its best) are repeated.
 """
 
 

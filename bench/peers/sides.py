@@ -53,8 +53,8 @@ class TensorSide:
 
 
 def leaves_of(inputs, dtype, there, timed):
-    """The tensors of a side by name, and the gradient of the output. Where only the forward pass is timed none asks for a
-    gradient: FlexAttention refuses tensors that do."""
+    """The tensors of a side by name, and the gradient of the output. Where only the forward pass is timed none asks for
+    a gradient: FlexAttention refuses tensors that do."""
     made = {}
     for name, array in inputs.arrays.items():
         tensor = torch.from_numpy(array)

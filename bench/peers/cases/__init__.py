@@ -11,7 +11,8 @@ from cases.models import model_rows
 from cases.patterns import pattern_rows
 from cases.precision import precision_rows
 
-__all__ = ["BACKWARD", "BOTH", "FORWARD", "Attention", "Call", "Form", "ModelStep", "Row", "TrainStep", "all_rows", "select"]
+__all__ = ["BACKWARD", "BOTH", "FORWARD", "Attention", "Call", "Form", "ModelStep", "Row", "TrainStep"]
+__all__ += ["all_rows", "select"]
 
 
 def all_rows():

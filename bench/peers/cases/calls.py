@@ -2,10 +2,15 @@
 
 from cases.kinds import FORWARD, Call, Row
 
-SECTION = "Calls"
+# name: function of calls.py, limit in ms
+CALLS = {
+    "import fovea and a first call, new process": ("first_call", 300.0),
+    "one call at n 16, NumPy softmax": ("numpy_softmax", 0.025),
+    "one call at n 16, NumPy norm": ("numpy_norm", 0.025),
+    "one call at n 16, PyTorch softmax": ("torch_softmax", 0.025),
+}
 
 
 def call_rows():
-    yield Row("import fovea and a first call, new process", Call("first_call"), FORWARD, None, section=SECTION, limit_ms=300.0)
-    for name, make in (("NumPy softmax", "numpy_softmax"), ("NumPy norm", "numpy_norm"), ("PyTorch softmax", "torch_softmax")):
-        yield Row(f"one call at n 16, {name}", Call(make), FORWARD, None, section=SECTION, limit_ms=0.025)
+    for name, (make, limit_ms) in CALLS.items():
+        yield Row(name, Call(make), FORWARD, None, section="Calls", limit_ms=limit_ms)

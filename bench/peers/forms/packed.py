@@ -12,17 +12,6 @@ def padded_sdpa(lengths):
     return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
-def nested_sdpa(lengths):
-    """Rows (total, heads, dim) as a jagged nested tensor."""
-    offsets = torch.tensor([0, *lengths]).cumsum(0)
-
-    def form(q, k, v):
-        jagged = lambda x: torch.nested.nested_tensor_from_jagged(x, offsets).transpose(1, 2)  # noqa: E731
-        return F.scaled_dot_product_attention(jagged(q), jagged(k), jagged(v)).transpose(1, 2).values()
-
-    return form
-
-
 def sequence_loop_sdpa(lengths):
     """One call for each sequence."""
 
