@@ -41,7 +41,7 @@ bench: bootstrap $(RELEASE)/build.ninja  ## time the kernels on this machine aga
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_bench
 	$(RELEASE)/bin/fovea_bench
 
-peers: $(RELEASE)/build.ninja  ## race PyTorch on this machine (installs it under build/ first); ARGS="--help" for options
+peers: python  ## race PyTorch on this machine (installs it under build/ first); ARGS="--help" for options
 	@scripts/bootstrap peers
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_peers
 	@bench/peers/run $(ARGS)

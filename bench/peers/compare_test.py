@@ -36,6 +36,12 @@ class AgreementTest(unittest.TestCase):
         with self.assertRaises(compare.Disagreement):
             compare.require_same({"output": np.ones(1)}, {}, "eager")
 
+    def test_bf16_may_differ_by_more(self):
+        ours, theirs = {"output": np.array([1.0])}, {"output": np.array([1.01])}
+        self.assertAlmostEqual(compare.require_same(ours, theirs, "SDPA", "bf16"), 0.01 / 1.01)
+        with self.assertRaises(compare.Disagreement):
+            compare.require_same(ours, theirs, "SDPA", "f32")
+
     def test_training_is_compared_without_dropout(self):
         work = compare.without_dropout(cases.TrainStep("transformer", attention_dropout=0.1))
         self.assertEqual((work.dropout, work.attention_dropout), (0.0, 0.0))

@@ -1,23 +1,14 @@
-"""fovea's side of the race: the C functions of shim.cc, on NumPy memory."""
+"""fovea's side of the race: attention through the Python package, training steps through the C functions of shim.cc."""
 
 import ctypes
 from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 
+import fovea
+import fovea.torch
 import numpy as np
 
 import cases
-
-PASSES = {cases.FORWARD: 0, cases.BACKWARD: 1, cases.BOTH: 2}
-
-
-class AttentionSpec(Structure):
-    _fields_ = [("mechanism", c_char_p), ("batch", c_int64), ("n", c_int64), ("heads", c_int64), ("dim", c_int64)]
-    _fields_ += [("causal", c_int32), ("window_left", c_int64)]
-    _fields_ += [(name, c_void_p) for name in ("q", "k", "v", "grad", "bias")]
-
-
-class Gradients(Structure):
-    _fields_ = [(name, c_void_p) for name in ("output", "q", "k", "v", "bias")]
+import sides
 
 
 class TrainSpec(Structure):
@@ -37,10 +28,6 @@ FUNCTIONS = {
     "fovea_context_new": (c_void_p, [c_int32]),
     "fovea_context_free": (None, [c_void_p]),
     "fovea_anchor": (c_double, [c_void_p]),
-    "fovea_attention_new": (c_void_p, [c_void_p, POINTER(AttentionSpec)]),
-    "fovea_attention_free": (None, [c_void_p]),
-    "fovea_attention_run": (c_double, [c_void_p, c_int32]),
-    "fovea_attention_results": (c_bool, [c_void_p, POINTER(Gradients)]),
     "fovea_train_new": (c_void_p, [c_void_p, POINTER(TrainSpec)]),
     "fovea_train_free": (None, [c_void_p]),
     "fovea_train_parameters": (c_int64, [c_void_p]),
@@ -52,7 +39,7 @@ FUNCTIONS = {
 
 
 class FoveaError(RuntimeError):
-    pass
+    """What fovea refused."""
 
 
 class Library:
@@ -79,32 +66,40 @@ def pointer(array):
     return None if array is None else array.ctypes.data_as(c_void_p).value
 
 
-class AttentionSide:
-    """An attention problem in fovea's layout (batch, n, heads, dim)."""
+def options_of(work):
+    """The keywords of fovea.torch.attention."""
+    found = dict(work.settings)
+    if work.causal:
+        found["causal"] = True
+    if work.packed:
+        found["cu_seqlens"] = [0, *np.cumsum(work.packed).tolist()]
+    if work.documents:
+        document = np.repeat(np.arange(len(work.documents)), work.documents)
+        same = fovea.Pattern(lambda query, key: document[query] == document[key])
+        found["mask"] = same & fovea.Pattern.window(work.window, 0)
+    elif work.window is not None:
+        found["window"] = (work.window, 0)
+    return found
 
-    def __init__(self, library, work, inputs):
-        """inputs: f32 arrays "q", "k", "v", "grad" and, where the work has one, "bias"."""
-        self.library, self.inputs = library, inputs
-        spec = AttentionSpec(work.mechanism.encode(), work.batch, work.n, work.heads, work.dim, int(work.causal))
-        spec.window_left = -1 if work.window is None else work.window
-        for name, array in inputs.items():
-            setattr(spec, name, pointer(array))
-        self.handle = library.checked(library.c.fovea_attention_new(library.context, byref(spec)))
 
-    def run(self, timed):
-        """Seconds of one run."""
-        return self.library.checked(self.library.c.fovea_attention_run(self.handle, PASSES[timed]))
+class AttentionSide(sides.TensorSide):
+    """An attention problem in fovea's layout (batch, n, heads, dim), as a user of the package writes it."""
+
+    def __init__(self, work, inputs, timed):
+        leaves, grad = sides.leaves_of(inputs, work.dtype, lambda x: x.contiguous(), timed)
+        options = options_of(work)
+
+        def function(q, k, v, *others):
+            more = {"bias": others[0]} if work.bias else {"weights": list(others)} if others else {}
+            return fovea.torch.attention(q, k, v, work.mechanism, **options, **more)
+
+        super().__init__(function, leaves, grad)
 
     def results(self):
-        """The output and the gradients, by name."""
-        arrays = {"output": np.empty_like(self.inputs["q"])}
-        arrays |= {name: np.empty_like(x) for name, x in self.inputs.items() if name != "grad"}
-        to = Gradients(**{name: pointer(x) for name, x in arrays.items()})
-        self.library.checked(self.library.c.fovea_attention_results(self.handle, byref(to)))
-        return arrays
-
-    def close(self):
-        self.library.c.fovea_attention_free(self.handle)
+        try:
+            return super().results()
+        except Exception as error:
+            raise FoveaError(f"fovea: {error}") from error
 
 
 class TrainSide:

@@ -21,6 +21,9 @@ class Outcome:
     others: dict | None = None  # the forms that lost: name -> ms, from screening or from the rounds
     refused: dict = field(default_factory=dict)  # forms that PyTorch could not run: name -> why
     error: str = ""
+    section: str = ""
+    limit_ms: float | None = None  # for rows without peers: the most it may take
+    why: str = ""  # what there is to say when the bar is missed
 
     @property
     def ratio(self):
@@ -30,9 +33,23 @@ class Outcome:
     def verdict(self):
         if self.error:
             return "wrong"
+        if self.limit_ms is not None:
+            return "ok" if self.ours_ms <= self.limit_ms else "missed"
         if self.bar is None:
             return "-"
         return "ok" if self.ratio >= self.bar else "missed"
+
+    @property
+    def judged(self):
+        return self.bar is not None or self.limit_ms is not None
+
+    @property
+    def shortfall(self):
+        """In words, how far from its bar a row is that missed it."""
+        if self.limit_ms is not None:
+            return f"{time_text(self.ours_ms)}, {self.ours_ms / self.limit_ms - 1:.0%} over its limit"
+        short = f"{1 - self.ratio / self.bar:.0%} short"
+        return f"{ratio_text(self.ratio)} where {ratio_text(self.bar)} was the bar, {short}"
 
     @property
     def failed(self):
@@ -49,37 +66,68 @@ def three_digits(value):
     return f"{value:.{digits}f}"
 
 
+def time_text(ms):
+    """With its unit: calls take microseconds."""
+    if ms is None:
+        return ""
+    return f"{1e3 * ms:.1f} us" if ms < 1 else f"{three_digits(ms)} ms"
+
+
 def ratio_text(value):
     return "" if value is None else f"{value:.2f}x"
 
 
-COLUMNS = ("work", "pass", "fovea ms", "PyTorch ms", "PyTorch as", "ratio", "bar", "")
-RIGHT = (False, False, True, True, False, True, True, False)
+def measure_text(outcome):
+    return time_text(outcome.ours_ms) if outcome.limit_ms is not None else ratio_text(outcome.ratio)
 
 
-def cells(outcome):
-    return (
-        outcome.name,
-        outcome.timed,
-        three_digits(outcome.ours_ms),
-        three_digits(outcome.peer_ms),
-        outcome.peer,
-        ratio_text(outcome.ratio),
-        ratio_text(outcome.bar),
-        outcome.verdict,
-    )
+@dataclass(frozen=True)
+class Table:
+    """Columns of a section: titles, which of them stand to the right, and the cells of a row."""
+
+    columns: tuple
+    right: tuple
+    cells: object  # Outcome -> texts
 
 
-def table_lines(outcomes):
+def race_cells(o):
+    times = three_digits(o.ours_ms), three_digits(o.peer_ms)
+    return (o.name, o.timed, *times, o.peer, ratio_text(o.ratio), ratio_text(o.bar), o.verdict)
+
+
+def call_cells(o):
+    return (o.name, time_text(o.ours_ms), time_text(o.limit_ms), o.verdict)
+
+
+RACE = Table(("Work", "Pass", "fovea, ms", "PyTorch, ms", "PyTorch as", "Ratio", "Bar", ""),
+             (False, False, True, True, False, True, True, False), race_cells)
+CALLS = Table(("Call", "Time", "Limit", ""), (False, True, True, False), call_cells)
+
+
+def sections(outcomes):
+    """(title, table, outcomes) in the order of the rows."""
+    for title in dict.fromkeys(o.section for o in outcomes):
+        found = [o for o in outcomes if o.section == title]
+        yield title, CALLS if found[0].limit_ms is not None else RACE, found
+
+
+def table_lines(table, outcomes):
     """The terminal's table, header first."""
-    rows = [COLUMNS] + [cells(o) for o in outcomes]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    pad = lambda text, i: text.rjust(widths[i]) if RIGHT[i] else text.ljust(widths[i])  # noqa: E731
+    rows = [table.columns] + [table.cells(o) for o in outcomes]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    pad = lambda text, i: text.rjust(widths[i]) if table.right[i] else text.ljust(widths[i])  # noqa: E731
     return ["  ".join(pad(text, i) for i, text in enumerate(row)).rstrip() for row in rows]
 
 
+def text_lines(outcomes):
+    lines = []
+    for title, table, found in sections(outcomes):
+        lines += [*([title, ""] if title else []), *table_lines(table, found), ""]
+    return lines
+
+
 def summary(outcomes):
-    judged = [o for o in outcomes if o.bar is not None]
+    judged = [o for o in outcomes if o.judged]
     reached = sum(not o.failed for o in judged)
     wrong = sum(bool(o.error) for o in outcomes)
     text = f"{reached} of {len(judged)} bars reached"
@@ -91,15 +139,20 @@ def json_text(outcomes, setting):
     return json.dumps({"setting": setting, "rows": rows}, indent=1) + "\n"
 
 
-def markdown_table(outcomes):
-    header = ("Work", "Pass", "fovea, ms", "PyTorch, ms", "PyTorch as", "Ratio", "Bar", "")
-    lines = [" | ".join(header), " | ".join("--:" if r else "---" for r in RIGHT)]
+def markdown_table(table, outcomes):
+    lines = [" | ".join(table.columns), " | ".join("--:" if right else "---" for right in table.right)]
     for o in outcomes:
-        row = list(cells(o))
+        row = list(table.cells(o))
         if o.verdict in ("missed", "wrong"):
             row[-1] = f"**{o.verdict}**"
         lines.append(" | ".join(row))
     return [f"| {line} |" for line in lines]
+
+
+def missed_lines(outcomes):
+    """By how much a bar was missed, and why."""
+    missed = [o for o in outcomes if o.verdict == "missed"]
+    return [f"- {o.name}, {o.timed}: {o.shortfall}.{' ' + o.why if o.why else ''}" for o in missed]
 
 
 OTHERS = "Milliseconds: the median of the rounds, or the better of two runs for forms that were clearly slower."
@@ -108,17 +161,24 @@ INTRODUCTION = """\
 
 Made by `{command}`; run it for your own machine.
 
-Both sides run in one process on the same numbers, {threads} threads, f32; attention has batch 1, 8 heads, width 64.
-First their results are compared (outputs and gradients, relative difference at most 1e-4), then timed runs alternate.
-A time is the median of {rounds} rounds; a ratio is PyTorch's time over ours. PyTorch's time is that of the fastest form
-we could write: SDPA, eager and `torch.compile`, with blocks or chunks of several sizes (`bench/peers/cases.py` lists
-them all). Each side has its own favourite layout, and {malloc}. Rounds during which the machine was busy (sgemm 2048^3
-below 90% of its best) are repeated.
+Both sides run in one process on the same numbers, {threads} threads; unless a row says otherwise attention is f32,
+batch 1, 8 heads, width 64. fovea runs as its users run it, `fovea.torch.attention` on tensors with autograd; steps of
+the Long Range Arena (LRA) are those of its own models. First the results of both are compared (outputs and gradients,
+relative difference at most 1e-4, in bf16 3e-2), then timed runs alternate. A time is the median of {rounds} rounds, of
+fewer where one takes long; a ratio is PyTorch's time over ours. PyTorch's time is that of the fastest form we could
+write: SDPA, eager and `torch.compile`, with blocks or chunks of several sizes (`bench/peers/cases` lists them all).
+Each side has its own favourite layout, and {malloc}.
+Rounds during which the machine was busy (sgemm 2048^3 below 90% of its best) are repeated.
 """
 
 
 def markdown(outcomes, setting):
-    lines = [INTRODUCTION.format(**setting), *markdown_table(outcomes), "", summary(outcomes) + ".", ""]
+    lines = [INTRODUCTION.format(**setting), summary(outcomes) + ".", ""]
+    for title, table, found in sections(outcomes):
+        lines += [*([f"## {title}", ""] if title else []), *markdown_table(table, found), ""]
+    missed = missed_lines(outcomes)
+    if missed:
+        lines += ["## Missed bars", "", *missed, ""]
     wrong = [o for o in outcomes if o.error]
     if wrong:
         lines += ["## Different results", "", *(f"- {o.name}, {o.timed}: {o.error}" for o in wrong), ""]

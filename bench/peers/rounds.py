@@ -6,7 +6,7 @@ with an anchor below 90% of the best one seen is thrown away and run again.
 
 import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass
@@ -19,6 +19,9 @@ class Options:
     slow: float = 0.9  # a round with an anchor below this share of the best is run again
     extra_rounds: int = 10  # at most so many times
     screen_factor: float = 1.25  # entries this much slower than the fastest drop out before the rounds
+
+    def at_most(self, rounds):
+        return self if rounds is None else replace(self, rounds=min(rounds, self.rounds))
 
 
 @dataclass

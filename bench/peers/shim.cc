@@ -1,5 +1,5 @@
-// The C functions through which the race (race.py) runs fovea inside the process that runs PyTorch. They call the
-// public interface on memory of the caller and time it here, so that neither side pays for Python.
+// The C functions through which the race (race.py) runs what the Python package does not offer: the product that tells
+// a quiet machine from a busy one, and single training steps whose parameters PyTorch's model begins from.
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "fovea/attention.h"
 #include "fovea/model.h"
 #include "fovea/ops.h"
 #include "fovea/optim.h"
@@ -34,88 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// A value whose gradient is wanted, taken over by the first contribution: PyTorch's autograd.grad copies none either.
-Var wanted(const Tensor& value) {
-  auto slot = std::make_shared<Slot>();
-  slot->shape = value.shape();
-  slot->dtype = value.dtype();
-  return {value, std::move(slot)};
-}
-
 }  // namespace
-
-enum Pass : std::int32_t { kForward, kBackward, kBoth };
-
-// One attention problem on the caller's memory; race.py has the same struct. All arrays are dense f32.
-struct AttentionSpec {
-  const char* mechanism;
-  std::int64_t batch, n, heads, dim;
-  std::int32_t causal;
-  std::int64_t window_left;  // keys before the query, none after it; -1: no window
-  float *q, *k, *v, *grad;   // (batch, n, heads, dim)
-  float* bias;               // (1, heads, n, n), or null
-};
-
-struct Gradients {
-  float *output, *q, *k, *v, *bias;  // shaped like what they belong to; bias may be null
-};
-
-class AttentionWork {
- public:
-  AttentionWork(Context& context, const AttentionSpec& spec)
-      : context_(context), mechanism_(Mechanism::parse(spec.mechanism)) {
-    const Shape shape{spec.batch, spec.n, spec.heads, spec.dim};
-    q_ = Tensor::wrap(spec.q, shape, DType::f32);
-    k_ = Tensor::wrap(spec.k, shape, DType::f32);
-    v_ = Tensor::wrap(spec.v, shape, DType::f32);
-    grad_ = Tensor::wrap(spec.grad, shape, DType::f32);
-    if (spec.bias != nullptr) bias_ = Tensor::wrap(spec.bias, {1, spec.heads, spec.n, spec.n}, DType::f32);
-    options_.causal = spec.causal != 0;
-    if (spec.window_left >= 0) options_.window = Window{spec.window_left, 0};
-  }
-
-  double run(Pass pass) const {
-    auto start = Clock::now();
-    Tape tape(context_, {.record = pass != kForward});
-    const Call call = forward(tape);
-    if (pass == kForward) return seconds_since(start);
-    if (pass == kBackward) start = Clock::now();
-    tape.backward(call.output, grad_);
-    return seconds_since(start);
-  }
-
-  void results(const Gradients& to) const {
-    Tape tape(context_);
-    const Call call = forward(tape);
-    tape.backward(call.output, grad_);
-    const auto copy = [](float* data, const Tensor& from) {
-      if (data != nullptr) Tensor::wrap(data, from.shape(), DType::f32).copy_from(from);
-    };
-    copy(to.output, call.output.value());
-    copy(to.q, call.q.grad());
-    copy(to.k, call.k.grad());
-    copy(to.v, call.v.grad());
-    if (bias_.defined()) copy(to.bias, call.bias.grad());
-  }
-
- private:
-  struct Call {
-    Var q, k, v, bias, output;
-  };
-  Call forward(Tape& tape) const {
-    const auto input = [&](const Tensor& value) { return tape.recording() ? wanted(value) : Var(value); };
-    Call call{input(q_), input(k_), input(v_), bias_.defined() ? input(bias_) : Var(), {}};
-    AttentionOptions options = options_;
-    options.bias = call.bias;
-    call.output = attention(tape, call.q, call.k, call.v, mechanism_, options).output;
-    return call;
-  }
-
-  Context& context_;
-  Mechanism mechanism_;
-  AttentionOptions options_;
-  Tensor q_, k_, v_, grad_, bias_;
-};
 
 // One training step of a preset on a batch of equally long sequences; race.py has the same struct.
 struct TrainSpec {
@@ -207,21 +125,6 @@ FOVEA_EXPORT double fovea_anchor(Context* context) {
   double rate = -1.0;
   peers::guarded([&] { rate = fovea::gemm::gemm_rate(*context); });
   return rate;
-}
-
-FOVEA_EXPORT peers::AttentionWork* fovea_attention_new(Context* context, const peers::AttentionSpec* spec) {
-  peers::AttentionWork* work = nullptr;
-  peers::guarded([&] { work = new peers::AttentionWork(*context, *spec); });
-  return work;
-}
-FOVEA_EXPORT void fovea_attention_free(peers::AttentionWork* work) { delete work; }
-FOVEA_EXPORT double fovea_attention_run(peers::AttentionWork* work, std::int32_t pass) {
-  double seconds = -1.0;
-  peers::guarded([&] { seconds = work->run(static_cast<peers::Pass>(pass)); });
-  return seconds;
-}
-FOVEA_EXPORT bool fovea_attention_results(peers::AttentionWork* work, const peers::Gradients* to) {
-  return peers::guarded([&] { work->results(*to); });
 }
 
 FOVEA_EXPORT peers::TrainWork* fovea_train_new(Context* context, const peers::TrainSpec* spec) {

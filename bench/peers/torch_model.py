@@ -1,18 +1,20 @@
 """The LRA presets of fovea as a PyTorch model: the same layers, parameter names and initial values."""
 
+import fovea.torch
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-import torch_forms
+from forms.attention import diag_plain
+from forms.linear import norm_bidirectional
 
 WIDTH, HEADS, DIAG_BLOCK, CLASSIFIER_HIDDEN = 64, 2, 64, 128
 
 
 def diag_blocks(q, k, v, dropout):
-    """torch_forms.diag_plain, with dropout of the weights."""
+    """forms.attention.diag_plain, with dropout of the weights."""
     if dropout == 0.0:
-        return torch_forms.diag_plain(DIAG_BLOCK)(q, k, v)
+        return diag_plain(DIAG_BLOCK)(q, k, v)
     fold = lambda x: x.reshape(-1, DIAG_BLOCK, x.shape[-1])  # noqa: E731
     weights = (torch.bmm(fold(q), fold(k).transpose(1, 2)) * q.shape[-1] ** -0.5).softmax(-1)
     return torch.bmm(F.dropout(weights, dropout), fold(v)).view(q.shape)
@@ -21,11 +23,13 @@ def diag_blocks(q, k, v, dropout):
 MIXERS = {
     "softmax": lambda q, k, v, dropout: F.scaled_dot_product_attention(q, k, v, dropout_p=dropout),
     "diag": diag_blocks,
-    "norm": lambda q, k, v, dropout: torch_forms.norm_bidirectional()(q, k, v),
+    "norm": lambda q, k, v, dropout: norm_bidirectional()(q, k, v),
 }
 PRESETS = {
     "transformer": {"layers": ("softmax", "softmax"), "gated": False, "inner": 128},
     "transnormer-t2": {"layers": ("diag", "norm"), "gated": True, "inner": 85},
+    "norm": {"layers": ("norm", "norm"), "gated": True, "inner": 85},
+    "diag": {"layers": ("diag", "diag"), "gated": True, "inner": 85},
 }
 
 
@@ -41,6 +45,18 @@ class AttentionLayer(nn.Module):
         q, k, v = self.qkv(x).view(b, n, 3, HEADS, -1).permute(2, 0, 3, 1, 4).contiguous().unbind(0)
         mixed = self.mix(q, k, v, self.dropout)
         return self.out(mixed.transpose(1, 2).reshape(b, n, WIDTH))
+
+
+class FoveaLayer(AttentionLayer):
+    """The same layer with fovea's attention, which reads q, k and v where the projection left them."""
+
+    def __init__(self, mixer, attention_dropout):
+        super().__init__(mixer, attention_dropout)
+        self.attend = fovea.torch.Attention(mixer, dropout=attention_dropout)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, HEADS, -1)).unbind(2)
+        return self.out(self.attend(q, k, v).flatten(-2))
 
 
 class FeedForward(nn.Module):
@@ -61,11 +77,11 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    def __init__(self, mixer, preset, dropout, attention_dropout):
+    def __init__(self, attention, preset, dropout):
         super().__init__()
         self.dropout = dropout
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.attention = AttentionLayer(mixer, attention_dropout)
+        self.attention = attention
         self.feed_forward = FeedForward(preset["gated"], preset["inner"], dropout)
 
     def forward(self, x):
@@ -76,13 +92,15 @@ class EncoderLayer(nn.Module):
 class Classifier(nn.Module):
     """Token and position embeddings, encoder, mean over positions, two-layer classifier."""
 
-    def __init__(self, work, dropout, attention_dropout):
+    def __init__(self, work, layer=AttentionLayer):
         super().__init__()
         preset = PRESETS[work.preset]
-        self.dropout = dropout
+        self.dropout = work.dropout
         self.tokens = nn.Parameter(torch.empty(work.vocabulary, WIDTH))
         self.positions = nn.Parameter(torch.empty(work.n, WIDTH))
-        self.layers = nn.ModuleList(EncoderLayer(m, preset, dropout, attention_dropout) for m in preset["layers"])
+        self.layers = nn.ModuleList(
+            EncoderLayer(layer(mixer, work.attention_dropout), preset, work.dropout) for mixer in preset["layers"]
+        )
         self.final_norm = nn.LayerNorm(WIDTH)
         self.hidden = nn.Linear(WIDTH, CLASSIFIER_HIDDEN)
         self.out = nn.Linear(CLASSIFIER_HIDDEN, work.classes)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 from helpers import SHAPE, WIDTH, mechanism_cases
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import fovea
 import fovea.torch
@@ -120,6 +122,29 @@ def test_export():
     q, k, v = tensors(dtype=torch.float32, grad=False)
     program = torch.export.export(layer, (q, k, v))
     torch.testing.assert_close(program.module()(q, k, v), layer(q, k, v))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("layout", ["bnhd", "bhnd"])
+def test_calls_without_gradient_are_those_of_the_operator(dtype, layout):
+    q = torch.randn(2, 5, 3, 8).to(dtype)
+    for mechanism in ("softmax", "norm", "performer"):
+        with torch.no_grad():
+            direct = fovea.torch.attention(q, q, q, mechanism, layout=layout)
+        recorded = fovea.torch.attention(q.clone().requires_grad_(), q, q, mechanism, layout=layout)
+        assert torch.equal(direct, recorded.detach())
+        assert direct.stride() == recorded.stride()
+
+
+def test_modes_and_transforms_see_the_operator():
+    q = torch.randn(1, 6, 2, 8)
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(q)
+        assert isinstance(fovea.torch.attention(fake, fake, fake), FakeTensor)
+    for tracing in ("real", "fake"):
+        graph = make_fx(lambda x: fovea.torch.attention(x, x, x), tracing_mode=tracing)(q)
+        assert any(node.target is torch.ops.fovea.attention.default for node in graph.graph.nodes)
+        torch.testing.assert_close(graph(2 * q), fovea.torch.attention(2 * q, 2 * q, 2 * q))
 
 
 def test_second_derivatives_are_refused():

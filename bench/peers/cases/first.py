@@ -1,78 +1,25 @@
-"""The rows of the race, as data: what fovea runs, the ways PyTorch can do the same, and the bar.
+"""The first race: softmax, bias, windows, norm, linear and diag attention, and whole training steps."""
 
-Nothing here imports PyTorch: forms are named, and torch_side.py looks them up.
-"""
+from cases.kinds import BACKWARD, BOTH, FORWARD, Attention, Form, Row, TrainStep, both_ways, direction
 
-from dataclasses import dataclass, field
-
-FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
-
-
-@dataclass(frozen=True)
-class Form:
-    """One way to write the work in PyTorch: function `make` of torch_forms.py and its arguments."""
-
-    name: str
-    make: str
-    args: dict = field(default_factory=dict)
-    compiled: bool = False
+# Forward, backward.
+FULL, SHORT_CAUSAL, LONG_CAUSAL = (1.1, 1.15), (1.3, 1.3), (1.15, 1.15)
+SHORT = ("Here PyTorch needs half to two thirds of the time per token that it needs at n 16384, where its passes go to "
+         "memory; ours is the same at both.")
 
 
-@dataclass(frozen=True)
-class Attention:
-    """Self-attention over random f32 inputs."""
-
-    mechanism: str
-    n: int
-    causal: bool = False
-    window: int | None = None  # keys before the query; none after it
-    bias: bool = False  # (1, heads, n, n), with its gradient
-    batch: int = 1
-    heads: int = 8
-    dim: int = 64
-
-
-@dataclass(frozen=True)
-class TrainStep:
-    """Forward, loss, backward and AdamW of a preset on full-length sequences."""
-
-    preset: str
-    attention_dropout: float = 0.0
-    batch: int = 8
-    n: int = 2048
-    dropout: float = 0.1
-    vocabulary: int = 17  # ListOps
-    classes: int = 10
-
-
-@dataclass(frozen=True)
-class Row:
-    name: str
-    work: Attention | TrainStep
-    timed: str  # FORWARD, BACKWARD or BOTH
-    bar: float | None  # least ratio of the best peer's time to ours; None: shown, not judged
-    peers: tuple
-
-
-def both_ways(name, make, **args):
-    """A form as it stands and compiled."""
-    return (Form(f"eager {name}".strip(), make, args), Form(f"compile {name}".strip(), make, args, compiled=True))
-
-
-def direction(causal):
-    return "causal" if causal else "full"
+def softmax_bars(n, causal):
+    return FULL if not causal else SHORT_CAUSAL if n <= 2048 else LONG_CAUSAL
 
 
 def softmax_rows():
     # From n 8192 on only SDPA: forms that store n x n weights need 10 GB and have lost by 2x and more at n 2048.
-    full, short_causal, long_causal = (1.1, 1.15), (1.3, 1.3), (1.15, 1.15)  # forward, backward
     for causal in (False, True):
         for n in (512, 2048, 8192):
-            pass_bars = full if not causal else short_causal if n <= 2048 else long_causal
             peers = (Form("SDPA", "sdpa", {"causal": causal}),)
             if n < 8192:
                 peers += both_ways("", "softmax_plain", causal=causal)
-            for timed, bar in zip((FORWARD, BACKWARD), pass_bars):
+            for timed, bar in zip((FORWARD, BACKWARD), softmax_bars(n, causal)):
                 yield Row(f"softmax {direction(causal)} n {n}", Attention("softmax", n, causal), timed, bar, peers)
 
 
@@ -125,7 +72,7 @@ def long_rows():
             for n in (2048, 16384):
                 peers = diag_peers(causal) if mechanism == "diag" else linear_peers(mechanism, causal)
                 name = f"{mechanism} {'causal' if causal else 'bidirectional'} n {n}"
-                yield Row(name, Attention(mechanism, n, causal), BOTH, 2.0, peers)
+                yield Row(name, Attention(mechanism, n, causal), BOTH, 2.0, peers, why=SHORT if n == 2048 else "")
 
 
 def train_rows():
@@ -137,11 +84,5 @@ def train_rows():
             yield Row(name, TrainStep(preset, dropped), BOTH, bar, peers)
 
 
-def all_rows():
+def first_rows():
     return [*softmax_rows(), *bias_rows(), *window_rows(), *long_rows(), *train_rows()]
-
-
-def select(rows, patterns):
-    """Rows whose name or pass contains every word of one of the patterns; all rows when there are none."""
-    text = lambda row: f"{row.name} {row.timed}".lower()  # noqa: E731
-    return [r for r in rows if not patterns or any(all(w in text(r) for w in p.lower().split()) for p in patterns)]
