@@ -119,6 +119,27 @@ def test_xlnet(causal, agree):
           [x, theirs.q, theirs.k, theirs.v, theirs.r, theirs.r_w_bias, theirs.r_r_bias])
 
 
+@pytest.mark.checked("transformer-xl", "XLNetRelativeAttention, with a memory", within=1e-5)
+def test_segments_and_memory(agree):
+    config = transformers.XLNetConfig(vocab_size=40, d_model=16, n_layer=1, n_head=1, d_inner=16, dropout=0.0, attn_type="uni")
+    model, n, memory = in_double(transformers.XLNetModel, config), 9, 6
+    theirs, x = model.layer[0].rel_attn, layer_input(2 * n, 16)
+    for bias in (theirs.r_w_bias, theirs.r_r_bias):
+        torch.nn.init.normal_(bias)
+    h, pieces = x.transpose(0, 1), []
+    for begin in (0, n):
+        mems = h[max(0, begin - memory) : begin].detach()
+        later = torch.ones(n, len(mems) + n, dtype=torch.float64).triu(1 + len(mems))[:, :, None, None]
+        waves = model.relative_positional_encoding(n, len(mems) + n, bsz=2).double()
+        pieces.append(theirs(h[begin : begin + n], None, later, None, waves, None, mems=mems)[0])
+    q, k, v = (torch.einsum("ibh,hnd->bind", h, w) for w in (theirs.q, theirs.k, theirs.v))
+    weights = [theirs.r_w_bias, theirs.r_r_bias, theirs.r.permute(1, 2, 0)]
+    ours = fovea.torch.attention(q, k, v, "transformer-xl", causal=True, segment=n, memory=memory, weights=weights)
+    # Their memory still trains the projections of k and v; ours stops at k and v.
+    agree(theirs.post_attention(h, ours.transpose(0, 1)), torch.cat(pieces),
+          [x, theirs.q, theirs.r, theirs.r_w_bias, theirs.r_r_bias])
+
+
 @pytest.mark.checked("xl", "Wav2Vec2ConformerSelfAttention", within=1e-5)
 def test_conformer(agree):
     from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as conformer
