@@ -58,7 +58,8 @@ def run(q: Tensor, k: Tensor, v: Tensor, text: str, tensors: Named, weights: lis
     others = [x for _, x in tensors] + list(weights)
     names = [name for name, _ in tensors] + ["weights"] * len(weights)
     records = torch.is_grad_enabled() and any([x.requires_grad for x in (q, k, v, *others)])
-    call = text + "\n" + ",".join(names) + "\n" + ("records" if records else "")
+    kept = ("copies" if torch.compiler.is_compiling() else "records") if records else ""
+    call = text + "\n" + ",".join(names) + "\n" + kept
     # Without a gradient there is nothing for PyTorch to know, and its dispatch costs as much as a small call.
     plain = not records and not torch.compiler.is_compiling() and type(q) is Tensor
     results = (compute if plain else attend)(q, k, v, others, call)
