@@ -5,6 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fovea import _fovea
 from fovea._arrays import converter, int_list, is_torch
 from fovea._mechanism import Mechanism, plain_mechanism, weights_for
@@ -107,7 +109,7 @@ class Call:
         self.convert = converter(q)
         self.mechanism, self.options = read_options(mechanism, options)
         self.engine = self.mechanism._engine
-        if self.convert is not None:
+        if self.convert is not None and not isinstance(q, np.ndarray):
             self.options["numpy"] = False
         if self.mechanism.weight_names and "weights" not in self.options:
             sizes = sizes_of((q.shape, k.shape, v.shape), "heads_first" in self.options, self.options.get("input"))

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
 
+#include <string_view>
 #include <vector>
 
 namespace fovea::python {
@@ -21,20 +22,34 @@ constexpr TypeName kTypes[] = {{DType::f32, Code::Float, 32}, {DType::bf16, Code
                                {DType::i32, Code::Int, 32},   {DType::i64, Code::Int, 64},
                                {DType::u8, Code::UInt, 8},    {DType::u8, Code::Bool, 8}};
 
+constexpr const char* kComputesIn = "it computes in float32, bfloat16, float16 and float64";
+
 DType dtype_from(nb::dlpack::dtype dtype, const char* name) {
   for (const TypeName& type : kTypes)
     if (static_cast<std::uint8_t>(type.code) == dtype.code && type.bits == dtype.bits && dtype.lanes == 1)
       return type.dtype;
-  throw nb::type_error(
-      fmt::format("{} has a dtype that fovea does not know; it computes in float32, bfloat16, float16 and float64",
-                  name)
-          .c_str());
+  throw nb::type_error(fmt::format("{} has a dtype that fovea does not know; {}", name, kComputesIn).c_str());
 }
 
-nb::dlpack::dtype dtype_to(DType dtype) {
+nb::dlpack::dtype dtype_to(DType dtype, Kind kind) {
+  if (dtype == DType::bf16 && kind == Kind::numpy) return {static_cast<std::uint8_t>(Code::UInt), 16, 1};
   for (const TypeName& type : kTypes)
     if (type.dtype == dtype) return {static_cast<std::uint8_t>(type.code), type.bits, 1};
   fail(ErrorCode::internal, "a dtype without a DLPack name");
+}
+
+// NumPy has no exchange format for bfloat16: its numbers as integers of their size. Refuses all else.
+Input integers_of(nb::handle object, const char* name) {
+  if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "view"))
+    throw nb::type_error(fmt::format("{} must be an array (NumPy, PyTorch, JAX or any with __dlpack__), not {}", name,
+                                     nb::inst_name(object).c_str())
+                             .c_str());
+  const nb::object type = object.attr("dtype");
+  const nb::str dtype{nb::handle(type)};
+  if (std::string_view(dtype.c_str()) != "bfloat16")
+    throw nb::type_error(
+        fmt::format("{} has the dtype {}, which fovea does not know; {}", name, dtype.c_str(), kComputesIn).c_str());
+  return nb::cast<Input>(object.attr("view")("uint16"));
 }
 
 // Arrays may be let go on any thread, and after the interpreter.
@@ -48,10 +63,8 @@ void release(void* array) {
 
 Tensor tensor_from(nb::handle object, const char* name) {
   Input input;
-  if (!nb::try_cast(object, input))
-    throw nb::type_error(fmt::format("{} must be an array (NumPy, PyTorch, JAX or any with __dlpack__), not {}", name,
-                                     nb::inst_name(object).c_str())
-                             .c_str());
+  const bool exchanged = nb::try_cast(object, input);
+  if (!exchanged) input = integers_of(object, name);
   if (input.device_type() != nb::device::cpu::value)
     throw nb::type_error(
         fmt::format("{} is not in the memory of the CPU; this build has no other device", name).c_str());
@@ -59,7 +72,7 @@ Tensor tensor_from(nb::handle object, const char* name) {
     throw nb::value_error(
         fmt::format("{} has {} axes, at most {} are possible", name, input.ndim(), Shape::kMaxRank).c_str());
   const std::span shape(input.shape_ptr(), input.ndim()), strides(input.stride_ptr(), input.ndim());
-  const DType dtype = dtype_from(input.dtype(), name);
+  const DType dtype = exchanged ? dtype_from(input.dtype(), name) : DType::bf16;
   void* const data = const_cast<void*>(input.data());
   return Tensor::wrap(data, Shape(shape), strides, dtype, std::shared_ptr<void>(new Input(std::move(input)), release));
 }
@@ -75,7 +88,7 @@ nb::object array_from(const Tensor& tensor, Kind kind) {
   }
   const auto make = [&]<class... Framework>() {
     return nb::cast(nb::ndarray<Framework...>(tensor.raw(), shape.size(), shape.data(), owner, strides.data(),
-                                              dtype_to(tensor.dtype()), nb::device::cpu::value));
+                                              dtype_to(tensor.dtype(), kind), nb::device::cpu::value));
   };
   return kind == Kind::numpy ? make.operator()<nb::numpy>() : make.operator()<nb::array_api>();
 }

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import fovea
 
@@ -25,3 +26,28 @@ def usual_options(info, rng, dtype=np.float64):
 
 def mechanism_cases():
     return [pytest.param(info, id=info.name) for info in fovea.list_mechanisms()]
+
+
+def heads_of(linear, x, heads):
+    return linear(x).unflatten(-1, (heads, -1))
+
+
+def qkv(module, x, heads, names=("query", "key", "value")):
+    """q, k and v (b, n, heads, d) by the projections of a module."""
+    return [heads_of(getattr(module, name), x, heads) for name in names]
+
+
+def layer_input(n=64, width=32, batch=2):
+    torch.manual_seed(3)
+    return torch.randn(batch, n, width, dtype=torch.float64, requires_grad=True)
+
+
+def in_double(make, *args, **kwargs):
+    """A module of which the constants, too, are made in double."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        torch.manual_seed(1)
+        return make(*args, **kwargs).double()
+    finally:
+        torch.set_default_dtype(before)

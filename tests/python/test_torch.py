@@ -103,18 +103,33 @@ def test_opcheck(mechanism, options):
         torch.library.opcheck(torch.ops.fovea.attention, (q, k, v, [bias], call_text(mechanism, ["bias"], **options)))
 
 
-def test_compile():
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])  # the default one writes C++ and calls g++
+def test_compile(backend):
     q, k, v = tensors(dtype=torch.float32)
     layer = fovea.torch.Attention("performer", heads=4, head_dim=8, causal=True)
 
     def work(q, k, v):
         return layer(q * 2, k, v).sin() + fovea.torch.attention(q, k, v, "norm", causal=True)
 
-    compiled = torch.compile(work, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(work, fullgraph=True, backend=backend)
     torch.testing.assert_close(compiled(q, k, v), work(q, k, v))
     grad = torch.randn(SHAPE)
     for a, b in zip(torch.autograd.grad(compiled(q, k, v), (q, k, v), grad), torch.autograd.grad(work(q, k, v), (q, k, v), grad)):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", ["softmax", "norm", "linear"])
+def test_writing_to_results_is_noticed(name):
+    q, k, v = tensors()
+    out = fovea.torch.attention(q, k, v, name, causal=True)
+    out.mul_(3)  # backward reads it
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+    bent = q * 1
+    out = fovea.torch.attention(bent, k, v, name, causal=True)
+    bent.mul_(3)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
 
 
 def test_export():

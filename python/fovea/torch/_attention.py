@@ -100,7 +100,8 @@ def run(q: Tensor, k: Tensor, v: Tensor, text: str, tensors: Named, weights: lis
     others = [x for _, x in tensors] + list(weights)
     names = [name for name, _ in tensors] + ["weights"] * len(weights)
     records = torch.is_grad_enabled() and any([x.requires_grad for x in (q, k, v, *others)])
-    call = text + "\n" + ",".join(names) + "\n" + ("records" if records else "")
+    kept = ("copies" if torch.compiler.is_compiling() else "records") if records else ""
+    call = text + "\n" + ",".join(names) + "\n" + kept
     if not _is_eager(q, k, v, *others):
         results = attend(q, k, v, others, call)
     elif records:

@@ -1,7 +1,9 @@
 """The operators fovea::attention and fovea::attention_backward.
 
 A call is described by a text, so that one schema serves every mechanism and option. Its lines are the literal of a
-dictionary, the names of the tensors that come besides q, k and v, and "records" when a backward pass may follow.
+dictionary, the names of the tensors that come besides q, k and v, and "records" when a backward pass may follow, or
+"copies" when it may follow in a compiled graph: that writes other things where tensors lay which it makes again for its
+backward pass, so the recorded call must have its own.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class Described:
         self.engine = _fovea.mechanism(options.pop("mechanism"), {})
         self.names = names.split(",") if names else []
         self.records = records != ""
+        self.copies = records == "copies"
         self.pattern = PATTERNS[options.pop("pattern")] if "pattern" in options else None
         self.options = {"numpy": False, **options}
         self.heads_first = "heads_first" in options
@@ -78,12 +81,14 @@ def compute(q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) ->
     call = described(text)
     ticket = q.new_empty(0, dtype=torch.uint8)
     if call.records:
-        recorded = _record([q, k, v, *others], call)
+        recorded = _record([x.clone() if call.copies else x for x in (q, k, v, *others)], call)
         ticket = torch.from_dlpack(_fovea.issue_ticket(recorded))
         arrays = recorded.arrays()
     else:
         arrays = _fovea.attention(q.detach(), k.detach(), v.detach(), call.engine, call.with_arrays(others))
     output, lse, state = (_result(array, q) for array in arrays)
+    if call.copies:
+        output, lse, state = output.clone(), lse.clone(), state.clone()
     return call.dense(output), call.dense(lse) if lse.ndim == 3 else lse, state.contiguous(), ticket
 
 
@@ -156,11 +161,12 @@ def _(grads: list[Tensor], ticket: Tensor, inputs: list[Tensor], text: str) -> l
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     q, k, v, others, ctx.text = inputs
     ctx.mark_non_differentiable(output[3])
-    ctx.save_for_backward(output[3], q, k, v, *others)
+    # The recorded call reads its results again: saved, so that PyTorch refuses when they were written to in between.
+    ctx.save_for_backward(*output, q, k, v, *others)
 
 
 def _pulled(ctx: Any, grads: tuple[Tensor, ...], how: Callable[..., list[Tensor]]) -> list[Tensor | None]:
-    ticket, *inputs = ctx.saved_tensors
+    _, _, _, ticket, *inputs = ctx.saved_tensors
     found = how(list(grads[:3]), ticket, inputs, ctx.text)
     return [g if x.is_floating_point() else None for g, x in zip(found, inputs)]
 
