@@ -84,6 +84,7 @@ bootstrap-lint:
 # What the package is built and tested with, in a virtual environment.
 $(VENV)/installed.txt: tests/python/requirements.txt
 	@scripts/bootstrap python
+	@test ! -L $(VENV) || { echo "$(VENV) is a link: remove it first, its target would be emptied" >&2; exit 1; }
 	@python3 -m venv --clear $(VENV)
 	@$(PYTHON) -m pip install -q --disable-pip-version-check -r $<
 	@cp $< $@
