@@ -120,8 +120,11 @@ std::string Table::block(const Layout& layout) const {
     out += pad_right(rows_[r].name, layout.name_width);
     for (const ShownColumn& column : layout.columns) {
       const Shown& cell = column.cells[r];
-      const std::string padded = pad_left(cell.text, column.width(layout.two_lines));
-      out += gap + (cell.best && layout.colour ? "\033[1m" + padded + "\033[0m" : padded);
+      const bool bold = cell.best && layout.colour;
+      out += gap;
+      if (bold) out += "\033[1m";
+      out += pad_left(cell.text, column.width(layout.two_lines));
+      if (bold) out += "\033[0m";
     }
     out += "\n";
   }
