@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "mechanisms/layout.h"
+#include "ops/work.h"
 
 // A given row is a copy of one key's value, or the mean of the values up to a key with weights 1, 8, 27, ...: a running
 // sum. Patterns that look right are those that look left on the sequence read backwards. Sums are f64: cubes of

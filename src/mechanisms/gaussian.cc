@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "mechanisms/layout.h"
+#include "ops/work.h"
 
 namespace fovea {
 namespace {

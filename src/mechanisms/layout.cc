@@ -16,10 +16,6 @@ Tensor positions_of(const Context& context, const Var& x, const std::vector<Sequ
 
 }  // namespace
 
-Tensor dense_rows(const Context& context, const Tensor& x) {
-  return x.stride(-1) == 1 || x.dim(-1) == 1 ? x : x.clone(context);
-}
-
 bool covers(const std::vector<Sequences::Rows>& rows, const Shape& shape) {
   std::int64_t covered = 0;
   for (const Sequences::Rows& r : rows) covered += r.count;

@@ -4,9 +4,6 @@
 
 namespace fovea {
 
-// A view of x with a dense last axis: x itself, or a copy.
-Tensor dense_rows(const Context& context, const Tensor& x);
-
 // The engine's view of a (batch, n, heads, dim) tensor; Array is tile:: or scan::In/Out.
 template <class Array>
 Array array_of(const Tensor& x) {

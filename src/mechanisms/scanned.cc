@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mechanisms/layout.h"
+#include "ops/work.h"
 
 namespace fovea {
 namespace {

@@ -9,6 +9,7 @@
 #include "mechanisms/mask.h"
 #include "mechanisms/merge.h"
 #include "mechanisms/score.h"
+#include "ops/work.h"
 
 namespace fovea {
 namespace {

@@ -34,7 +34,7 @@ TEST_F(TransformerXl, SegmentsWithMemoryAreOneLongSegment) {
 TEST_F(TransformerXl, WithoutPositionsItIsSoftmax) {
   AttentionOptions options{.causal = true};
   for (const Var& w : weights_of("transformer-xl"))
-    options.weights.push_back(Tensor::zeros(context_, w.shape(), DType::f64));
+    options.weights.emplace_back(Tensor::zeros(context_, w.shape(), DType::f64));
   expect_near(output("transformer-xl:segment=5,memory=23", options), output("softmax", {.causal = true}));
   const Pattern blocks = Pattern::block_diagonal(5);
   expect_near(output("transformer-xl:segment=5,memory=0", options),
