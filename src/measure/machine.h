@@ -15,7 +15,7 @@ struct Machine {
   std::string huge_pages;                   // "always", "madvise" or "never"
   std::string system;                       // "Linux x86_64"
 
-  // "AMD EPYC, 2 cores, avx512-bf16, 23 GB, Linux 6.1.0 x86_64"
+  // "AMD EPYC, 2 cores, avx512-bf16, 23 GB, Linux x86_64"
   std::string text() const;
 };
 

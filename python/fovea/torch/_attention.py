@@ -12,7 +12,7 @@ from fovea import _fovea
 from fovea._attention import Call, read_options, sizes_of
 from fovea._mechanism import Mechanism, plain_mechanism, weights_for
 from fovea._pattern import Pattern
-from fovea.torch._ops import PATTERNS, Direct, attend, compute
+from fovea.torch._ops import PATTERNS, Direct, attend, compute, dense
 
 Named = list[tuple[str, Tensor]]
 
@@ -66,11 +66,7 @@ def _directly(q: Tensor, k: Tensor, v: Tensor, mechanism: str | Mechanism, optio
     call = Call(*given, mechanism, options)
     found = _fovea.attention(*given, call.engine, call.options)[0]
     output = torch.from_dlpack(found) if call.convert else torch.from_numpy(found)
-    turned = output.transpose(1, 2) if "heads_first" in call.options else output
-    if turned.is_contiguous():
-        return output
-    dense = turned.contiguous()
-    return dense.transpose(1, 2) if "heads_first" in call.options else dense
+    return dense(output, "heads_first" in call.options)
 
 
 def split(mechanism: str | Mechanism, options: dict[str, Any]) -> tuple[str, Named]:

@@ -24,6 +24,14 @@ from fovea._pattern import Pattern
 PATTERNS: WeakValueDictionary[int, Pattern] = WeakValueDictionary()
 
 
+def dense(x: Tensor, heads_first: bool) -> Tensor:
+    """Contiguous in the order (b, n, h, ...), whatever the mechanism left: compiled graphs rely on it."""
+    plain = x.transpose(1, 2) if heads_first else x
+    if plain.is_contiguous():
+        return x
+    return plain.contiguous().transpose(1, 2) if heads_first else plain.contiguous()
+
+
 class Described:
     """A call as its text tells it."""
 
@@ -57,9 +65,7 @@ class Described:
         return x.transpose(1, 2) if self.heads_first else x
 
     def dense(self, x: Tensor) -> Tensor:
-        """Contiguous in the order (b, n, h, ...), whatever the mechanism left: compiled graphs rely on it."""
-        plain = self.turned(x)
-        return x if plain.is_contiguous() else self.turned(plain.contiguous())
+        return dense(x, self.heads_first)
 
 
 @lru_cache(maxsize=256)
