@@ -21,14 +21,14 @@ std::vector<Example> random_examples(std::int64_t count, std::uint64_t stream) {
 }
 
 Dataset random_data() {
-  Dataset data;
+  LabelledData data;
   data.name = "random";
   data.classes = listops::kClasses;
   data.vocabulary = listops::kVocabulary;
   data.max_length = kLength;
   data.train = random_examples(kBatch * kSteps, 1);
   data.validation = data.test = random_examples(1, 2);
-  return data;
+  return dataset_of(std::move(data));
 }
 
 class StepTimes : public TrainObserver {

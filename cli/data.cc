@@ -26,7 +26,7 @@ void run_listops(const DataOptions& options, const Console& console) {
          "a new folder: nothing is overwritten");
   const Context context(options.machine.context());
   const Stopwatch watch;
-  const Dataset data = load_data(context, options.data, console);
+  const LabelledData data = load_listops(context, options.data, console);
   listops::write(context, data, folder);
   console.print(fmt::format("{}: {} train, {} validation, {} test examples in {:.1f} s", options.out, data.train.size(),
                             data.validation.size(), data.test.size(), watch.seconds()));

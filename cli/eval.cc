@@ -41,7 +41,7 @@ DataSettings data_of(const fs::path& checkpoint, const std::optional<std::string
   return fs::exists(run / kRunFile) ? load_settings(run.string()).data : settings;
 }
 
-const std::vector<Example>& split_of(const Dataset& data, const std::string& name) {
+const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::string& name) {
   if (name == "train") return data.train;
   if (name == "validation") return data.validation;
   if (name == "test") return data.test;
@@ -59,9 +59,9 @@ void run(const EvalVerbOptions& options, const Console& console) {
   const Dataset data = load_data(context, settings, console);
   ModelConfig fitted = model.config();
   fit_to_data(fitted, data);
-  const std::vector<Example>& examples = split_of(data, options.split);
-  const EvalReport report = evaluate(context, model, examples, {.examples = options.examples, .batch = options.batch});
-  const double majority = majority_share(examples, data.classes);
+  const std::shared_ptr<const Split>& split = split_of(data, options.split);
+  const EvalReport report = evaluate(context, model, *split, {.examples = options.examples, .batch = options.batch});
+  const double majority = split->majority();
   console.print(
       fmt::format("{}  {} of {}: accuracy {:.2f}% (majority class {:.1f}%), loss {:.4f}, {} examples, {:.1f} s",
                   checkpoint.string(), options.split, data.name, 100.0 * report.accuracy, 100.0 * majority, report.loss,

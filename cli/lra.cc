@@ -131,8 +131,7 @@ void run(const LraOptions& options, const Console& console) {
   console.note(describe_data(data));
   const std::vector<RunResult> results = run_all(comparison, data, options, console);
 
-  const CompareReport report{console.command, describe_data(data), majority_share(data.test, data.classes), results,
-                             comparison.runs};
+  const CompareReport report{console.command, describe_data(data), data.test->majority(), results, comparison.runs};
   console.print("\n" + results_table(results).text(Terminal::of(STDOUT_FILENO)));
   console.document(compare_json(report));
   write_comparison(report, comparison.folder);

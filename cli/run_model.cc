@@ -18,7 +18,7 @@ EvalReport test_best(const RunSettings& settings, const Dataset& data, const Run
   options.seed = settings.train.seed;
   Context context(options);
   const Model model = load_model(context, (fs::path(settings.train.out) / "best").string());
-  return evaluate(context, model, data.test, {.batch = settings.train.eval_batch, .stop = &environment.stop});
+  return evaluate(context, model, *data.test, {.batch = settings.train.eval_batch, .stop = &environment.stop});
 }
 
 [[noreturn]] void stopped(const RunSettings& settings, const RunEnvironment& environment, std::int64_t step) {
@@ -123,8 +123,8 @@ std::string default_folder(const std::string& name) {
 
 std::string describe_data(const Dataset& data) {
   return fmt::format("{}  {} train, {} test, length up to {}, {} classes (majority {:.1f}%)", data.name,
-                     data.train.size(), data.test.size(), data.max_length, data.classes,
-                     100.0 * majority_share(data.test, data.classes));
+                     data.train->size(), data.test->size(), data.max_length, data.classes,
+                     100.0 * data.test->majority());
 }
 
 }  // namespace fovea::cli

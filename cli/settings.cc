@@ -15,8 +15,8 @@ void keep_first(std::vector<Example>& examples, std::int64_t count) {
   if (static_cast<std::size_t>(count) < examples.size()) examples.resize(static_cast<std::size_t>(count));
 }
 
-Dataset read_folder(const Context& context, const DataSettings& settings) {
-  Dataset data = listops::read(context, settings.source);
+LabelledData read_folder(const Context& context, const DataSettings& settings) {
+  LabelledData data = listops::read(context, settings.source);
   keep_first(data.train, settings.train);
   keep_first(data.validation, settings.validation);
   keep_first(data.test, settings.test);
@@ -69,7 +69,7 @@ void RunSettings::fields(FieldVisitor& v) {
   v("data", data, "the examples");
 }
 
-Dataset load_data(const Context& context, const DataSettings& settings, const Console& console) {
+LabelledData load_listops(const Context& context, const DataSettings& settings, const Console& console) {
   if (settings.source != "listops") {
     if (!std::filesystem::is_directory(settings.source))
       fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", settings.source), "--data",
@@ -80,6 +80,10 @@ Dataset load_data(const Context& context, const DataSettings& settings, const Co
   return listops::generate(context, settings.seed,
                            {static_cast<std::size_t>(settings.train), static_cast<std::size_t>(settings.validation),
                             static_cast<std::size_t>(settings.test)});
+}
+
+Dataset load_data(const Context& context, const DataSettings& settings, const Console& console) {
+  return dataset_of(load_listops(context, settings, console));
 }
 
 void add_run_options(CLI::App& app, RunOptions& o) {

@@ -7,7 +7,8 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
-#include "data/dataset.h"
+#include "data/labelled.h"
+#include "fovea/data.h"
 #include "fovea/train.h"
 #include "io/fields.h"
 
@@ -21,6 +22,7 @@ struct DataSettings {
 
   void fields(FieldVisitor& v);
 };
+LabelledData load_listops(const Context& context, const DataSettings& settings, const Console& console);
 Dataset load_data(const Context& context, const DataSettings& settings, const Console& console);
 
 // Everything that decides a run: the file given with --config, and run.json in the folder of a run.

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fovea/autograd.h"
+#include "fovea/data.h"
 #include "fovea/export.h"
 #include "fovea/ops.h"
 #include "fovea/sequences.h"
@@ -27,18 +29,20 @@ struct PositionKind {
 };
 FOVEA_EXPORT std::span<const PositionKind> position_kinds();  // in the order of Positions
 
-enum class Pooling : std::uint8_t { mean, cls };
+// mean and cls: over all rows, or a token of the model's own before the others. first and last: that row, for models
+// whose input brings such a token.
+enum class Pooling : std::uint8_t { mean, cls, first, last };
+enum class RopePairs : std::uint8_t { adjacent, halves };  // channels (2m, 2m + 1), or (m, m + d/2)
 
-// Everything that decides the shape of a sequence classifier. The same names are used in JSON, after --set model.
-// and in config.json of a checkpoint.
-struct FOVEA_EXPORT ModelConfig {
-  std::int64_t vocabulary = 0;  // token ids are 0 .. vocabulary - 1
-  std::int64_t classes = 0;
-  std::int64_t max_length = 2048;  // longest sequence, without the token that cls pooling puts in front
+// The shape of one stack of layers.
+struct FOVEA_EXPORT StackConfig {
   std::int64_t width = 64;
   std::int64_t heads = 2;
+  std::int64_t kv_heads = 0;                                 // heads of k and v; 0: as many as heads
+  std::int64_t head_width = 0;                               // 0: width / heads
   std::vector<std::string> layers = {"softmax", "softmax"};  // one mechanism each: "diag:block=64"; "norm*2" is two
-  bool causal = false;  // tokens read no later one; for mechanisms that have no bidirectional form
+  std::vector<std::string> cross = {};  // of the layers of a decoder: one for each layer, or one for all
+  bool causal = false;                  // tokens read no later one; for mechanisms that have no bidirectional form
   NormKind norm = NormKind::layer;
   double norm_eps = 1e-5;
   bool norm_affine = true;  // learned gains (and for LayerNorm biases)
@@ -46,24 +50,76 @@ struct FOVEA_EXPORT ModelConfig {
   FeedForward feed_forward = FeedForward::ffn;
   std::int64_t inner = 128;  // hidden size of the feed-forward layers
   Activation activation = Activation::gelu;
+  bool bias = true;  // of the products in attention and feed-forward layers
   Positions positions = Positions::learned;
+  double rope_base = 10000.0;
+  RopePairs rope_pairs = RopePairs::adjacent;
+  std::int64_t buckets = 32, bucket_distance = 128;  // of t5 positions
+  double attention_scale = 0.0;                      // of the scores; 0: 1 / sqrt(head width)
+  double init_deviation = 0.0;     // weights start normal, those that end a branch smaller; 0: uniform, by their sizes
+  double dropout = 0.1;            // embeddings and sub-layer outputs
+  double inner_dropout = 0.1;      // inside the feed-forward layers
+  double attention_dropout = 0.1;  // weights of the mechanisms that have weights
+
+  std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+
+  // Writes "norm*2" out and refuses what cannot be built, naming the field: "layers[1]".
+  void check();
+  void fields(FieldVisitor& v);
+};
+
+// A stack with what all stacks of a model have in common.
+struct FOVEA_EXPORT StackSpec : StackConfig {
+  std::int64_t max_length = 2048;  // longest sequence, without the token that cls pooling puts in front
+  DType dtype = DType::f32;        // of activations: f32, bf16 (or f64, for tests); parameters stay f32
+  bool checkpointing = false;      // keep only each layer's input and run the layer again in backward
+};
+
+// Pictures and how they are cut into patches; patch 1 reads a picture pixel by pixel.
+struct FOVEA_EXPORT ImageConfig {
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::int64_t patch = 4;
+
+  std::int64_t patches() const { return (height / patch) * (width / patch); }
+  void check() const;
+  void fields(FieldVisitor& v);
+};
+
+// Everything that decides the shape of a model. The same names are used in JSON, after --set model. and in config.json
+// of a checkpoint. What stands here without a section is the first (mostly the only) stack.
+struct FOVEA_EXPORT ModelConfig : StackSpec {
+  Task task = Task::classify;
+  std::int64_t vocabulary = 0;  // token ids are 0 .. vocabulary - 1
+  std::int64_t classes = 0;
   double embedding_scale = 1.0;
+  bool embedding_norm = false;       // a norm after the embedding
+  std::int64_t types = 0;            // parts of a text that have a vector of their own (BERT's segments)
+  std::int64_t position_offset = 0;  // rows of a learned table before position 0
   Pooling pooling = Pooling::mean;
   std::int64_t classifier_hidden = 128;  // 0: pooled features go straight to the classes
-  double dropout = 0.1;                  // embeddings and sub-layer outputs
-  double inner_dropout = 0.1;            // inside the feed-forward layers
-  double attention_dropout = 0.1;        // weights of the mechanisms that have weights
-  DType dtype = DType::f32;              // of activations: f32, bf16 (or f64, for tests); parameters stay f32
-  bool checkpointing = false;            // keep only each layer's input and run the layer again in backward
+  Activation classifier_activation = Activation::relu;
+  bool tied = true;                             // the head of lm, mlm and seq2seq uses the embedding
+  bool head_bias = false;                       // of that head
+  bool head_transform = false;                  // a product, activation and norm before it
+  double head_scale = 1.0;                      // on what enters it
+  std::int64_t embedding_size = 64;             // of the vectors that image_text compares
+  std::optional<StackConfig> decoder = {};      // of seq2seq
+  std::int64_t decoder_vocabulary = 0;          // 0: the same as the encoder's
+  std::int64_t decoder_max_length = 0;          // 0: the same as the encoder's
+  bool shared_embedding = true;                 // encoder and decoder use one table
+  std::optional<StackConfig> image_stack = {};  // of image_text; the first stack reads the text
+  std::optional<ImageConfig> image = {};        // of vision and image_text
 
-  // "transformer", "transnormer-t1", "transnormer-t2"; or a mechanism ("norm", "diag:block=32"): the transformer preset
-  // with that mechanism in every layer; or a list ("diag*1,norm*1"): the transformer preset with those layers. Causal
-  // when one of them has no other form.
-  // Vocabulary and classes are left for the data set to fill in.
+  // A frame for a task ("transformer", "gpt", "seq2seq", "vit", ...); or a mechanism ("norm", "diag:block=32"): the
+  // transformer preset with that mechanism in every layer; or a list ("diag*1,norm*1"): with those layers. Sizes of the
+  // data are left for the data set to fill in.
   static ModelConfig preset(std::string_view name);
   static std::vector<std::string_view> preset_names();
 
-  // Writes "norm*2" out and refuses what cannot be built, naming the field: "layers[1]". Vocabulary and classes may
+  // The mechanism of every layer, or the list of all layers. Causal when one of them has no other form.
+  void set_attention(std::string_view text);
+
+  // Fills in what the task decides, and refuses what cannot be built, naming the field. Vocabulary and classes may
   // still be 0; a Model refuses that.
   void check();
 
@@ -82,7 +138,21 @@ struct Parameter {
   bool trained() const { return var.needs_grad(); }  // or drawn once and kept
 };
 
-// A classifier of token sequences: embedding, encoder, pooling, classifier.
+struct LossOptions {
+  double label_smoothing = 0.0;
+};
+
+// What a batch cost, and what to report of it.
+struct Loss {
+  Var value;               // a scalar: the mean over all that was asked, and what the model adds to it
+  std::int64_t asked = 0;  // targets that count
+  double correct = 0.0;    // of these, where there are classes
+  double deviation = 0.0;  // sum of absolute errors, where there are numbers
+};
+
+class Network;  // what a task's model does (src/models/network.h)
+
+// A Transformer for one task.
 class FOVEA_EXPORT Model {
  public:
   // Parameters are drawn from the context's seed by name: order of construction and thread count do not matter.
@@ -94,10 +164,17 @@ class FOVEA_EXPORT Model {
   const ModelConfig& config() const;
   const std::vector<Parameter>& parameters() const;
   std::int64_t parameter_count() const;
+  const Network& network() const;
 
-  // ids i32 (1, total) with packed rows, or (b, n) with lengths; the same result either way, row for row.
-  // Gives logits (sequences, classes) in f32 (f64).
+  // What the task asks for, in f32 (f64): logits (sequences, classes) of classify, match and vision; logits (b, n,
+  // vocabulary) of lm, mlm and seq2seq, where n are the rows of the input (seq2seq: of the second one); similarities
+  // (pictures, texts) of image_text; (b, horizon, channels) of forecast.
+  Var forward(Tape& tape, const Batch& batch) const;
+  // The same of one input. ids i32 (1, total) with packed rows, or (b, n) with lengths; the same result either way, row
+  // for row.
   Var forward(Tape& tape, const Tensor& ids, const Sequences& rows) const;
+
+  Loss loss(Tape& tape, const Batch& batch, const LossOptions& options = {}) const;
 
   std::string text() const;  // a table of layers: kind, shape, parameters
 

@@ -12,9 +12,6 @@
 
 namespace fovea {
 
-struct Dataset;
-struct Example;
-
 // One training run, except for the model and the data. The same names are used in JSON, after --set train. and in
 // config.json of a checkpoint.
 struct FOVEA_EXPORT TrainConfig {
@@ -52,7 +49,7 @@ struct StepReport {
   std::int64_t step = 0;  // from 1
   std::int64_t epoch = 0;
   double loss = 0.0;      // of this batch, under dropout and with label smoothing
-  double accuracy = 0.0;  // the same
+  double accuracy = 0.0;  // the same; 0 where there are no classes
   double rate = 0.0;
   double gradient_norm = 0.0;  // before clipping
   std::int64_t tokens = 0;
@@ -63,14 +60,18 @@ struct StepReport {
 
 struct EvalReport {
   std::int64_t step = 0;
-  std::string split;  // "validation", "test"
-  double loss = 0.0;  // without label smoothing
-  double accuracy = 0.0;
+  std::string split;       // "validation", "test"
+  double loss = 0.0;       // without label smoothing; of numbers the mean squared error
+  double accuracy = 0.0;   // where there are classes
+  double deviation = 0.0;  // mean absolute error, where there are numbers
   std::int64_t examples = 0;
+  std::int64_t asked = 0;  // targets: one for each example, or many
   double seconds = 0.0;
   double train_seconds = 0.0;  // training time before it
-  bool best = false;           // the best validation accuracy so far
+  bool best = false;           // the best so far
 
+  // By accuracy where whole inputs have classes, by loss elsewhere.
+  bool better_than(const EvalReport& other, Task task) const;
   void fields(FieldVisitor& v);
 };
 
@@ -116,13 +117,13 @@ class FOVEA_EXPORT Trainer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Loss and accuracy over the first examples, in packed batches, without dropout.
+// Loss and accuracy over the first examples, without dropout.
 struct EvalOptions {
   std::int64_t examples = 0;  // 0: all
   std::int64_t batch = 32;
   const std::atomic<bool>* stop = nullptr;  // when true, reports on the examples done so far
 };
-FOVEA_EXPORT EvalReport evaluate(Context& context, const Model& model, const std::vector<Example>& examples,
+FOVEA_EXPORT EvalReport evaluate(Context& context, const Model& model, const Split& split,
                                  const EvalOptions& options = {});
 
 // The two sections of config.json of a checkpoint.

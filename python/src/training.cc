@@ -8,6 +8,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "data/labelled.h"
 #include "data/listops.h"
 #include "engine.h"
 #include "fovea/train.h"
@@ -121,14 +122,15 @@ nb::dict train(OwnedModel& owned, const Dataset& data, const std::string& settin
   return result_dict(result);
 }
 
+const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::string& name) {
+  return name == "train" ? data.train : name == "validation" ? data.validation : data.test;
+}
+
 nb::dict evaluate_model(const OwnedModel& owned, const Dataset& data, const std::string& split, std::int64_t batch) {
-  const std::vector<Example>& examples = split == "train"        ? data.train
-                                         : split == "validation" ? data.validation
-                                                                 : data.test;
   EvalReport report;
   {
     const Running running(*owned.context);
-    report = evaluate(*owned.context, owned.model, examples, {.batch = batch});
+    report = evaluate(*owned.context, owned.model, *split_of(data, split), {.batch = batch});
   }
   report.split = split;
   return Watcher::eval_dict(report);
@@ -145,7 +147,7 @@ std::vector<Example> examples_from(const nb::sequence& pairs) {
   return out;
 }
 
-void check(const Dataset& data, const std::vector<Example>& examples, const char* split) {
+void check(const LabelledData& data, const std::vector<Example>& examples, const char* split) {
   for (std::size_t i = 0; i < examples.size(); ++i) {
     const Example& example = examples[i];
     for (const std::uint8_t token : example.tokens)
@@ -161,20 +163,20 @@ void check(const Dataset& data, const std::vector<Example>& examples, const char
 }
 
 std::unique_ptr<Dataset> make_dataset(const nb::dict& given) {
-  auto data = std::make_unique<Dataset>();
-  data->name = nb::cast<std::string>(given["name"]);
-  data->classes = nb::cast<int>(given["classes"]);
-  data->vocabulary = nb::cast<int>(given["vocabulary"]);
-  data->train = examples_from(nb::cast<nb::sequence>(given["train"]));
-  data->validation = examples_from(nb::cast<nb::sequence>(given["validation"]));
-  data->test = examples_from(nb::cast<nb::sequence>(given["test"]));
-  check(*data, data->train, "train");
-  check(*data, data->validation, "validation");
-  check(*data, data->test, "test");
-  for (const auto* split : {&data->train, &data->validation, &data->test})
+  LabelledData data;
+  data.name = nb::cast<std::string>(given["name"]);
+  data.classes = nb::cast<int>(given["classes"]);
+  data.vocabulary = nb::cast<int>(given["vocabulary"]);
+  data.train = examples_from(nb::cast<nb::sequence>(given["train"]));
+  data.validation = examples_from(nb::cast<nb::sequence>(given["validation"]));
+  data.test = examples_from(nb::cast<nb::sequence>(given["test"]));
+  check(data, data.train, "train");
+  check(data, data.validation, "validation");
+  check(data, data.test, "test");
+  for (const auto* split : {&data.train, &data.validation, &data.test})
     for (const Example& example : *split)
-      data->max_length = std::max(data->max_length, static_cast<int>(example.tokens.size()));
-  return data;
+      data.max_length = std::max(data.max_length, static_cast<int>(example.tokens.size()));
+  return std::make_unique<Dataset>(dataset_of(std::move(data)));
 }
 
 std::unique_ptr<Dataset> make_listops(std::uint64_t seed, std::size_t train, std::size_t validation, std::size_t test) {
@@ -182,12 +184,12 @@ std::unique_ptr<Dataset> make_listops(std::uint64_t seed, std::size_t train, std
   const nb::gil_scoped_release no_gil;
   const Context context({.threads = threads()});
   return std::make_unique<Dataset>(
-      listops::generate(context, seed, {.train = train, .validation = validation, .test = test}));
+      dataset_of(listops::generate(context, seed, {.train = train, .validation = validation, .test = test})));
 }
 
 nb::list examples_of(const Dataset& data, const std::string& split) {
   nb::list out;
-  for (const Example& example : split == "train" ? data.train : split == "validation" ? data.validation : data.test)
+  for (const Example& example : labelled_examples(*split_of(data, split)))
     out.append(nb::make_tuple(nb::bytes(example.tokens.data(), example.tokens.size()), example.label));
   return out;
 }

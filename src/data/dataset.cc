@@ -1,15 +1,11 @@
-#include "data/dataset.h"
-
-#include <algorithm>
+#include "fovea/data.h"
 
 namespace fovea {
 
-double majority_share(const std::vector<Example>& examples, int classes) {
-  if (examples.empty()) return 0;
-  std::vector<std::size_t> counts(static_cast<std::size_t>(classes));
-  for (const Example& example : examples) ++counts.at(static_cast<std::size_t>(example.label));
-  const auto most = static_cast<double>(*std::max_element(counts.begin(), counts.end()));
-  return most / static_cast<double>(examples.size());
+std::vector<std::string_view> task_names() {
+  return {"classify", "match", "lm", "mlm", "seq2seq", "vision", "image_text", "forecast"};
 }
+
+bool empty(const std::shared_ptr<const Split>& split) { return split == nullptr || split->size() == 0; }
 
 }  // namespace fovea

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/labelled.h"
 #include "fovea/context.h"
 #include "io/file.h"
 
@@ -61,13 +61,13 @@ struct Sizes {
 
 // The validation set comes first in the sequence, then the test set, then the training set: a short run that asks for
 // fewer training examples gets the first ones of the same set, and the same test set.
-Dataset generate(const Context& context, std::uint64_t seed, Sizes sizes = {});
+LabelledData generate(const Context& context, std::uint64_t seed, Sizes sizes = {});
 
 // Tab-separated files as published: basic_train.tsv, basic_val.tsv, basic_test.tsv with the columns Source and Target.
 // Reading also takes train.tsv, val.tsv, test.tsv.
 // Reading checks every label against its expression.
-void write(const Context& context, const Dataset& dataset, const Path& folder);
-Dataset read(const Context& context, const Path& folder);
+void write(const Context& context, const LabelledData& dataset, const Path& folder);
+LabelledData read(const Context& context, const Path& folder);
 void write_examples(const Context& context, const std::vector<Example>& examples, const Path& path);
 std::vector<Example> read_examples(const Context& context, const Path& path);
 

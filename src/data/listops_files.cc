@@ -68,15 +68,15 @@ void write_examples(const Context& context, const std::vector<Example>& examples
   file.commit();
 }
 
-void write(const Context& context, const Dataset& dataset, const Path& folder) {
+void write(const Context& context, const LabelledData& dataset, const Path& folder) {
   make_folder(folder);
   write_examples(context, dataset.train, folder / kTrain);
   write_examples(context, dataset.validation, folder / kValidation);
   write_examples(context, dataset.test, folder / kTest);
 }
 
-Dataset read(const Context& context, const Path& folder) {
-  Dataset dataset{.name = "ListOps", .classes = kClasses, .vocabulary = kVocabulary, .max_length = 0};
+LabelledData read(const Context& context, const Path& folder) {
+  LabelledData dataset{.name = "ListOps", .classes = kClasses, .vocabulary = kVocabulary, .max_length = 0};
   const bool plain = !std::filesystem::exists(folder / kTrain) && std::filesystem::exists(folder / "train.tsv");
   dataset.train = read_examples(context, folder / (plain ? "train.tsv" : kTrain));
   dataset.validation = read_examples(context, folder / (plain ? "val.tsv" : kValidation));

@@ -3,17 +3,15 @@
 #include <charconv>
 #include <span>
 
-#include "core/nearest.h"
 #include "fovea/mechanism.h"
 #include "fovea/model.h"
 #include "io/fields.h"
+#include "nn/scope.h"
 
 namespace fovea {
 namespace {
 
 constexpr std::int64_t kMaxLayers = 1000;
-
-constexpr std::string_view kPresets[] = {"transformer", "transnormer-t1", "transnormer-t2"};
 
 constexpr PositionKind kPositions[] = {
     {"none", "tokens do not know where they stand", ""},
@@ -30,17 +28,6 @@ std::vector<std::string_view> position_names() {
   std::vector<std::string_view> names;
   for (const PositionKind& kind : kPositions) names.push_back(kind.name);
   return names;
-}
-
-// TransNormer on the Long-Range Arena: local attention first, then linear attention. GLU 85 has as many parameters as
-// the FFN 128 of the transformer preset.
-ModelConfig transnormer(std::string local, std::string global) {
-  ModelConfig config;
-  config.layers = {std::move(local), std::move(global)};
-  config.feed_forward = FeedForward::glu;
-  config.inner = 85;
-  config.activation = Activation::silu;
-  return config;
 }
 
 // One entry of a layer list: "norm*2" -> {"norm", 2}.
@@ -80,14 +67,18 @@ void expand(std::string_view entry, std::vector<std::string>& layers) {
   layers.insert(layers.end(), static_cast<std::size_t>(count), std::string(mechanism));
 }
 
-void check_mechanisms(const std::vector<std::string>& layers) {
+void check_mechanisms(const std::vector<std::string>& layers, const char* field) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     try {
       Mechanism::parse(layers[i]);
     } catch (const Error& e) {
-      throw Error(e.code(), e.message(), fmt::format("layers[{}]", i), e.hint());
+      throw Error(e.code(), e.message(), fmt::format("{}[{}]", field, i), e.hint());
     }
   }
+}
+
+std::vector<std::string_view> activation_names() {
+  return {"identity", "relu", "gelu", "gelu_tanh", "silu", "elu", "elu_plus_one", "tanh", "sigmoid"};
 }
 
 }  // namespace
@@ -102,55 +93,60 @@ std::vector<std::string> parse_layers(std::string_view text) {
   }
 }
 
-std::vector<std::string_view> ModelConfig::preset_names() { return {std::begin(kPresets), std::end(kPresets)}; }
-
-ModelConfig ModelConfig::preset(std::string_view name) {
-  if (name == "transformer") return {};
-  if (name == "transnormer-t1") return transnormer("diag:block=64,weights=rela,norm=rms", "norm:map=elu");
-  if (name == "transnormer-t2") return transnormer("diag:block=64,weights=softmax", "norm:map=elu+1");
-  ModelConfig config;
-  const std::vector<std::string> layers = parse_layers(name);
-  if (layers.size() == 1 && name.find('*') == std::string_view::npos) {
-    const std::string_view mechanism = name.substr(0, name.find(':'));
-    std::vector<std::string_view> known = mechanism_names();
-    if (std::find(known.begin(), known.end(), mechanism) == known.end()) {
-      known.insert(known.begin(), std::begin(kPresets), std::end(kPresets));
-      fail(ErrorCode::usage, fmt::format("unknown attention \"{}\"", name), "attention", name_hint(mechanism, known));
-    }
-    config.layers.assign(config.layers.size(), layers[0]);
-  } else {
-    config.layers = layers;
-  }
-  config.check();
-  for (const std::string& layer : config.layers)
-    if (!Mechanism::parse(layer).supports(Feature::bidirectional)) config.causal = true;
-  return config;
-}
-
 std::span<const PositionKind> position_kinds() { return kPositions; }
 
-void ModelConfig::check() {
-  for (const auto& [name, size] : {std::pair("width", width), std::pair("heads", heads), std::pair("inner", inner),
-                                   std::pair("max_length", max_length)})
+void StackConfig::check() {
+  for (const auto& [name, size] : {std::pair("width", width), std::pair("heads", heads), std::pair("inner", inner)})
     if (size < 1) fail(ErrorCode::usage, fmt::format("must be at least 1, got {}", size), name);
   if (layers.empty()) fail(ErrorCode::usage, "a model needs at least one layer", "layers");
   layers = parse_layers(fmt::format("{}", fmt::join(layers, ",")));
-  check_mechanisms(layers);
-  if (width % heads != 0)
+  check_mechanisms(layers, "layers");
+  if (!cross.empty()) cross = parse_layers(fmt::format("{}", fmt::join(cross, ",")));
+  check_mechanisms(cross, "cross");
+  if (cross.size() > 1 && cross.size() != layers.size())
+    fail(ErrorCode::usage, fmt::format("{} mechanisms for {} layers", cross.size(), layers.size()), "cross",
+         "one for each layer, or one for all");
+  if (head_width == 0 && width % heads != 0)
     fail(ErrorCode::usage, fmt::format("{} heads do not divide the width {}", heads, width), "heads",
          "a divisor of the width");
+  if (heads % key_heads() != 0)
+    fail(ErrorCode::usage, fmt::format("{} heads of keys do not divide {} heads", kv_heads, heads), "kv_heads",
+         "a divisor of the heads");
+}
+
+void ImageConfig::check() const {
+  if (height % patch != 0 || width % patch != 0)
+    fail(ErrorCode::usage, fmt::format("patches of {} x {} do not cover {} x {} pixels", patch, patch, height, width),
+         "patch", "a divisor of height and width");
+}
+
+void ModelConfig::check() {
+  if (task == Task::lm) causal = true;
+  if (task == Task::seq2seq && !decoder) {
+    decoder = static_cast<const StackConfig&>(*this);
+    decoder->causal = true;
+  }
+  if (decoder && decoder->cross.empty()) decoder->cross = {"softmax"};
+  if ((task == Task::vision || task == Task::image_text) && !image) image.emplace();
+  StackConfig::check();
+  if (max_length < 1) fail(ErrorCode::usage, fmt::format("must be at least 1, got {}", max_length), "max_length");
+  if (decoder) nn::within("decoder", [&] { decoder->check(); });
+  if (image_stack) nn::within("image_stack", [&] { image_stack->check(); });
+  if (image) nn::within("image", [&] { image->check(); });
+  if (decoder && shared_embedding && (decoder->width != width || decoder_vocabulary > 0))
+    fail(ErrorCode::usage, "encoder and decoder can share an embedding only of the same width and vocabulary",
+         "shared_embedding", "false");
   if (dtype == DType::f16)
     fail(ErrorCode::unsupported, "models do not run in f16: it would need loss scaling", "dtype", "bf16");
 }
 
-void ModelConfig::fields(FieldVisitor& v) {
-  constexpr double kMost = 1 << 24;
-  v("vocabulary", vocabulary, "number of token ids; 0: taken from the data", between(0, kMost));
-  v("classes", classes, "number of classes; 0: taken from the data", between(0, kMost));
-  v("max_length", max_length, "longest sequence", between(1, kMost));
+void StackConfig::fields(FieldVisitor& v) {
   v("width", width, "size of a token's vector", between(1, 1 << 16));
-  v("heads", heads, "attention heads; must divide the width", between(1, 1 << 12));
+  v("heads", heads, "attention heads", between(1, 1 << 12));
+  v("kv_heads", kv_heads, "heads of keys and values; 0: as many as heads", between(0, 1 << 12));
+  v("head_width", head_width, "size of a head; 0: width / heads", between(0, 1 << 16));
   v("layers", layers, "mechanism of each layer: \"diag:block=64\", \"norm*2\"");
+  v("cross", cross, "mechanism of the cross-attention of each layer, or one for all");
   v("causal", causal, "tokens read no later one");
   v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a"}));
   v("norm_eps", norm_eps, "epsilon of the norms", above(0));
@@ -158,15 +154,52 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("placement", placement, "norm before or after each sub-layer", one_of({"pre", "post"}));
   v("feed_forward", feed_forward, "plain or gated feed-forward layers", one_of({"ffn", "glu"}));
   v("inner", inner, "hidden size of the feed-forward layers", between(1, 1 << 20));
-  v("activation", activation, "of the feed-forward layers",
-    one_of({"identity", "relu", "gelu", "gelu_tanh", "silu", "elu", "elu_plus_one", "tanh", "sigmoid"}));
+  v("activation", activation, "of the feed-forward layers", one_of(activation_names()));
+  v("bias", bias, "products in attention and feed-forward layers have biases");
   v("positions", positions, "how positions enter", one_of(position_names()));
-  v("embedding_scale", embedding_scale, "factor on token embeddings", above(0));
-  v("pooling", pooling, "what the classifier reads", one_of({"mean", "cls"}));
-  v("classifier_hidden", classifier_hidden, "hidden size of the classifier; 0: none", between(0, 1 << 20));
+  v("rope_base", rope_base, "base of the angles of rope", above(0));
+  v("rope_pairs", rope_pairs, "channels that rope turns together", one_of({"adjacent", "halves"}));
+  v("buckets", buckets, "of t5 positions", between(2, 1 << 16));
+  v("bucket_distance", bucket_distance, "from which on t5 positions are all the same", between(1, 1 << 24));
+  v("attention_scale", attention_scale, "factor on scores; 0: 1 / sqrt(head width)", at_least(0));
+  v("init_deviation", init_deviation, "of normal initial weights; 0: uniform, by their sizes", between(0, 10));
   v("dropout", dropout, "on embeddings and sub-layer outputs", between(0, 0.99));
   v("inner_dropout", inner_dropout, "inside the feed-forward layers", between(0, 0.99));
   v("attention_dropout", attention_dropout, "on attention weights, where there are weights", between(0, 0.99));
+}
+
+void ImageConfig::fields(FieldVisitor& v) {
+  v("height", height, "of pictures; 0: taken from the data", between(0, 1 << 16));
+  v("width", width, "of pictures; 0: taken from the data", between(0, 1 << 16));
+  v("channels", channels, "of pictures; 0: taken from the data", between(0, 1 << 12));
+  v("patch", patch, "side of the squares that are read as one", between(1, 1 << 12));
+}
+
+void ModelConfig::fields(FieldVisitor& v) {
+  constexpr double kMost = 1 << 24;
+  v("task", task, "what is asked of the model", one_of(task_names()));
+  v("vocabulary", vocabulary, "number of token ids; 0: taken from the data", between(0, kMost));
+  v("classes", classes, "number of classes; 0: taken from the data", between(0, kMost));
+  v("max_length", max_length, "longest sequence", between(1, kMost));
+  StackConfig::fields(v);
+  v("embedding_scale", embedding_scale, "factor on token embeddings", above(0));
+  v("embedding_norm", embedding_norm, "a norm after the embedding");
+  v("types", types, "parts of a text that have a vector of their own", between(0, 1 << 16));
+  v("position_offset", position_offset, "rows of a learned position table before position 0", between(0, 1 << 16));
+  v("pooling", pooling, "what the classifier reads", one_of({"mean", "cls", "first", "last"}));
+  v("classifier_hidden", classifier_hidden, "hidden size of the classifier; 0: none", between(0, 1 << 20));
+  v("classifier_activation", classifier_activation, "of its hidden layer", one_of(activation_names()));
+  v("tied", tied, "a language model's head uses the embedding");
+  v("head_bias", head_bias, "a language model's head has a bias");
+  v("head_transform", head_transform, "a product, activation and norm before that head");
+  v("head_scale", head_scale, "factor on what enters that head", above(0));
+  v("embedding_size", embedding_size, "of the vectors that image_text compares", between(1, 1 << 16));
+  v("decoder", decoder, "the second stack of seq2seq");
+  v("decoder_vocabulary", decoder_vocabulary, "of the decoder; 0: the encoder's", between(0, kMost));
+  v("decoder_max_length", decoder_max_length, "of the decoder; 0: the encoder's", between(0, kMost));
+  v("shared_embedding", shared_embedding, "encoder and decoder use one table");
+  v("image_stack", image_stack, "the stack of image_text that reads pictures");
+  v("image", image, "pictures and their patches");
   v("dtype", dtype, "of activations", one_of({"f32", "bf16", "f16", "f64"}));
   v("checkpointing", checkpointing, "run layers again in backward instead of keeping their activations");
 }

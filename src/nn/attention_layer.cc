@@ -10,17 +10,17 @@ namespace {
 
 constexpr double kDistanceDeviation = 0.02;
 
-// Three slices recorded one by one would each make a zero-padded gradient of the whole; here they are made in place, or
+// Slices recorded one by one would each make a zero-padded gradient of the whole; here they are made in place, or
 // packed once.
 void split_backward(Tape& tape, Node& node) {
   const ZoneTimer timer(tape.context().zones(), Zone::elementwise);
-  const Shape& whole = node.inputs[0]->shape;  // (b, n, 3 heads, d)
-  const std::int64_t heads = whole[2] / 3;
+  const Shape& whole = node.inputs[0]->shape;  // (b, n, all heads, d)
   SplitGrad& split = *node.outputs[0]->split;
   if (!split.whole.defined()) split.whole = Tensor::empty(tape.context(), whole, node.inputs[0]->dtype);
-  for (int part = 0; part < 3; ++part) {
-    const Tensor to = split.whole.slice(2, part * heads, (part + 1) * heads);
-    const Tensor& from = node.grad(static_cast<std::size_t>(part));
+  for (std::size_t part = 0; part < node.outputs.size(); ++part) {
+    const Slot& slot = *node.outputs[part];
+    const Tensor to = split.whole.slice(2, slot.begin, slot.end);
+    const Tensor& from = node.grad(part);
     if (!from.defined())
       to.fill(0.0);
     else if (from.raw() != to.raw())
@@ -29,7 +29,7 @@ void split_backward(Tape& tape, Node& node) {
   tape.accumulate(node.inputs[0], std::exchange(split.whole, {}));
 }
 
-constexpr Op kSplit{"split_qkv", split_backward};
+constexpr Op kSplit{"split_heads", split_backward};
 
 // Positions that change the scores themselves are mechanisms of their own: they stand in for softmax.
 Mechanism positioned(const Mechanism& mechanism, Positions positions) {
@@ -42,6 +42,11 @@ Mechanism positioned(const Mechanism& mechanism, Positions positions) {
   return Mechanism(name);
 }
 
+Mechanism mechanism_of(const StackSpec& spec, std::size_t layer, Role role) {
+  if (role == Role::self) return positioned(Mechanism::parse(spec.layers[layer]), spec.positions);
+  return Mechanism::parse(spec.cross[spec.cross.size() == 1 ? 0 : layer]);
+}
+
 // Longest sequence of a batch.
 std::int64_t longest(const Var& x, const Layout& layout) {
   std::int64_t length = 1;
@@ -50,133 +55,231 @@ std::int64_t longest(const Var& x, const Layout& layout) {
   return length;
 }
 
-void check_mechanism(const Mechanism& mechanism, const ModelConfig& config) {
-  const auto need = [&](Feature feature) {
-    if (mechanism.supports(feature)) return;
-    const std::string_view also = feature == Feature::bidirectional ? "model.causal=true, or " : "";
-    fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {} form", mechanism.name(), name_of(feature)), {},
-         fmt::format("{}one that has it: fovea list --with {}", also, name_of(feature)));
-  };
-  need(config.causal ? Feature::causal : Feature::bidirectional);
-  need(Feature::packed);
-  if (config.positions == Positions::rope) need(Feature::rotary);
-  if (config.positions == Positions::alibi) need(Feature::alibi);
-  if (config.positions == Positions::t5) need(Feature::bias);
-  if (!mechanism.supports(config.dtype))
+void need(const Mechanism& mechanism, Feature feature) {
+  if (mechanism.supports(feature)) return;
+  const std::string_view also = feature == Feature::bidirectional ? "model.causal=true, or " : "";
+  fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {} form", mechanism.name(), name_of(feature)), {},
+       fmt::format("{}one that has it: fovea list --with {}", also, name_of(feature)));
+}
+
+void check_mechanism(const Mechanism& mechanism, const StackSpec& spec, Role role) {
+  if (role == Role::cross) {
+    need(mechanism, Feature::cross);
+    need(mechanism, Feature::bidirectional);
+  } else {
+    need(mechanism, spec.causal ? Feature::causal : Feature::bidirectional);
+    if (spec.positions == Positions::rope) need(mechanism, Feature::rotary);
+    if (spec.positions == Positions::alibi) need(mechanism, Feature::alibi);
+    if (spec.positions == Positions::t5) need(mechanism, Feature::bias);
+  }
+  need(mechanism, Feature::packed);
+  if (spec.key_heads() != spec.heads) need(mechanism, Feature::grouped);
+  if (spec.attention_scale > 0.0) need(mechanism, Feature::scale);
+  if (!mechanism.supports(spec.dtype))
     fail(ErrorCode::unsupported,
-         fmt::format("attention \"{}\" does not run in {}", mechanism.name(), name_of(config.dtype)));
+         fmt::format("attention \"{}\" does not run in {}", mechanism.name(), name_of(spec.dtype)));
+}
+
+// x (b, n, heads * width) -> (b, n, heads, width)
+Var in_heads(Tape& tape, const Var& x, std::int64_t width) {
+  return reshape(tape, x, {x.dim(0), x.dim(1), x.dim(2) / width, width});
+}
+
+// Rows [begin, begin + count) of the sequence, as a batch of 1.
+Tensor rows_of(const Var& x, const Sequences::Rows& rows) {
+  return x.value().slice(0, rows.batch, rows.batch + 1).slice(1, rows.begin, rows.begin + rows.count);
 }
 
 }  // namespace
 
-Split split_qkv(Tape& tape, const Var& qkv) {
-  const std::int64_t heads = qkv.dim(2) / 3;
+std::vector<Var> split_heads(Tape& tape, const Var& x, std::initializer_list<std::int64_t> heads) {
   std::vector<Tensor> parts;
-  for (int part = 0; part < 3; ++part) parts.push_back(qkv.value().slice(2, part * heads, (part + 1) * heads));
-  const std::vector<Var> out = tape.record(kSplit, std::span(&qkv, 1), std::move(parts), {});
-  if (out[0].needs_grad()) {
-    const auto grad = std::make_shared<SplitGrad>(SplitGrad{qkv.shape(), {}});
-    for (std::int64_t part = 0; part < 3; ++part) {
-      Slot& slot = *out[static_cast<std::size_t>(part)].slot();
-      slot.split = grad;
-      slot.axis = 2;
-      slot.begin = part * heads;
-      slot.end = (part + 1) * heads;
-    }
+  std::vector<std::int64_t> ends = {0};
+  for (const std::int64_t count : heads) {
+    ends.push_back(ends.back() + count);
+    parts.push_back(x.value().slice(2, ends.back() - count, ends.back()));
   }
-  return {out[0], out[1], out[2]};
+  std::vector<Var> out = tape.record(kSplit, std::span(&x, 1), std::move(parts), {});
+  if (!out[0].needs_grad()) return out;
+  const auto grad = std::make_shared<SplitGrad>(SplitGrad{x.shape(), {}});
+  for (std::size_t part = 0; part < out.size(); ++part) {
+    Slot& slot = *out[part].slot();
+    slot.split = grad;
+    slot.axis = 2;
+    slot.begin = ends[part];
+    slot.end = ends[part + 1];
+  }
+  return out;
 }
 
-AttentionLayer::Sizes AttentionLayer::sizes_of(const Mechanism& mechanism, const ModelConfig& config) {
+AttentionLayer::Sizes AttentionLayer::sizes_of(const Mechanism& mechanism, const StackSpec& spec) {
   const LayerStyle& style = mechanism.kind().style;
-  const std::int64_t heads = style.one_head ? 1 : config.heads, width = config.width / heads;
-  return {heads, style.key_width > 0 ? style.key_width : width, style.value_factor * width};
+  if (style.one_head) {
+    const std::int64_t keys = style.key_width > 0 ? style.key_width : spec.width;
+    return {1, 1, keys, style.value_factor * spec.width};
+  }
+  const std::int64_t width = spec.head_width > 0 ? spec.head_width : spec.width / spec.heads;
+  return {spec.heads, spec.key_heads(), style.key_width > 0 ? style.key_width : width, style.value_factor * width};
 }
 
-AttentionLayer::AttentionLayer(const Scope& scope, const ModelConfig& config, std::size_t layer)
-    : mechanism_(positioned(Mechanism::parse(config.layers[layer]), config.positions)),
-      sizes_(sizes_of(mechanism_, config)),
-      dropout_(mechanism_.supports(Feature::dropout) ? config.attention_dropout : 0.0),
-      positions_(config.positions),
-      causal_(config.causal),
+AttentionLayer::AttentionLayer(const Scope& scope, const StackSpec& spec, std::size_t layer, Role role)
+    : mechanism_(mechanism_of(spec, layer, role)),
+      role_(role),
+      sizes_(sizes_of(mechanism_, spec)),
+      dropout_(mechanism_.supports(Feature::dropout) ? spec.attention_dropout : 0.0),
+      positions_(role == Role::self ? spec.positions : Positions::none),
+      rotary_{.base = spec.rope_base, .halves = spec.rope_pairs == RopePairs::halves},
+      buckets_{.count = spec.buckets, .max_distance = spec.bucket_distance, .bidirectional = !spec.causal},
+      causal_(role == Role::self && spec.causal),
       layer_(static_cast<std::int64_t>(layer)),
-      layers_(std::ssize(config.layers)) {
-  check_mechanism(mechanism_, config);
-  make_projections(scope, config);
-  make_weights(scope, config);
+      layers_(std::ssize(spec.layers)) {
+  check_mechanism(mechanism_, spec, role);
+  if (spec.attention_scale > 0.0) scale_ = spec.attention_scale;
+  make_projections(scope, spec);
+  make_weights(scope, spec);
 }
 
-void AttentionLayer::make_projections(const Scope& scope, const ModelConfig& config) {
+void AttentionLayer::make_projections(const Scope& scope, const StackSpec& spec) {
   const LayerStyle& style = mechanism_.kind().style;
-  const std::int64_t keys = sizes_.heads * sizes_.d_k, values = sizes_.heads * sizes_.d_v;
+  const std::int64_t queries = sizes_.heads * sizes_.d_k, keys = sizes_.kv_heads * sizes_.d_k;
+  const std::int64_t values = sizes_.kv_heads * sizes_.d_v, out = sizes_.heads * sizes_.d_v;
+  const bool self = role_ == Role::self;
   const bool plain = !style.shared_qk && !style.values_only && keys == values &&
                      style.qk_activation == Activation::identity && style.v_activation == Activation::identity;
+  const auto add = [&](std::optional<Linear>& linear, std::string_view name, std::int64_t width, Activation activation,
+                       std::int64_t fan_out = 0) {
+    linear.emplace(
+        scope / name, spec.width, width,
+        Linear::Options{
+            .activation = activation, .fan_out = fan_out, .bias = spec.bias, .deviation = spec.init_deviation});
+  };
   if (plain) {
-    qkv_.emplace(scope / "qkv", config.width, 3 * keys, Linear::Options{.parts = 3});
+    add(qkv_, self ? "qkv" : "kv", (self ? queries : 0) + keys + values, Activation::identity, queries);
+    if (!self) add(q_, "q", queries, Activation::identity);
   } else {
-    if (!style.values_only)
-      q_.emplace(scope / "q", config.width, keys, Linear::Options{.activation = style.qk_activation});
-    if (!style.shared_qk && !style.values_only)
-      k_.emplace(scope / "k", config.width, keys, Linear::Options{.activation = style.qk_activation});
-    v_.emplace(scope / "v", config.width, values, Linear::Options{.activation = style.v_activation});
+    if (!style.values_only) add(q_, "q", queries, style.qk_activation);
+    if (!style.shared_qk && !style.values_only) add(k_, "k", keys, style.qk_activation);
+    add(v_, "v", values, style.v_activation);
   }
-  if (style.gate)
-    gate_.emplace(scope / "gate", config.width, values, Linear::Options{.activation = style.gate_activation});
-  out_.emplace(scope / "out", values, config.width);
+  if (style.gate) add(gate_, "gate", out, style.gate_activation);
+  out_.emplace(scope / "out", out, spec.width, branch_end(spec));
 }
 
-void AttentionLayer::make_weights(const Scope& scope, const ModelConfig& config) {
+void AttentionLayer::make_weights(const Scope& scope, const StackSpec& spec) {
   const LayerSizes sizes{.heads = sizes_.heads,
-                         .kv_heads = sizes_.heads,
+                         .kv_heads = sizes_.kv_heads,
                          .d_k = sizes_.d_k,
                          .d_v = sizes_.d_v,
-                         .width = config.width,
-                         .max_length = config.max_length};
-  for (const WeightSpec& spec : mechanism_.weights(sizes)) {
-    if (spec.shared)
-      weights_.push_back(scope.add_shared(spec.name, spec.shape, spec.init, spec.trained));
+                         .width = spec.width,
+                         .max_length = spec.max_length};
+  for (const WeightSpec& weight : mechanism_.weights(sizes)) {
+    if (weight.shared)
+      weights_.push_back(scope.add_shared(weight.name, weight.shape, weight.init, weight.trained));
     else
-      weights_.push_back(spec.trained ? scope.add(spec.name, spec.shape, spec.init, spec.decay)
-                                      : scope.add_drawn(spec.name, spec.shape, spec.init));
+      weights_.push_back(weight.trained ? scope.add(weight.name, weight.shape, weight.init, weight.decay)
+                                        : scope.add_drawn(weight.name, weight.shape, weight.init));
   }
   if (positions_ == Positions::t5)
-    distances_ = scope.add_shared("distances", {Buckets{}.count, sizes_.heads}, Init::normal(kDistanceDeviation), true);
+    distances_ = scope.add_shared("distances", {buckets_.count, sizes_.heads}, Init::normal(kDistanceDeviation), true);
 }
 
-AttentionOptions AttentionLayer::options(Tape& tape, const Var& x, const Layout& layout) const {
+// For rows that stand among at most `longest` others.
+AttentionOptions AttentionLayer::options(Tape& tape, const Var& x, std::int64_t longest) const {
   AttentionOptions options;
-  options.queries = layout.rows;
   options.causal = causal_;
+  options.scale = scale_;
   options.dropout_p = dropout_;
   options.weights = weights_;
   if (mechanism_.needs_input()) options.input = x;
   options.layer = layer_;
   options.layers = layers_;
   options.alibi = positions_ == Positions::alibi;
-  if (positions_ == Positions::t5)
-    options.diagonal_bias = t5_bias(tape, distances_, longest(x, layout), {.bidirectional = !causal_});
-  if (positions_ == Positions::rope) {
-    options.rotary = Rotary{};
-    options.positions = layout.positions;
-  }
+  if (positions_ == Positions::t5) options.diagonal_bias = t5_bias(tape, distances_, longest, buckets_);
+  if (positions_ == Positions::rope) options.rotary = rotary_;
   return options;
 }
 
-Var AttentionLayer::operator()(Tape& tape, const Var& x, const Layout& layout) const {
-  const std::int64_t b = x.dim(0), n = x.dim(1), heads = sizes_.heads;
-  const auto project = [&](const Linear& linear, std::int64_t width) {
-    return reshape(tape, linear(tape, x), {b, n, heads, width});
-  };
-  Split in;
-  if (qkv_) {
-    in = split_qkv(tape, reshape(tape, (*qkv_)(tape, x), {b, n, 3 * heads, sizes_.d_k}));
-  } else {
-    in.v = project(*v_, sizes_.d_v);
-    in.q = q_ ? project(*q_, sizes_.d_k) : Var(in.v.value());
-    in.k = k_ ? project(*k_, sizes_.d_k) : in.q;
+Qkv AttentionLayer::project(Tape& tape, const Var& x, const Var& from) const {
+  if (qkv_ && role_ == Role::self) {
+    const auto parts = split_heads(tape, in_heads(tape, (*qkv_)(tape, x), sizes_.d_k),
+                                   {sizes_.heads, sizes_.kv_heads, sizes_.kv_heads});
+    return {parts[0], parts[1], parts[2]};
   }
-  const Var mixed = attention(tape, in.q, in.k, in.v, mechanism_, options(tape, x, layout)).output;
-  Var out = reshape(tape, mixed, {b, n, heads * sizes_.d_v});
+  if (qkv_) {
+    const auto parts =
+        split_heads(tape, in_heads(tape, (*qkv_)(tape, from), sizes_.d_k), {sizes_.kv_heads, sizes_.kv_heads});
+    return {in_heads(tape, (*q_)(tape, x), sizes_.d_k), parts[0], parts[1]};
+  }
+  Qkv in;
+  in.v = in_heads(tape, (*v_)(tape, from), sizes_.d_v);
+  in.q = q_ ? in_heads(tape, (*q_)(tape, x), sizes_.d_k) : Var(in.v.value());
+  in.k = k_ ? in_heads(tape, (*k_)(tape, from), sizes_.d_k) : in.q;
+  return in;
+}
+
+Var AttentionLayer::mix(Tape& tape, const Var& x, const Layout& layout) const {
+  const Qkv in = project(tape, x, x);
+  AttentionOptions call = options(tape, x, positions_ == Positions::t5 ? longest(x, layout) : 0);
+  call.queries = layout.rows;
+  if (positions_ == Positions::rope) call.positions = layout.positions;
+  return attention(tape, in.q, in.k, in.v, mechanism_, call).output;
+}
+
+Var AttentionLayer::mix_source(Tape& tape, const Var& x, const Layout& layout, const Source& source) const {
+  const Qkv in = project(tape, x, source.rows);
+  AttentionOptions call = options(tape, source.rows, 0);
+  call.queries = layout.rows;
+  call.keys = source.layout->rows;
+  return attention(tape, in.q, in.k, in.v, mechanism_, call).output;
+}
+
+// Every sequence follows on its own past: the rows of all of them share the products, not the attention.
+Var AttentionLayer::step(Tape& tape, const Var& x, const Layout& layout) const {
+  const Qkv in = project(tape, x, x);
+  const auto sequences = layout.rows.rows(x.dim(0), x.dim(1), "rows");
+  const Tensor out = Tensor::zeros(tape.context(), {x.dim(0), x.dim(1), sizes_.heads, sizes_.d_v}, x.dtype());
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    LayerPast& past = layout.pasts[s]->layers[static_cast<std::size_t>(layer_)];
+    const AttentionOptions call = options(tape, rows_of(x, sequences[s]), past.self.length + sequences[s].count);
+    rows_of(out, sequences[s])
+        .copy_from(attention_step(tape.context(), rows_of(in.q, sequences[s]), rows_of(in.k, sequences[s]),
+                                  rows_of(in.v, sequences[s]), mechanism_, past.self, call));
+  }
+  return out;
+}
+
+// Keys and values of the source are made once, at the first step of a sequence.
+Var AttentionLayer::step_source(Tape& tape, const Var& x, const Layout& layout, const Source& source) const {
+  const Var q = in_heads(tape, (*q_)(tape, x), sizes_.d_k);
+  const auto sequences = layout.rows.rows(x.dim(0), x.dim(1), "rows");
+  const auto place = static_cast<std::size_t>(layer_);
+  if (source.defined()) {
+    const Qkv in = project(tape, x, source.rows);
+    const auto from = source.layout->rows.rows(source.rows.dim(0), source.rows.dim(1), "rows");
+    for (std::size_t s = 0; s < sequences.size(); ++s) {
+      LayerPast& past = layout.pasts[s]->layers[place];
+      past.keys = rows_of(in.k, from[s]).clone(tape.context(), Lifetime::persistent);
+      past.values = rows_of(in.v, from[s]).clone(tape.context(), Lifetime::persistent);
+    }
+  }
+  const Tensor out = Tensor::zeros(tape.context(), {x.dim(0), x.dim(1), sizes_.heads, sizes_.d_v}, x.dtype());
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    const LayerPast& past = layout.pasts[s]->layers[place];
+    rows_of(out, sequences[s])
+        .copy_from(attention(tape, rows_of(q, sequences[s]), past.keys, past.values, mechanism_, options(tape, x, 0))
+                       .output.value());
+  }
+  return out;
+}
+
+Var AttentionLayer::operator()(Tape& tape, const Var& x, const Layout& layout, const Source& source) const {
+  const bool stepping = !layout.pasts.empty();
+  Var mixed;
+  if (role_ == Role::self)
+    mixed = stepping ? step(tape, x, layout) : mix(tape, x, layout);
+  else
+    mixed = stepping ? step_source(tape, x, layout, source) : mix_source(tape, x, layout, source);
+  Var out = reshape(tape, mixed, {x.dim(0), x.dim(1), sizes_.heads * sizes_.d_v});
   if (gate_) out = mul(tape, out, (*gate_)(tape, x));
   return (*out_)(tape, out);
 }

@@ -9,7 +9,10 @@ class Linear {
  public:
   struct Options {
     Activation activation = Activation::identity;
-    std::int64_t parts = 1;  // projections side by side in one product; each is initialised as if it stood alone
+    std::int64_t fan_out = 0;  // outputs its initial values are drawn for; 0: all. Projections side by side in one
+                               // product are drawn as if each stood alone
+    bool bias = true;
+    double deviation = 0.0;  // of normal initial values; 0: uniform, by the sizes
   };
   Linear(const Scope& scope, std::int64_t in, std::int64_t out) : Linear(scope, in, out, Options{}) {}
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, Options options);
@@ -21,13 +24,16 @@ class Linear {
   Activation activation_;
 };
 
+// The product that ends a residual branch: where weights start normal, it starts smaller the more branches there are.
+Linear::Options branch_end(const StackConfig& config);
+
 // LayerNorm or RMSNorm over the last axis, with gain (and for LayerNorm bias) unless the config leaves them out.
-Norm make_norm(const Scope& scope, const ModelConfig& config);
+Norm make_norm(const Scope& scope, const StackConfig& config);
 
 // (act(x W1 + b1)) W2 + b2, or (act(x Wg + bg) * (x Wv + bv)) W2 + b2 with both first products as one.
 class FeedForwardLayer {
  public:
-  FeedForwardLayer(const Scope& scope, const ModelConfig& config);
+  FeedForwardLayer(const Scope& scope, const StackConfig& config);
 
   Var operator()(Tape& tape, const Var& x) const;
 

@@ -9,6 +9,12 @@ Scope Scope::operator/(std::string_view name) const {
   return inner;
 }
 
+Scope Scope::as_root() const {
+  Scope root = *this;
+  root.root_ = prefix_;
+  return root;
+}
+
 Var Scope::add(std::string_view name, const Shape& shape, Init init, bool decay) const {
   const std::string full = (*this / name).prefix_;
   parameters_->push_back({full, Var::leaf(make_weight(*context_, full, shape, dtype_, init)), decay});
@@ -23,7 +29,8 @@ Var Scope::add_drawn(std::string_view name, const Shape& shape, Init init) const
 
 Var Scope::add_shared(std::string_view name, const Shape& shape, Init init, bool trained) const {
   Scope top = *this;
-  top.prefix_ = "shared";
+  top.prefix_ = root_;
+  top = top / "shared";
   const std::string full = (top / name).prefix_;
   for (const Parameter& parameter : *parameters_)
     if (parameter.name == full) {

@@ -18,19 +18,20 @@ class Scope {
 
   Scope operator/(std::string_view name) const;  // one level down
   Scope operator/(std::int64_t index) const { return *this / std::to_string(index); }
+  Scope as_root() const;  // here, but what is shared below is shared below here only
   Context& context() const { return *context_; }
 
   Var add(std::string_view name, const Shape& shape, Init init, bool decay = false) const;
   // The same for what is drawn once and never trained: it is saved with the rest, but has no gradient.
   Var add_drawn(std::string_view name, const Shape& shape, Init init) const;
-  // A parameter of the whole model, "shared.<name>": made by the first who asks, the same for all others.
+  // A parameter of all below the root, "<root>.shared.<name>": made by the first who asks, the same for all others.
   Var add_shared(std::string_view name, const Shape& shape, Init init, bool trained) const;
 
  private:
   Context* context_;
   DType dtype_;
   std::vector<Parameter>* parameters_;
-  std::string prefix_;
+  std::string prefix_, root_;
 };
 
 // Runs f; an error from inside gets `place` put before its path: "attention" -> "layers[1].attention".

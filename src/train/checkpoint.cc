@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "data/dataset.h"
 #include "io/folder.h"
 #include "models/files.h"
 
@@ -21,16 +20,6 @@ std::vector<NamedTensor> moment_tensors(const AdamW& adamw) {
   }
   return tensors;
 }
-
-// FNV-1a, one byte at a time.
-class Hash {
- public:
-  void add(std::uint8_t byte) { value_ = (value_ ^ byte) * 0x100000001b3u; }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325u;
-};
 
 [[noreturn]] void refuse(const Path& file, const std::string& what, std::string hint) {
   fail(ErrorCode::bad_input, what, file.string(), std::move(hint));
@@ -60,15 +49,7 @@ TrainState read_state(const Path& file, const TrainState& expected) {
 
 }  // namespace
 
-DataMark DataMark::of(const Dataset& data) {
-  Hash hash;
-  for (const Example& example : data.train) {
-    for (const std::uint8_t token : example.tokens) hash.add(token);
-    hash.add(static_cast<std::uint8_t>(example.label));
-    hash.add(0);  // padding: in no example
-  }
-  return {data.name, std::ssize(data.train), hash.value()};
-}
+DataMark DataMark::of(const Dataset& data) { return {data.name, data.train->size(), data.train->hash()}; }
 
 void DataMark::fields(FieldVisitor& v) {
   v("name", name, "the data set");

@@ -42,9 +42,11 @@ void TrainConfig::fields(FieldVisitor& v) {
 void EvalReport::fields(FieldVisitor& v) {
   v("step", step, "steps taken before; 0: never evaluated", at_least(0));
   v("split", split, "part of the data set");
-  v("loss", loss, "mean cross-entropy");
+  v("loss", loss, "mean cross-entropy, or mean squared error");
   v("accuracy", accuracy, "share of correct answers", between(0, 1));
+  v("deviation", deviation, "mean absolute error of numbers", at_least(0));
   v("examples", examples, "number of examples", at_least(0));
+  v("asked", asked, "number of targets", at_least(0));
   v("seconds", seconds, "time taken");
   v("train_seconds", train_seconds, "training time before it");
   v("best", best, "the best so far");

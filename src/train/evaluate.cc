@@ -1,5 +1,3 @@
-#include "train/evaluate.h"
-
 #include <algorithm>
 #include <chrono>
 
@@ -8,40 +6,32 @@
 
 namespace fovea {
 
-std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
-  const std::vector<float> values = logits.to_vector<float>();
-  const std::vector<std::int32_t> wanted = labels.to_vector<std::int32_t>();
-  const std::int64_t classes = logits.dim(1);
-  std::int64_t correct = 0;
-  for (std::size_t row = 0; row < wanted.size(); ++row) {
-    const auto begin = values.begin() + static_cast<std::int64_t>(row) * classes;
-    correct += std::max_element(begin, begin + classes) - begin == wanted[row];
-  }
-  return correct;
+bool EvalReport::better_than(const EvalReport& other, Task task) const {
+  if (other.step == 0) return true;
+  if (task == Task::classify || task == Task::match || task == Task::vision) return accuracy > other.accuracy;
+  return loss < other.loss;
 }
 
-EvalReport evaluate(Context& context, const Model& model, const std::vector<Example>& examples,
-                    const EvalOptions& options) {
+EvalReport evaluate(Context& context, const Model& model, const Split& split, const EvalOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  std::span<const Example> set = examples;
-  if (options.examples > 0) set = set.first(std::min(set.size(), static_cast<std::size_t>(options.examples)));
   EvalReport report;
-  if (set.empty()) return report;
+  if (split.size() == 0) return report;
   const auto stopped = [&] { return options.stop != nullptr && options.stop->load(); };
-  double loss = 0.0;
-  std::int64_t correct = 0;
-  Batches batches(set, {.batch_size = options.batch, .shuffle = false});
+  Batches batches(split, {.batch_size = options.batch, .shuffle = false, .limit = options.examples});
   while (!batches.epoch_done() && !stopped()) {
     const Batch batch = batches.next(context);
     Tape tape(context, {.record = false});
-    const Var logits = model.forward(tape, batch.ids, batch.sequences);
-    loss += cross_entropy(tape, logits, batch.labels).value().item() * static_cast<double>(batch.size());
-    correct += count_correct(logits.value(), batch.labels);
+    const Loss loss = model.loss(tape, batch);
+    report.loss += loss.value.value().item() * static_cast<double>(loss.asked);
+    report.accuracy += loss.correct;
+    report.deviation += loss.deviation;
+    report.asked += loss.asked;
   }
   report.examples = batches.position().used;
-  const double count = std::max(1.0, static_cast<double>(report.examples));
-  report.loss = loss / count;
-  report.accuracy = static_cast<double>(correct) / count;
+  const double count = std::max(1.0, static_cast<double>(report.asked));
+  report.loss /= count;
+  report.accuracy /= count;
+  report.deviation /= count;
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

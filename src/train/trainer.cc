@@ -1,17 +1,16 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 
-#include "data/dataset.h"
 #include "fovea/train.h"
 #include "fovea/version.h"
 #include "fovea/zones.h"
 #include "io/folder.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
-#include "train/evaluate.h"
 #include "train/metrics.h"
 
 namespace fovea {
@@ -29,16 +28,28 @@ std::uint64_t first_stream(std::int64_t step, std::int64_t parts, std::int64_t p
 
 void check_fit(const Context& context, const Model& model, const Dataset& data, const TrainConfig& config) {
   const ModelConfig& m = model.config();
-  if (data.train.empty()) fail(ErrorCode::bad_input, "the data set has no training examples", data.name);
+  if (empty(data.train)) fail(ErrorCode::bad_input, "the data set has no training examples", data.name);
+  if (m.task != data.task)
+    fail(ErrorCode::usage,
+         fmt::format("a model for {}, but {} is for {}", task_names()[static_cast<std::size_t>(m.task)], data.name,
+                     task_names()[static_cast<std::size_t>(data.task)]),
+         "model.task");
   if (m.vocabulary < data.vocabulary)
     fail(ErrorCode::usage, fmt::format("{} token ids, but {} has {}", m.vocabulary, data.name, data.vocabulary),
          "model.vocabulary");
-  if (m.classes != data.classes)
+  if (data.classes > 0 && m.classes != data.classes)
     fail(ErrorCode::usage, fmt::format("{} classes, but {} has {}", m.classes, data.name, data.classes),
          "model.classes");
   if (context.seed() != config.seed)
     fail(ErrorCode::usage,
          fmt::format("the context was made with seed {}, the run with {}", context.seed(), config.seed), "train.seed");
+}
+
+// Targets of a batch that count: parts of a batch weigh by them.
+std::int64_t asked(const Batch& batch) {
+  if (!batch.targets.defined() || batch.targets.dtype() != DType::i32) return batch.size();
+  const Tensor& t = batch.targets;
+  return t.numel() - std::count(t.data<std::int32_t>(), t.data<std::int32_t>() + t.numel(), -1);
 }
 
 // The first parameter whose gradient is not finite, or "the loss".
@@ -102,14 +113,12 @@ struct Trainer::Impl {
 void Trainer::Impl::run_part(const Batch& part, std::int64_t index, double share, StepReport& report) {
   const std::uint64_t stream = first_stream(report.step, config.accumulation, index);
   Tape tape(context, {.record = true, .training = true, .stream = stream});
-  const Var logits = model.forward(tape, part.ids, part.sequences);
-  Var loss = cross_entropy(tape, logits, part.labels, {.label_smoothing = config.label_smoothing});
-  if (share != 1.0) loss = scale(tape, loss, share);
-  tape.backward(loss);
-  report.loss += loss.value().item();
-  report.accuracy +=
-      share * static_cast<double>(count_correct(logits.value(), part.labels)) / static_cast<double>(part.size());
-  report.tokens += part.ids.numel();
+  const Loss loss = model.loss(tape, part, {.label_smoothing = config.label_smoothing});
+  const Var weighed = share != 1.0 ? scale(tape, loss.value, share) : loss.value;
+  tape.backward(weighed);
+  report.loss += weighed.value().item();
+  report.accuracy += share * loss.correct / static_cast<double>(std::max<std::int64_t>(1, loss.asked));
+  report.tokens += part.tokens();
 }
 
 std::vector<Batch> Trainer::Impl::draw(Batches& batches) const {
@@ -123,11 +132,11 @@ std::vector<Batch> Trainer::Impl::draw(Batches& batches) const {
 void Trainer::Impl::advance(Batches& batches, StepReport& report) {
   const ZoneTimer timer(context.zones(), Zone::other);  // what no zone inside takes for itself
   const std::vector<Batch> parts = draw(batches);
-  std::int64_t examples = 0;
-  for (const Batch& part : parts) examples += part.size();
+  std::int64_t all = 0;
+  for (const Batch& part : parts) all += asked(part);
   for (std::int64_t i = 0; i < std::ssize(parts); ++i) {
     const Batch& part = parts[static_cast<std::size_t>(i)];
-    run_part(part, i, static_cast<double>(part.size()) / static_cast<double>(examples), report);
+    run_part(part, i, static_cast<double>(asked(part)) / static_cast<double>(std::max<std::int64_t>(1, all)), report);
   }
   report.gradient_norm = clip_norm(context, model.parameters(), config.clip_norm);
   check_finite(report);
@@ -171,15 +180,15 @@ std::optional<StopReason> Trainer::Impl::over(const std::atomic<bool>* stop) con
 }
 
 void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
-  if (state.last.step == state.step || data.validation.empty()) return;
-  EvalReport report = evaluate(context, model, data.validation,
+  if (state.last.step == state.step || empty(data.validation)) return;
+  EvalReport report = evaluate(context, model, *data.validation,
                                {.examples = config.eval_examples, .batch = config.eval_batch, .stop = stop});
   state.eval_seconds += report.seconds;
   if (stop != nullptr && stop->load()) return;  // cut short: done again after a resume
   report.step = state.step;
   report.split = "validation";
   report.train_seconds = state.train_seconds;
-  report.best = state.best.step == 0 || report.accuracy > state.best.accuracy;
+  report.best = report.better_than(state.best, data.task);
   state.last = report;
   if (report.best) state.best = report;
   tell([&](TrainObserver& o) { o.on_eval(report); });
@@ -237,7 +246,7 @@ TrainResult Trainer::run(const std::atomic<bool>* stop) {
   Impl& run = *impl_;
   run.open_output();
   run.context.allocator()->reset_peaks();
-  Batches batches(run.data.train,
+  Batches batches(*run.data.train,
                   {.batch_size = run.config.batch / run.config.accumulation,
                    .seed = run.config.seed,
                    .window = run.config.length_window},

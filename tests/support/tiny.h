@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "data/dataset.h"
+#include "data/labelled.h"
 #include "fovea/model.h"
 
 namespace fovea::tiny {
@@ -26,10 +26,10 @@ inline std::vector<Example> examples(std::uint64_t seed, std::size_t count, std:
 }
 
 inline Dataset dataset(std::uint64_t seed, std::size_t train, std::size_t validation) {
-  Dataset data{.name = "tiny", .classes = kClasses, .vocabulary = kVocabulary, .max_length = 90};
+  LabelledData data{.name = "tiny", .classes = kClasses, .vocabulary = kVocabulary, .max_length = 90};
   data.train = examples(seed, train);
   data.validation = examples(seed + 1, validation);
-  return data;
+  return dataset_of(std::move(data));
 }
 
 // A preset for these sequences.

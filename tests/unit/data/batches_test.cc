@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "data/labelled.h"
 #include "support/expect_error.h"
 
 namespace fovea {
@@ -13,13 +14,13 @@ namespace {
 const Context kContext({.threads = 2, .memory = {.poison = true}});
 
 // Example i has a length between 1 and 9, tokens i % 15 + 1, and the label i % 10.
-std::vector<Example> numbered(std::int64_t count) {
+std::shared_ptr<const Split> numbered(std::int64_t count) {
   std::vector<Example> set;
   for (std::int64_t i = 0; i < count; ++i)
     set.push_back(
         {std::vector<std::uint8_t>(static_cast<std::size_t>(1 + i * 7 % 9), static_cast<std::uint8_t>(1 + i % 15)),
          static_cast<int>(i % 10)});
-  return set;
+  return labelled_split(std::move(set));
 }
 
 std::vector<std::int64_t> epoch_order(Batches& batches) {
@@ -42,22 +43,14 @@ std::vector<std::int64_t> all(std::int64_t count) {
 }
 
 TEST(Batches, PacksExamplesEndToEnd) {
-  const std::vector<Example> set = {{{1, 2, 3}, 7}, {{4}, 0}, {{5, 6}, 9}};
-  const Batch batch = make_batch(kContext, set, {2, 0}, BatchLayout::packed);
-  EXPECT_EQ(batch.ids.shape(), (Shape{1, 5}));
-  EXPECT_EQ(batch.ids.to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, 6, 1, 2, 3}));
-  EXPECT_EQ(batch.sequences.cu_seqlens, (std::vector<std::int32_t>{0, 2, 5}));
-  EXPECT_TRUE(batch.sequences.lengths.empty());
-  EXPECT_EQ(batch.labels.to_vector<std::int32_t>(), (std::vector<std::int32_t>{9, 7}));
-}
-
-TEST(Batches, PadsExamplesWithZeros) {
-  const std::vector<Example> set = {{{1, 2, 3}, 7}, {{4}, 0}, {{5, 6}, 9}};
-  const Batch batch = make_batch(kContext, set, {1, 0}, BatchLayout::padded);
-  EXPECT_EQ(batch.ids.shape(), (Shape{2, 3}));
-  EXPECT_EQ(batch.ids.to_vector<std::int32_t>(), (std::vector<std::int32_t>{4, 0, 0, 1, 2, 3}));
-  EXPECT_EQ(batch.sequences.lengths, (std::vector<std::int32_t>{1, 3}));
-  EXPECT_TRUE(batch.sequences.cu_seqlens.empty());
+  const auto set = labelled_split({{{1, 2, 3}, 7}, {{4}, 0}, {{5, 6}, 9}});
+  const Batch batch = set->batch(kContext, std::vector<std::int64_t>{2, 0}, 0);
+  EXPECT_EQ(batch.input.ids.shape(), (Shape{1, 5}));
+  EXPECT_EQ(batch.input.ids.to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, 6, 1, 2, 3}));
+  EXPECT_EQ(batch.input.rows.cu_seqlens, (std::vector<std::int32_t>{0, 2, 5}));
+  EXPECT_TRUE(batch.input.rows.lengths.empty());
+  EXPECT_EQ(batch.targets.to_vector<std::int32_t>(), (std::vector<std::int32_t>{9, 7}));
+  EXPECT_EQ(batch.examples, (std::vector<std::int64_t>{2, 0}));
 }
 
 // No example is lost or repeated, whatever sizes meet.
@@ -65,8 +58,8 @@ TEST(Batches, EveryEpochHasEveryExampleOnce) {
   for (const std::int64_t count : {1, 7, 32, 33, 101})
     for (const std::int64_t batch_size : {1, 4, 33, 200})
       for (const std::int64_t window : {0, 1, 3, 1000}) {
-        const std::vector<Example> set = numbered(count);
-        Batches batches(set, {.batch_size = batch_size, .seed = 3, .window = window});
+        const auto set = numbered(count);
+        Batches batches(*set, {.batch_size = batch_size, .seed = 3, .window = window});
         const std::vector<std::int64_t> first = epoch_order(batches), second = epoch_order(batches);
         EXPECT_EQ(sorted(first), all(count));
         EXPECT_EQ(sorted(second), all(count));
@@ -79,9 +72,9 @@ TEST(Batches, EveryEpochHasEveryExampleOnce) {
 }
 
 TEST(Batches, OrderDependsOnSeedAlone) {
-  const std::vector<Example> set = numbered(50);
+  const auto set = numbered(50);
   const auto order = [&](std::uint64_t seed) {
-    Batches batches(set, {.batch_size = 8, .seed = seed});
+    Batches batches(*set, {.batch_size = 8, .seed = seed});
     return epoch_order(batches);
   };
   EXPECT_EQ(order(1), order(1));
@@ -89,18 +82,18 @@ TEST(Batches, OrderDependsOnSeedAlone) {
 }
 
 TEST(Batches, WithoutShuffleKeepsTheOrder) {
-  const std::vector<Example> set = numbered(10);
-  Batches batches(set, {.batch_size = 4, .shuffle = false, .window = 2});
+  const auto set = numbered(10);
+  Batches batches(*set, {.batch_size = 4, .shuffle = false, .window = 2});
   EXPECT_EQ(epoch_order(batches), all(10));
   EXPECT_EQ(batches.batches_per_epoch(), 3);
 }
 
 TEST(Batches, ResumesAnywhere) {
-  const std::vector<Example> set = numbered(45);
+  const auto set = numbered(45);
   const BatchOptions options = {.batch_size = 8, .seed = 11, .window = 2};
-  Batches whole(set, options);
+  Batches whole(*set, options);
   for (int step = 0; step < 20; ++step) {
-    Batches resumed(set, options, whole.position());
+    Batches resumed(*set, options, whole.position());
     const Batch expected = whole.next(kContext), got = resumed.next(kContext);
     EXPECT_EQ(got.examples, expected.examples) << "step " << step;
     EXPECT_EQ(resumed.position(), whole.position());
@@ -108,23 +101,43 @@ TEST(Batches, ResumesAnywhere) {
 }
 
 TEST(Batches, WindowsGatherSimilarLengths) {
-  const std::vector<Example> set = numbered(900);
+  const auto set = numbered(900);
   const auto padding = [&](std::int64_t window) {
-    Batches batches(set, {.batch_size = 10, .layout = BatchLayout::padded, .seed = 1, .window = window});
+    Batches batches(*set, {.batch_size = 10, .seed = 1, .window = window});
     std::int64_t padded = 0;
-    do padded += batches.next(kContext).ids.numel();
-    while (!batches.epoch_done());
+    do {
+      const BatchPlan plan = batches.plan();
+      std::int64_t longest = 0;
+      for (const std::int64_t i : plan.examples) longest = std::max(longest, set->length(i));
+      padded += longest * std::ssize(plan.examples);
+    } while (!batches.epoch_done());
     return padded;
   };
   EXPECT_LT(static_cast<double>(padding(30)), 0.75 * static_cast<double>(padding(0)));
 }
 
+TEST(Batches, LimitTakesTheFirstExamples) {
+  const auto set = numbered(20);
+  Batches batches(*set, {.batch_size = 4, .seed = 3, .limit = 7});
+  EXPECT_EQ(sorted(epoch_order(batches)), all(7));
+}
+
+// Two batches never share the number their random choices depend on, within an epoch or across.
+TEST(Batches, DrawsDiffer) {
+  const auto set = numbered(11);
+  Batches batches(*set, {.batch_size = 4});
+  std::vector<std::uint64_t> draws;
+  for (int i = 0; i < 9; ++i) draws.push_back(batches.plan().draw);
+  std::sort(draws.begin(), draws.end());
+  EXPECT_EQ(std::adjacent_find(draws.begin(), draws.end()), draws.end());
+}
+
 TEST(Batches, RefusesWhatCannotWork) {
-  const std::vector<Example> set = numbered(5), hollow = {{{1}, 0}, {{}, 0}};
-  EXPECT_ERROR(Batches({}, {}), ErrorCode::bad_input, "no examples", "", "");
-  EXPECT_ERROR(Batches(hollow, {}), ErrorCode::bad_input, "example 1 has no tokens", "", "");
-  EXPECT_ERROR(Batches(set, {.batch_size = 0}), ErrorCode::usage, "at least 1", "batch_size", "");
-  EXPECT_ERROR(Batches(set, {}, {0, 6}), ErrorCode::bad_input, "cannot be resumed at example 6", "position",
+  const auto set = numbered(5), none = numbered(0);
+  EXPECT_ERROR(Batches(*none, {}), ErrorCode::bad_input, "no examples", "", "");
+  EXPECT_ERROR(labelled_split({{{1}, 0}, {{}, 0}}), ErrorCode::bad_input, "example 1 has no tokens", "", "");
+  EXPECT_ERROR(Batches(*set, {.batch_size = 0}), ErrorCode::usage, "at least 1", "batch_size", "");
+  EXPECT_ERROR(Batches(*set, {}, {0, 6}), ErrorCode::bad_input, "cannot be resumed at example 6", "position",
                "5 examples");
 }
 

@@ -18,9 +18,9 @@ std::vector<Example> read(const TemporaryFolder& folder, const std::string& text
 
 TEST(ListOpsFiles, WriteThenReadGivesTheSameSet) {
   const TemporaryFolder folder;
-  const Dataset made = listops::generate(kContext, 4, {.train = 30, .validation = 5, .test = 7});
+  const LabelledData made = listops::generate(kContext, 4, {.train = 30, .validation = 5, .test = 7});
   listops::write(kContext, made, folder / "new/listops");
-  const Dataset back = listops::read(kContext, folder / "new/listops");
+  const LabelledData back = listops::read(kContext, folder / "new/listops");
   EXPECT_EQ(back.train, made.train);
   EXPECT_EQ(back.validation, made.validation);
   EXPECT_EQ(back.test, made.test);

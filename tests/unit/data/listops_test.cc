@@ -121,8 +121,8 @@ TEST(ListOps, SameSetForAnyThreadsAndAnyPortions) {
 
 TEST(ListOps, AShortTrainingSetIsThePrefixOfALongOne) {
   const Context context({.threads = 2});
-  const Dataset small = generate(context, 5, {.train = 20, .validation = 10, .test = 30});
-  const Dataset large = generate(context, 5, {.train = 50, .validation = 20, .test = 30});
+  const LabelledData small = generate(context, 5, {.train = 20, .validation = 10, .test = 30});
+  const LabelledData large = generate(context, 5, {.train = 50, .validation = 20, .test = 30});
   EXPECT_TRUE(std::equal(small.train.begin(), small.train.end(), large.train.begin()));
   EXPECT_TRUE(std::equal(small.validation.begin(), small.validation.end(), large.validation.begin()));
   EXPECT_EQ(small.test, large.test);
@@ -136,7 +136,7 @@ TEST(ListOps, RefusesShapesWithoutTrees) {
   EXPECT_ERROR(Generator(1, {.max_arguments = 1}), ErrorCode::usage, "no tree", "listops", "");
 }
 
-TEST(Dataset, MajorityShare) {
+TEST(LabelledData, MajorityShare) {
   EXPECT_EQ(majority_share({}, 3), 0.0);
   EXPECT_EQ(majority_share({{{1}, 0}, {{1}, 2}, {{1}, 2}, {{1}, 1}}, 3), 0.5);
 }

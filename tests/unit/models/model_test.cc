@@ -17,27 +17,48 @@ using tiny::without_dropout;
 
 Context make_context(int threads = 2) { return Context({.threads = threads, .seed = 5, .memory = {.poison = true}}); }
 
+enum class BatchLayout : std::uint8_t { packed, padded };
+
+// The same sequences, each behind the other or each in a row of its own.
+Input padded(const Context& context, const Input& packed) {
+  const auto& ends = packed.rows.cu_seqlens;
+  Input input;
+  std::int32_t longest = 0;
+  for (std::size_t s = 0; s + 1 < ends.size(); ++s) {
+    input.rows.lengths.push_back(ends[s + 1] - ends[s]);
+    longest = std::max(longest, input.rows.lengths.back());
+  }
+  input.ids = Tensor::zeros(context, {std::ssize(input.rows.lengths), longest}, DType::i32);
+  for (std::int64_t s = 0; s + 1 < std::ssize(ends); ++s)
+    std::copy(packed.ids.data<std::int32_t>() + ends[static_cast<std::size_t>(s)],
+              packed.ids.data<std::int32_t>() + ends[static_cast<std::size_t>(s) + 1],
+              input.ids.data<std::int32_t>() + s * longest);
+  return input;
+}
+
 Batch batch_of(const Context& context, const std::vector<Example>& examples, BatchLayout layout) {
   std::vector<std::int64_t> all(examples.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-  return make_batch(context, examples, all, layout);
+  Batch batch = labelled_split(examples)->batch(context, all, 0);
+  if (layout == BatchLayout::padded) batch.input = padded(context, batch.input);
+  return batch;
 }
 
 std::vector<double> logits_of(Context& context, const Model& model, const Batch& batch) {
   Tape tape(context, {.record = false});
-  return model.forward(tape, batch.ids, batch.sequences).value().to_vector<double>();
+  return model.forward(tape, batch.input.ids, batch.input.rows).value().to_vector<double>();
 }
 
 double loss_of(Context& context, const Model& model, const Batch& batch, bool training = false) {
   Tape tape(context, {.record = false, .training = training, .stream = 900});
-  return cross_entropy(tape, model.forward(tape, batch.ids, batch.sequences), batch.labels).value().item();
+  return cross_entropy(tape, model.forward(tape, batch.input.ids, batch.input.rows), batch.targets).value().item();
 }
 
 using Gradients = std::map<std::string, std::vector<float>>;
 
 Gradients gradients_of(Context& context, const Model& model, const Batch& batch) {
   Tape tape(context, {.record = true, .training = true, .stream = 900});
-  tape.backward(cross_entropy(tape, model.forward(tape, batch.ids, batch.sequences), batch.labels));
+  tape.backward(cross_entropy(tape, model.forward(tape, batch.input.ids, batch.input.rows), batch.targets));
   Gradients gradients;
   for (const Parameter& p : model.parameters()) {
     EXPECT_TRUE(p.var.grad().defined()) << p.name;
@@ -180,10 +201,10 @@ TEST_P(EveryPreset, APaddedTokenChangesNothing) {
   const Model model(context, tiny::config(GetParam()));
   const Batch batch = batch_of(context, tiny::examples(3, 4), BatchLayout::padded);
   const auto before = logits_of(context, model, batch);
-  const std::int64_t n = batch.ids.dim(1);
+  const std::int64_t n = batch.input.ids.dim(1);
   for (std::size_t b = 0; b < 4; ++b)
-    for (std::int64_t i = batch.sequences.lengths[b]; i < n; ++i)
-      batch.ids.data<std::int32_t>()[static_cast<std::int64_t>(b) * n + i] = 1'000'000;
+    for (std::int64_t i = batch.input.rows.lengths[b]; i < n; ++i)
+      batch.input.ids.data<std::int32_t>()[static_cast<std::int64_t>(b) * n + i] = 1'000'000;
   EXPECT_EQ(logits_of(context, model, batch), before);
 }
 
@@ -225,7 +246,7 @@ void check_gradients(const ModelConfig& config) {
     for (std::int64_t i = 0; i < p.var.value().numel(); ++i) p.var.value().data<double>()[i] += 0.3 * random.normal();
   const Batch batch = batch_of(context, tiny::examples(4, 3, 9), BatchLayout::packed);
   Tape tape(context, {.record = true});
-  tape.backward(cross_entropy(tape, model.forward(tape, batch.ids, batch.sequences), batch.labels));
+  tape.backward(cross_entropy(tape, model.forward(tape, batch.input.ids, batch.input.rows), batch.targets));
   for (const Parameter& p : model.parameters()) {
     ASSERT_TRUE(p.var.grad().defined()) << p.name;
     const auto grad = p.var.grad().to_vector<double>();
@@ -305,7 +326,7 @@ TEST_P(EveryPreset, LearnsASmallBatchByHeart) {
   EXPECT_GT(loss_of(context, model, batch), 1.5);
   for (std::uint64_t step = 0; step < 200; ++step) {
     Tape tape(context, {.record = true, .training = true, .stream = step << 20});
-    tape.backward(cross_entropy(tape, model.forward(tape, batch.ids, batch.sequences), batch.labels));
+    tape.backward(cross_entropy(tape, model.forward(tape, batch.input.ids, batch.input.rows), batch.targets));
     clip_norm(context, model.parameters(), 1.0);
     adamw.step(3e-3);
   }
@@ -358,18 +379,18 @@ class BadInput : public testing::Test {
 
 TEST_F(BadInput, NamesTheTokenOutsideTheVocabulary) {
   EXPECT_ERROR(forward(ids({1, 5}, {1, 2, 3, 16, 5}), {.cu_seqlens = {0, 2, 5}}), ErrorCode::bad_input,
-               "token 16 outside the vocabulary 0 .. 15", "batch.sequences[1], position 1", "");
+               "token 16 outside the vocabulary 0 .. 15", "model.batch.sequences[1], position 1", "");
   EXPECT_THROW(forward(ids({1, 1}, {-1}), {}), Error);
 }
 
 TEST_F(BadInput, NamesTheEmptySequence) {
   EXPECT_ERROR(forward(ids({1, 2}, {1, 2}), {.cu_seqlens = {0, 2, 2}}), ErrorCode::shape, "length 0",
-               "batch.sequences[1]", "");
+               "model.batch.sequences[1]", "");
 }
 
 TEST_F(BadInput, NamesTheSequenceThatIsTooLong) {
   EXPECT_ERROR(forward(Tensor::zeros(context_, {1, 91}, DType::i32), {}), ErrorCode::shape, "91 tokens",
-               "batch.sequences[0]", "max_length");
+               "model.batch.sequences[0]", "max_length");
 }
 
 TEST_F(BadInput, RefusesIdsOfAnotherKind) {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "core/rng.h"
-#include "nn/encoder.h"
+#include "nn/stack.h"
 #include "support/expect_error.h"
 
 namespace fovea::nn {
@@ -16,8 +16,8 @@ class Layers : public testing::Test {
     for (std::int64_t i = 0; i < t.numel(); ++i) t.data<double>()[i] = source.normal();
     return Var::leaf(t);
   }
-  ModelConfig config() {
-    ModelConfig config;
+  StackSpec config() {
+    StackSpec config;
     config.width = 6;
     config.inner = 5;
     config.dtype = DType::f64;
@@ -45,7 +45,7 @@ TEST_F(Layers, ScopeNamesParameters) {
 }
 
 TEST_F(Layers, NormHasTheParametersOfItsKind) {
-  ModelConfig c = config();
+  StackSpec c = config();
   make_norm(scope() / "a", c);
   c.norm = NormKind::rms;
   make_norm(scope() / "b", c);
@@ -56,7 +56,8 @@ TEST_F(Layers, NormHasTheParametersOfItsKind) {
 
 TEST_F(Layers, SplitGivesViewsAndGathersTheirGradients) {
   const Var qkv = random({2, 3, 6, 4}, 1);  // 2 heads
-  const auto [q, k, v] = split_qkv(tape_, qkv);
+  const std::vector<Var> parts = split_heads(tape_, qkv, {2, 2, 2});
+  const Var &q = parts[0], &k = parts[1], &v = parts[2];
   EXPECT_EQ(q.shape(), (Shape{2, 3, 2, 4}));
   EXPECT_EQ(k.value().raw(), qkv.value().data<double>() + 8);  // no copy
   EXPECT_EQ(v.value().raw(), qkv.value().data<double>() + 16);
@@ -72,10 +73,10 @@ TEST_F(Layers, SplitGivesViewsAndGathersTheirGradients) {
 }
 
 TEST_F(Layers, PostNormRowsHaveMeanZeroAndVarianceOne) {
-  ModelConfig c = config();
+  StackSpec c = config();
   c.placement = NormPlacement::post;
-  const Encoder encoder(scope(), c);
-  const Var y = encoder(tape_, random({1, 7, 6}, 2), std::make_shared<Layout>());
+  const Stack stack(scope(), c);
+  const Var y = stack(tape_, random({1, 7, 6}, 2), std::make_shared<Layout>());
   const auto values = y.value().to_vector<double>();
   for (std::size_t row = 0; row < 7; ++row) {
     double mean = 0.0, square = 0.0;
@@ -89,24 +90,24 @@ TEST_F(Layers, PostNormRowsHaveMeanZeroAndVarianceOne) {
 }
 
 TEST_F(Layers, PreNormWithSilentSubLayersIsTheFinalNorm) {
-  ModelConfig c = config();
-  const Encoder encoder(scope(), c);
+  StackSpec c = config();
+  const Stack stack(scope(), c);
   for (const Parameter& p : parameters_)
     if (p.name.find(".out.") != std::string::npos) p.var.value().fill(0.0);
   const Var x = random({1, 7, 6}, 2);
-  const Var y = encoder(tape_, x, std::make_shared<Layout>());
+  const Var y = stack(tape_, x, std::make_shared<Layout>());
   EXPECT_EQ(y.value().to_vector<double>(), normalize(tape_, x, {.eps = c.norm_eps}).value().to_vector<double>());
 }
 
 TEST_F(Layers, ErrorsNameTheLayer) {
-  ModelConfig c = config();
+  StackSpec c = config();
   c.layers = {"softmax", "no-such-thing"};
-  EXPECT_ERROR(Encoder(scope(), c), ErrorCode::usage, "no-such-thing", "layers[1].attention", "");
+  EXPECT_ERROR(Stack(scope(), c), ErrorCode::usage, "no-such-thing", "layers[1].attention", "");
   c.layers = {"softmax", "softmax"};
-  const Encoder encoder(scope() / "second", c);
+  const Stack stack(scope() / "second", c);
   auto layout = std::make_shared<Layout>();
   layout->rows.lengths = {3, 4};  // for a batch of 1
-  EXPECT_ERROR(encoder(tape_, random({1, 7, 6}, 2), layout), ErrorCode::shape, "lengths", "layers[0].attention", "");
+  EXPECT_ERROR(stack(tape_, random({1, 7, 6}, 2), layout), ErrorCode::shape, "lengths", "layers[0].attention", "");
 }
 
 }  // namespace

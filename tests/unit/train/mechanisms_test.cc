@@ -28,14 +28,14 @@ std::vector<TrainingCase> training_cases() {
 class Training : public testing::TestWithParam<TrainingCase> {};
 
 // Sequences of different lengths, one after another.
-struct Batch {
+struct Packed {
   Tensor ids, labels;
   Sequences rows;
 };
 
-Batch make_batch(const Context& context, const std::vector<Example>& examples) {
+Packed packed_batch(const Context& context, const std::vector<Example>& examples) {
   std::vector<std::int32_t> ids, labels;
-  Batch batch;
+  Packed batch;
   batch.rows.cu_seqlens = {0};
   for (const Example& e : examples) {
     ids.insert(ids.end(), e.tokens.begin(), e.tokens.end());
@@ -55,7 +55,7 @@ TEST_P(Training, LearnsABatchByHeart) {
   config.dtype = GetParam().dtype;
   Model model(context, config);
   AdamW adamw(context, model.parameters(), {});
-  const Batch batch = make_batch(context, tiny::examples(5, 12, 40));
+  const Packed batch = packed_batch(context, tiny::examples(5, 12, 40));
   double first = 0.0, last = 0.0;
   for (std::uint64_t step = 0; step < 60; ++step) {
     Tape tape(context, {.training = true, .stream = step << 20});

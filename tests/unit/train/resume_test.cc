@@ -107,7 +107,9 @@ TEST_F(BadCheckpoint, OfAnotherSeedOrOtherData) {
   TinyRun seeded(config, tiny::config("transformer"));
   expect_refused(seeded, "seed 9, not 10", "state.json");
   TinyRun run(quick(), tiny::config("transformer"));
-  run.data.train[3].tokens[0] ^= 1;
+  std::vector<Example> changed = labelled_examples(*run.data.train);
+  changed[3].tokens[0] ^= 1;
+  run.data.train = labelled_split(changed);
   Trainer trainer(run.context, run.model, run.data, quick());
   EXPECT_ERROR(trainer.resume(last_), ErrorCode::bad_input, "trained on tiny", "state.json", "");
 }
@@ -156,8 +158,8 @@ TEST(SaveModel, RoundTrips) {
   ASSERT_EQ(loaded.parameters().size(), run.model.parameters().size());
   for (std::size_t i = 0; i < loaded.parameters().size(); ++i)
     EXPECT_EQ(loaded.parameters()[i].var.value().to_vector<float>(), run.parameters()[i]);
-  EXPECT_EQ(evaluate(other, loaded, run.data.validation).loss,
-            evaluate(run.context, run.model, run.data.validation).loss);
+  EXPECT_EQ(evaluate(other, loaded, *run.data.validation).loss,
+            evaluate(run.context, run.model, *run.data.validation).loss);
 }
 
 }  // namespace

@@ -200,16 +200,16 @@ TEST(TrainConfig, ReadsAndWritesItselfAndRefusesUnknownKeys) {
 
 TEST(Evaluate, CountsEveryExampleOnceWhateverTheBatch) {
   TinyRun run(quick());
-  const EvalReport whole = evaluate(run.context, run.model, run.data.validation, {.batch = 100});
-  const EvalReport pieces = evaluate(run.context, run.model, run.data.validation, {.batch = 3});
+  const EvalReport whole = evaluate(run.context, run.model, *run.data.validation, {.batch = 100});
+  const EvalReport pieces = evaluate(run.context, run.model, *run.data.validation, {.batch = 3});
   EXPECT_EQ(whole.examples, 10);
   EXPECT_EQ(pieces.examples, 10);
   EXPECT_EQ(whole.accuracy, pieces.accuracy);
   EXPECT_NEAR(whole.loss, pieces.loss, 1e-5);
   EXPECT_NEAR(whole.loss, std::log(10.0), 0.5);  // an untrained model knows nothing
-  EXPECT_EQ(evaluate(run.context, run.model, {}).examples, 0);
+  EXPECT_EQ(evaluate(run.context, run.model, *labelled_split({})).examples, 0);
   const std::atomic<bool> stop{true};
-  EXPECT_EQ(evaluate(run.context, run.model, run.data.validation, {.batch = 3, .stop = &stop}).examples, 0);
+  EXPECT_EQ(evaluate(run.context, run.model, *run.data.validation, {.batch = 3, .stop = &stop}).examples, 0);
 }
 
 }  // namespace

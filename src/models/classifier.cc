@@ -1,0 +1,53 @@
+#include "core/wide.h"
+#include "models/network.h"
+#include "nn/embedding.h"
+#include "nn/heads.h"
+#include "nn/stack.h"
+
+namespace fovea {
+namespace {
+
+// Tokens -> stack -> one vector -> classes. Two documents go through the same stack and meet as [a, b, a b, a - b].
+class SequenceClassifier final : public Network {
+ public:
+  SequenceClassifier(const nn::Scope& root, const ModelConfig& config)
+      : pooling_(config.pooling),
+        wide_(wide_type(config.dtype)),
+        pairs_(config.task == Task::match),
+        embedding_(root / "embedding", config, nn::EmbeddingSpec::of(config)),
+        stack_(root, config),
+        classifier_(root / "classifier", config, (pairs_ ? 4 : 1) * config.width) {}
+
+  Var features(Tape& tape, const Input& input) const override {
+    const nn::Arranged batch =
+        nn::within("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input); });
+    const Var x = stack_(tape, embedding_(tape, batch), batch.layout);
+    return cast(tape, nn::pool(tape, x, batch.layout->rows, pooling_), wide_);
+  }
+
+  Var forward(Tape& tape, const Batch& batch) const override {
+    const Var a = features(tape, batch.input);
+    if (!pairs_) return classifier_(tape, a);
+    const Var b = features(tape, batch.second);
+    if (a.dim(0) != b.dim(0)) fail(ErrorCode::shape, "every document needs another one to be compared with", "second");
+    const Var difference = add(tape, a, scale(tape, b, -1.0));
+    const std::vector<Var> parts = {a, b, mul(tape, a, b), difference};
+    return classifier_(tape, concat(tape, parts, 1));
+  }
+
+ private:
+  Pooling pooling_;
+  DType wide_;
+  bool pairs_;
+  nn::Embedding embedding_;
+  nn::Stack stack_;
+  nn::Classifier classifier_;
+};
+
+}  // namespace
+
+std::unique_ptr<Network> make_classifier(const nn::Scope& scope, const ModelConfig& config) {
+  return std::make_unique<SequenceClassifier>(scope, config);
+}
+
+}  // namespace fovea

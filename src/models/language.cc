@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "models/network.h"
+#include "nn/embedding.h"
+#include "nn/heads.h"
+#include "nn/stack.h"
+
+namespace fovea {
+namespace {
+
+// Tokens -> stack -> a distribution over tokens at every row: of the next one (lm), or of the one that was there before
+// it was masked (mlm).
+class LanguageModel final : public Network {
+ public:
+  LanguageModel(const nn::Scope& root, const ModelConfig& config)
+      : masked_(config.task == Task::mlm),
+        pooling_(config.pooling),
+        embedding_(root / "embedding", config, nn::EmbeddingSpec::of(config)),
+        stack_(root, config),
+        head_(root / "head", config, config.vocabulary, embedding_.tokens()) {}
+
+  Var forward(Tape& tape, const Batch& batch) const override { return head_(tape, rows(tape, batch.input, {}).x); }
+
+  // Masked tokens are few: only their rows go through the head.
+  Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
+    if (!masked_) return Network::loss(tape, batch, options);
+    const Var x = rows(tape, batch.input, {}).x;
+    const Tensor targets = batch.targets.contiguous(tape.context());
+    const std::int32_t* ids = targets.data<std::int32_t>();
+    std::vector<std::int32_t> places, wanted;
+    for (std::int64_t i = 0; i < targets.numel(); ++i) {
+      if (ids[i] < 0) continue;
+      places.push_back(static_cast<std::int32_t>(i));
+      wanted.push_back(ids[i]);
+    }
+    const auto index = [&](const std::vector<std::int32_t>& values) {
+      return Tensor::from<std::int32_t>(tape.context(), {std::ssize(values)}, values);
+    };
+    const Var chosen = gather(tape, reshape(tape, x, {x.dim(0) * x.dim(1), x.dim(2)}), index(places));
+    return classification_loss(tape, head_(tape, chosen), index(wanted), options);
+  }
+
+  Var features(Tape& tape, const Input& input) const override {
+    const Rows out = rows(tape, input, {});
+    return cast(tape, nn::pool(tape, out.x, out.layout->rows, pooling_), DType::f32);
+  }
+
+  nn::Past new_past() const override { return {std::vector<nn::LayerPast>(stack_.size()), 0}; }
+
+  Var step(Tape& tape, const Input& tokens, const std::vector<nn::Past*>& pasts, const nn::Source&) const override {
+    const Rows out = rows(tape, tokens, pasts);
+    nn::advance(tokens, pasts);
+    return head_(tape, nn::pool(tape, out.x, out.layout->rows, Pooling::last));
+  }
+
+ private:
+  struct Rows {
+    Var x;  // (b, n, width)
+    std::shared_ptr<const nn::Layout> layout;
+  };
+  Rows rows(Tape& tape, const Input& input, const std::vector<nn::Past*>& pasts) const {
+    const nn::Arranged batch =
+        nn::within("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input, pasts); });
+    return {stack_(tape, embedding_(tape, batch), batch.layout), batch.layout};
+  }
+
+  bool masked_;
+  Pooling pooling_;
+  nn::Embedding embedding_;
+  nn::Stack stack_;
+  nn::LanguageHead head_;
+};
+
+}  // namespace
+
+std::unique_ptr<Network> make_language_model(const nn::Scope& scope, const ModelConfig& config) {
+  return std::make_unique<LanguageModel>(scope, config);
+}
+
+}  // namespace fovea

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "fovea/model.h"
+#include "nn/layout.h"
+#include "nn/scope.h"
+
+namespace fovea {
+
+// What a task's model does. One file for each family of tasks.
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  // What the task asks for, as Model::forward() has it.
+  virtual Var forward(Tape& tape, const Batch& batch) const = 0;
+
+  // By default the cross-entropy of forward() and the targets.
+  virtual Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const;
+
+  // One vector for each sequence, (sequences, width): what `fovea embed` shows.
+  virtual Var features(Tape& tape, const Input& input) const;
+
+  // Generation. A past remembers a sequence; what the tokens are made from besides is read once.
+  virtual nn::Past new_past() const;
+  virtual nn::Source read_source(Tape& tape, const Input& input) const;
+  // Tokens that follow on each past -> logits (sequences, vocabulary) after the last of each. `source` is defined at
+  // the first step of a model that reads one, and not later. The pasts are moved on.
+  virtual Var step(Tape& tape, const Input& tokens, const std::vector<nn::Past*>& pasts,
+                   const nn::Source& source) const;
+};
+
+// Cross-entropy of logits (..., classes), and how many of them have their largest entry at the target.
+Loss classification_loss(Tape& tape, const Var& logits, const Tensor& targets, const LossOptions& options);
+
+std::unique_ptr<Network> make_classifier(const nn::Scope& scope, const ModelConfig& config);      // classify, match
+std::unique_ptr<Network> make_language_model(const nn::Scope& scope, const ModelConfig& config);  // lm, mlm
+std::unique_ptr<Network> make_seq2seq(const nn::Scope& scope, const ModelConfig& config);
+std::unique_ptr<Network> make_vision(const nn::Scope& scope, const ModelConfig& config);
+std::unique_ptr<Network> make_image_text(const nn::Scope& scope, const ModelConfig& config);
+std::unique_ptr<Network> make_forecaster(const nn::Scope& scope, const ModelConfig& config);
+
+}  // namespace fovea

@@ -1,0 +1,189 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/nearest.h"
+#include "fovea/mechanism.h"
+#include "fovea/model.h"
+
+namespace fovea {
+namespace {
+
+// Without a mechanism of their own: what they name is the frame, and --attention fills it.
+struct Preset {
+  std::string_view name;
+  ModelConfig (*make)();
+};
+
+constexpr double kSmallDeviation = 0.02;
+
+ModelConfig plain(Task task, std::int64_t width, std::int64_t layers) {
+  ModelConfig config;
+  config.task = task;
+  config.width = width;
+  config.heads = std::max<std::int64_t>(1, width / 64);
+  config.inner = 4 * width;
+  config.layers.assign(static_cast<std::size_t>(layers), "softmax");
+  config.max_length = 1024;
+  return config;
+}
+
+// The local attention of TransNormer in the first half of the layers, its linear attention in the others.
+void set_transnormer(StackConfig& stack, std::string_view local, std::string_view global) {
+  for (std::size_t i = 0; i < stack.layers.size(); ++i) stack.layers[i] = i < stack.layers.size() / 2 ? local : global;
+}
+
+// A GLU of 2/3 of the hidden size has as many parameters as the plain layer.
+void set_glu(StackConfig& stack, Activation activation) {
+  stack.feed_forward = FeedForward::glu;
+  stack.inner = 2 * stack.inner / 3;
+  stack.activation = activation;
+}
+
+constexpr std::string_view kLocal1 = "diag:block=64,weights=rela,norm=rms", kGlobal1 = "norm:map=elu";
+constexpr std::string_view kLocal2 = "diag:block=64,weights=softmax", kGlobal2 = "norm:map=elu+1";
+
+// TransNormer on the Long-Range Arena.
+ModelConfig transnormer(std::string_view local, std::string_view global) {
+  ModelConfig config;
+  set_transnormer(config, local, global);
+  set_glu(config, Activation::silu);
+  return config;
+}
+
+ModelConfig gpt_of(std::int64_t width, std::int64_t layers) {
+  ModelConfig config = plain(Task::lm, width, layers);
+  config.activation = Activation::gelu_tanh;
+  config.init_deviation = kSmallDeviation;
+  config.causal = true;
+  return config;
+}
+
+ModelConfig gpt2_small() {
+  ModelConfig config = gpt_of(768, 12);
+  config.vocabulary = 50257;
+  return config;
+}
+
+ModelConfig llama() {
+  ModelConfig config = gpt_of(256, 4);
+  config.norm = NormKind::rms;
+  config.positions = Positions::rope;
+  config.rope_pairs = RopePairs::halves;
+  config.kv_heads = config.heads / 2;
+  config.bias = false;
+  set_glu(config, Activation::silu);
+  config.dropout = config.inner_dropout = config.attention_dropout = 0.0;
+  return config;
+}
+
+ModelConfig transnormer_lm(std::string_view local, std::string_view global) {
+  ModelConfig config = gpt_of(256, 4);
+  set_transnormer(config, local, global);
+  set_glu(config, Activation::silu);
+  return config;
+}
+
+// Post-norm, no segments, masks drawn anew every time: RoBERTa.
+ModelConfig roberta() {
+  ModelConfig config = plain(Task::mlm, 256, 4);
+  config.placement = NormPlacement::post;
+  config.init_deviation = kSmallDeviation;
+  config.embedding_norm = config.head_bias = config.head_transform = true;
+  config.max_length = 512;
+  config.pooling = Pooling::first;
+  return config;
+}
+
+ModelConfig seq2seq() {
+  ModelConfig config = plain(Task::seq2seq, 256, 3);
+  config.positions = Positions::sinusoidal;
+  config.activation = Activation::relu;
+  config.embedding_scale = 16.0;
+  config.max_length = 512;
+  return config;
+}
+
+ModelConfig t5() {
+  ModelConfig config = plain(Task::seq2seq, 256, 3);
+  config.norm = NormKind::rms;
+  config.norm_eps = 1e-6;
+  config.positions = Positions::t5;
+  config.activation = Activation::relu;
+  config.attention_scale = 1.0;
+  config.bias = false;
+  config.head_scale = 1.0 / 16.0;
+  config.max_length = 512;
+  return config;
+}
+
+ModelConfig vit() {
+  ModelConfig config = plain(Task::vision, 128, 6);
+  config.heads = 4;
+  config.norm_eps = 1e-6;
+  config.pooling = Pooling::cls;
+  config.classifier_hidden = 0;
+  config.image = ImageConfig{};
+  return config;
+}
+
+constexpr Preset kPresets[] = {
+    {"transformer", [] { return ModelConfig{}; }},
+    {"transnormer-t1", [] { return transnormer(kLocal1, kGlobal1); }},
+    {"transnormer-t2", [] { return transnormer(kLocal2, kGlobal2); }},
+    {"gpt", [] { return gpt_of(256, 4); }},
+    {"gpt2-small", gpt2_small},
+    {"llama", llama},
+    {"transnormer-t1-lm", [] { return transnormer_lm(kLocal1, kGlobal1); }},
+    {"transnormer-t2-lm", [] { return transnormer_lm(kLocal2, kGlobal2); }},
+    {"roberta", roberta},
+    {"seq2seq", seq2seq},
+    {"t5", t5},
+    {"vit", vit},
+};
+
+}  // namespace
+
+std::vector<std::string_view> ModelConfig::preset_names() {
+  std::vector<std::string_view> names;
+  for (const Preset& preset : kPresets) names.push_back(preset.name);
+  return names;
+}
+
+void ModelConfig::set_attention(std::string_view text) {
+  const std::vector<std::string> wanted = parse_layers(text);
+  if (wanted.size() > 1 || text.find('*') != std::string_view::npos) {
+    layers = wanted;
+  } else {
+    const std::string_view mechanism = text.substr(0, text.find(':'));
+    const std::vector<std::string_view> known = mechanism_names();
+    if (std::find(known.begin(), known.end(), mechanism) == known.end())
+      fail(ErrorCode::usage, fmt::format("unknown attention \"{}\"", text), "attention", name_hint(mechanism, known));
+    layers.assign(layers.size(), wanted[0]);
+  }
+  check();
+  for (const std::string& layer : layers)
+    if (!Mechanism::parse(layer).supports(Feature::bidirectional)) causal = true;
+  if (decoder) decoder->layers.assign(decoder->layers.size(), layers[0]);
+}
+
+ModelConfig ModelConfig::preset(std::string_view name) {
+  for (const Preset& preset : kPresets)
+    if (preset.name == name) {
+      ModelConfig config = preset.make();
+      config.check();
+      return config;
+    }
+  ModelConfig config;
+  const std::string_view mechanism = name.substr(0, name.find_first_of(":*,"));
+  std::vector<std::string_view> known = mechanism_names();
+  if (std::find(known.begin(), known.end(), mechanism) == known.end()) {
+    const std::vector<std::string_view> presets = preset_names();
+    known.insert(known.begin(), presets.begin(), presets.end());
+    fail(ErrorCode::usage, fmt::format("unknown attention \"{}\"", name), "attention", name_hint(mechanism, known));
+  }
+  config.set_attention(name);
+  return config;
+}
+
+}  // namespace fovea

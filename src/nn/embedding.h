@@ -1,0 +1,68 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "nn/layers.h"
+#include "nn/layout.h"
+
+namespace fovea::nn {
+
+// What decides how tokens become vectors.
+struct EmbeddingSpec {
+  std::int64_t vocabulary = 0, width = 0, max_length = 0;
+  std::int64_t types = 0;   // kinds of tokens that have a vector of their own
+  std::int64_t offset = 0;  // rows of a learned position table before position 0
+  bool front = false;       // a token of the model's own, id `vocabulary`, before every sequence
+  Positions positions = Positions::none;
+  double scale = 1.0, dropout = 0.0;
+  DType dtype = DType::f32;
+
+  bool has_table() const { return positions == Positions::learned || positions == Positions::sinusoidal; }
+  static EmbeddingSpec of(const ModelConfig& config);
+};
+
+// A batch of tokens as a stack reads it: checked, with the model's own token where there is one, and with id 0 in all
+// padding.
+struct Arranged {
+  Tensor ids, types;  // i32 (b, n); types may be undefined
+  std::shared_ptr<const Layout> layout;
+};
+// `pasts`: empty, or for each sequence what it follows on.
+Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input& input,
+                 const std::vector<Past*>& pasts = {});
+
+// Row p: sin(p w_m) and cos(p w_m) in turn, w_m = 10000^(-2m / width); an odd last column has the sine only.
+Tensor sinusoids(const Context& context, std::int64_t rows, std::int64_t width, DType dtype);
+
+// Vectors of positions that are added to the rows of a stack: learned, sinusoidal or none at all.
+class PositionTable {
+ public:
+  PositionTable(const Scope& scope, const EmbeddingSpec& spec);
+
+  Var operator()(Tape& tape, const Var& x, const Tensor& positions) const;  // x plus the vectors
+
+ private:
+  std::int64_t offset_;
+  Var table_;
+};
+
+// Token, type and position vectors, and a norm where the model has one.
+class Embedding {
+ public:
+  // `tokens`: the table of another embedding to share; undefined: one of its own.
+  Embedding(const Scope& scope, const ModelConfig& config, const EmbeddingSpec& spec, Var tokens = {});
+
+  const EmbeddingSpec& spec() const { return spec_; }
+  const Var& tokens() const { return tokens_; }  // (vocabulary, width)
+  // (b, n, width), in the dtype of activations
+  Var operator()(Tape& tape, const Arranged& batch) const;
+
+ private:
+  EmbeddingSpec spec_;
+  Var tokens_, types_;
+  PositionTable positions_;
+  std::optional<Norm> norm_;
+};
+
+}  // namespace fovea::nn

@@ -1,0 +1,58 @@
+#include "nn/heads.h"
+
+#include "core/wide.h"
+
+namespace fovea::nn {
+namespace {
+
+Var last_pool(Tape& tape, const Var& x, const Sequences& rows) {
+  const auto ranges = rows.rows(x.dim(0), x.dim(1), "rows");
+  const Tensor index = Tensor::empty(tape.context(), {std::ssize(ranges)}, DType::i32);
+  for (std::size_t s = 0; s < ranges.size(); ++s)
+    index.data<std::int32_t>()[s] =
+        static_cast<std::int32_t>(ranges[s].batch * x.dim(1) + ranges[s].begin + ranges[s].count - 1);
+  return gather(tape, reshape(tape, x, {x.dim(0) * x.dim(1), x.dim(2)}), index);
+}
+
+}  // namespace
+
+Var pool(Tape& tape, const Var& x, const Sequences& rows, Pooling pooling) {
+  switch (pooling) {
+    case Pooling::mean: return mean_pool(tape, x, rows);
+    case Pooling::last: return last_pool(tape, x, rows);
+    default: return first_pool(tape, x, rows);
+  }
+}
+
+Classifier::Classifier(const Scope& scope, const ModelConfig& config, std::int64_t in)
+    : out_(scope / "out", config.classifier_hidden > 0 ? config.classifier_hidden : in, config.classes) {
+  if (config.classifier_hidden > 0)
+    hidden_.emplace(scope / "hidden", in, config.classifier_hidden,
+                    Linear::Options{.activation = config.classifier_activation});
+}
+
+LanguageHead::LanguageHead(const Scope& scope, const ModelConfig& config, std::int64_t vocabulary, const Var& tokens)
+    : scale_(config.head_scale) {
+  if (config.head_transform) {
+    transform_.emplace(scope / "transform", config.width, config.width,
+                       Linear::Options{.activation = config.activation, .deviation = config.init_deviation});
+    norm_ = make_norm(scope / "norm", config);
+  }
+  if (config.tied)
+    tokens_ = tokens;
+  else
+    weight_ = scope.add(
+        "weight", {tokens.dim(1), vocabulary},
+        config.init_deviation > 0.0 ? Init::normal(config.init_deviation) : Init::xavier(tokens.dim(1), vocabulary),
+        true);
+  if (config.head_bias) bias_ = scope.add("bias", {vocabulary}, Init::zeros());
+}
+
+Var LanguageHead::operator()(Tape& tape, Var x) const {
+  if (transform_) x = normalize(tape, (*transform_)(tape, x), *norm_);
+  if (scale_ != 1.0) x = scale(tape, x, scale_);
+  const Var weight = weight_.defined() ? weight_ : transpose(tape, tokens_, 0, 1);
+  return cast(tape, linear(tape, x, weight, bias_), wide_type(x.dtype()));
+}
+
+}  // namespace fovea::nn

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+
+#include "nn/layers.h"
+
+namespace fovea::nn {
+
+// One row of each sequence, or their mean: x (b, n, width) -> (sequences, width).
+Var pool(Tape& tape, const Var& x, const Sequences& rows, Pooling pooling);
+
+// Features (sequences, in) -> logits (sequences, classes), through a hidden layer where the model has one.
+class Classifier {
+ public:
+  Classifier(const Scope& scope, const ModelConfig& config, std::int64_t in);
+
+  Var operator()(Tape& tape, const Var& x) const { return out_(tape, hidden_ ? (*hidden_)(tape, x) : x); }
+
+ private:
+  std::optional<Linear> hidden_;
+  Linear out_;
+};
+
+// Rows (..., width) -> logits (..., vocabulary), in the wide type.
+class LanguageHead {
+ public:
+  // `tokens` (vocabulary, width): the embedding, for models that use it here too.
+  LanguageHead(const Scope& scope, const ModelConfig& config, std::int64_t vocabulary, const Var& tokens);
+
+  Var operator()(Tape& tape, Var x) const;
+
+ private:
+  double scale_;
+  std::optional<Linear> transform_;
+  std::optional<Norm> norm_;
+  Var tokens_, weight_, bias_;  // (vocabulary, width) where tied, else (width, vocabulary); (vocabulary)
+};
+
+}  // namespace fovea::nn

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "fovea/attention.h"
+#include "fovea/data.h"
+
+namespace fovea::nn {
+
+// What one layer remembers of one sequence between the steps of generation.
+struct LayerPast {
+  DecodeState self;
+  Tensor keys, values;  // of what cross-attention reads, (1, n, kv_heads, d); made at the first step
+};
+
+// What a stack remembers of one sequence.
+struct Past {
+  std::vector<LayerPast> layers;
+  std::int64_t length = 0;  // tokens seen
+};
+
+// How the rows of a (b, n, width) tensor divide into sequences, and where each row stands in its own.
+struct Layout {
+  Sequences rows;
+  Tensor positions;          // i32 (b, n); 0 in padding
+  std::vector<Past*> pasts;  // empty, or one for each sequence: its rows follow on what it remembers (no gradients)
+};
+
+// Counts the tokens that a step has added to each past.
+void advance(const Input& tokens, const std::vector<Past*>& pasts);
+
+// What cross-attention reads: the output of another stack.
+struct Source {
+  Var rows;  // (b, n, width)
+  std::shared_ptr<const Layout> layout;
+
+  bool defined() const { return rows.defined(); }
+};
+
+}  // namespace fovea::nn

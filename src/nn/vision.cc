@@ -1,0 +1,77 @@
+#include "nn/vision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fovea/zones.h"
+
+namespace fovea::nn {
+namespace {
+
+constexpr double kDeviation = 0.02;
+
+EmbeddingSpec spec_of(const ModelConfig& config, const StackSpec& spec, bool front) {
+  return {.width = spec.width,
+          .max_length = config.image->patches(),
+          .front = front,
+          .positions = spec.positions,
+          .dropout = spec.dropout,
+          .dtype = spec.dtype};
+}
+
+void check_pictures(const ImageConfig& image, const Tensor& pictures) {
+  if (!pictures.defined() || pictures.rank() != 4 || pictures.dtype() != DType::f32)
+    fail(ErrorCode::shape, "pictures must be f32 of shape (batch, height, width, channels)", "values");
+  if (pictures.dim(1) != image.height || pictures.dim(2) != image.width || pictures.dim(3) != image.channels)
+    fail(ErrorCode::shape,
+         fmt::format("pictures of {} x {} with {} channels, but the model reads {} x {} with {}", pictures.dim(1),
+                     pictures.dim(2), pictures.dim(3), image.height, image.width, image.channels),
+         "values");
+}
+
+}  // namespace
+
+Tensor cut_patches(const Context& context, const Tensor& pictures, std::int64_t patch) {
+  const ZoneTimer timer(context.zones(), Zone::data);
+  const Tensor from = pictures.contiguous(context);
+  const std::int64_t b = from.dim(0), down = from.dim(1) / patch, across = from.dim(2) / patch, c = from.dim(3);
+  const std::int64_t line = patch * c;  // of one patch
+  const Tensor out = Tensor::empty(context, {b, down * across, patch * line}, DType::f32);
+  const float* in = from.data<float>();
+  float* to = out.data<float>();
+  for (std::int64_t block = 0; block < b * down; ++block)
+    for (std::int64_t x = 0; x < across; ++x)
+      for (std::int64_t y = 0; y < patch; ++y)
+        to = std::copy_n(in + ((block * patch + y) * across + x) * line, line, to);
+  return out;
+}
+
+VisionStack::VisionStack(const Scope& scope, const ModelConfig& config, const StackSpec& spec, bool front)
+    : image_(*config.image),
+      spec_(spec_of(config, spec, front)),
+      patches_(scope / "embedding" / "patches", image_.patch * image_.patch * image_.channels, spec.width,
+               Linear::Options{.deviation = spec.init_deviation}),
+      front_(front ? (scope / "embedding").add("front", {1, spec.width}, Init::normal(kDeviation)) : Var()),
+      positions_(scope / "embedding", spec_),
+      stack_(scope, spec) {}
+
+Source VisionStack::operator()(Tape& tape, const Tensor& pictures) const {
+  within("batch", [&] { check_pictures(image_, pictures); });
+  const Context& context = tape.context();
+  const Tensor cut = cut_patches(context, pictures, image_.patch);
+  Var x = patches_(tape, Var(cut.to(context, front_.defined() ? front_.dtype() : cut.dtype())));
+  const std::int64_t b = x.dim(0);
+  if (front_.defined()) {
+    const std::vector<Var> parts = {embedding(tape, front_, Tensor::zeros(context, {b, 1}, DType::i32)), x};
+    x = concat(tape, parts, 1);
+  }
+  auto layout = std::make_shared<Layout>();
+  layout->positions = Tensor::empty(context, {b, x.dim(1)}, DType::i32);
+  for (std::int64_t i = 0; i < layout->positions.numel(); ++i)
+    layout->positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % x.dim(1));
+  x = cast(tape, dropout(tape, positions_(tape, x, layout->positions), spec_.dropout), spec_.dtype);
+  return {stack_(tape, x, layout), layout};
+}
+
+}  // namespace fovea::nn
