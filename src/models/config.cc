@@ -152,14 +152,15 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("heads", heads, "attention heads; must divide the width", between(1, 1 << 12));
   v("layers", layers, "mechanism of each layer: \"diag:block=64\", \"norm*2\"");
   v("causal", causal, "tokens read no later one");
-  v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a"}));
+  v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a", "l2"}));
   v("norm_eps", norm_eps, "epsilon of the norms", above(0));
   v("norm_affine", norm_affine, "norms have learned gains");
   v("placement", placement, "norm before or after each sub-layer", one_of({"pre", "post"}));
   v("feed_forward", feed_forward, "plain or gated feed-forward layers", one_of({"ffn", "glu"}));
   v("inner", inner, "hidden size of the feed-forward layers", between(1, 1 << 20));
   v("activation", activation, "of the feed-forward layers",
-    one_of({"identity", "relu", "gelu", "gelu_tanh", "silu", "elu", "elu_plus_one", "tanh", "sigmoid"}));
+    one_of({"identity", "relu", "gelu", "gelu_tanh", "silu", "elu", "elu_plus_one", "tanh", "sigmoid", "gelu_quick",
+            "relu_squared", "swish"}));
   v("positions", positions, "how positions enter", one_of(position_names()));
   v("embedding_scale", embedding_scale, "factor on token embeddings", above(0));
   v("pooling", pooling, "what the classifier reads", one_of({"mean", "cls"}));
