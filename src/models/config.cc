@@ -6,7 +6,7 @@
 #include "core/nearest.h"
 #include "fovea/mechanism.h"
 #include "fovea/model.h"
-#include "io/fields.h"
+#include "io/field_visitor.h"
 
 namespace fovea {
 namespace {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "data/dataset.h"
+#include "io/fields.h"
 #include "io/folder.h"
 #include "models/files.h"
 
