@@ -71,7 +71,11 @@ Var Model::forward(Tape& tape, const Tensor& ids, const Sequences& rows) const {
 }
 
 Loss Model::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
-  return nn::within("model", [&] { return impl_->network->loss(tape, batch, options); });
+  return nn::within("model", [&] {
+    Loss loss = impl_->network->loss(tape, batch, options);
+    for (const Var& penalty : tape.take_penalties()) loss.value = add(tape, loss.value, penalty);
+    return loss;
+  });
 }
 
 }  // namespace fovea
