@@ -18,6 +18,7 @@ struct Unit {
   std::int64_t kv_head = 0;
   // Blocks that are packed at the same time: all of them, or a ring (block i in slot i % slots).
   std::int32_t query_slots = 0, key_slots = 0;
+  bool sums_keys = false;  // backward: dk and dv are summed row by row of the plan, beside dq
   // The kernel's own layout; sizes from unit_bytes.
   std::byte* packed_keys = nullptr;
   std::byte* packed_queries = nullptr;  // backward only, like the rest
@@ -75,14 +76,26 @@ struct ForwardCall {
   Keep keep = Keep::cached;
 };
 
+// Which part of a query block's keys a unit has: sums are opened at the first and written after the last.
+struct KeyPart {
+  bool is_first = true, is_last = true;
+};
+
+struct AttendRoom {
+  std::byte* scratch;
+  Prefetch* next;
+  KeyPart part = {};
+};
+
 struct ForwardKernel {
   // Bytes of a unit's packed keys and values, and of a thread's scratch for tiles up to this size.
   UnitBytes (*unit_bytes)(const Problem& problem, const Unit& unit);
   std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
   // Copies and converts one key block of the plan.
   void (*pack)(const ForwardCall& call, const Unit& unit, std::int32_t key_block);
-  // Computes one query block; `next` is fetched meanwhile.
-  void (*attend)(const ForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next);
+  // Computes one query block over the unit's keys; `next` is fetched meanwhile. The scratch keeps the sums from one
+  // part of the keys to the next.
+  void (*attend)(const ForwardCall& call, const Unit& unit, HeadBlock queries, const AttendRoom& room);
 };
 const ForwardKernel& forward_kernel(const Problem& problem);
 
@@ -94,6 +107,12 @@ struct BackwardCall {
   Keep keep = Keep::cached;
 };
 
+// What the shares of a unit's queries add up to: each continues the total of those before it.
+struct KeyShare {
+  std::byte* total;
+  bool is_first, is_last;
+};
+
 struct BackwardKernel {
   UnitBytes (*unit_bytes)(const BackwardCall& call, const Unit& unit);
   std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
@@ -102,8 +121,12 @@ struct BackwardKernel {
   void (*pack_queries)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch);
   // One key block: writes its dk and dv (and d_bias), adds to the sum of dq.
   void (*pull)(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next);
+  // One query block of a unit that sums its keys: adds to dq, dk and dv.
+  void (*pull_row)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next);
   // Writes dq of one query block from its sum.
   void (*finish)(const BackwardCall& call, const Unit& unit, HeadBlock queries);
+  // Writes dk and dv of such a unit, or their total so far.
+  void (*finish_keys)(const BackwardCall& call, const Unit& unit, const KeyShare& share);
 };
 const BackwardKernel& backward_kernel(const Problem& problem);
 
