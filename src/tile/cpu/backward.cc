@@ -136,10 +136,12 @@ class BackwardDriver {
 
   void pull(const Task& task, const Team& team) const {
     std::byte* const scratch = scratch_of(team.rank());
-    if (task.block != kAll) return kernel_.pull(call_, *task.unit, task.block, scratch, nullptr);
-    for (std::int32_t block = task.unit->island.key_begin; block < task.unit->island.key_end; ++block) {
+    if (task.block != kAll) return kernel_.pull(call_, *task.unit, {task.block, task.block + 1}, scratch, nullptr);
+    const Unit& unit = *task.unit;
+    const std::int32_t blocks = pulled_blocks(call_.problem, unit.plan().tile_k);
+    for (std::int32_t block = unit.island.key_begin; block < unit.island.key_end; block += blocks) {
       if (team.stopping()) return;
-      kernel_.pull(call_, *task.unit, block, scratch, nullptr);
+      kernel_.pull(call_, unit, {block, std::min(block + blocks, unit.island.key_end)}, scratch, nullptr);
     }
   }
 
@@ -297,7 +299,7 @@ class BackwardDriver {
   void pull_while_fetching(const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch& next) const {
     const std::int64_t heads = heads_of(call_.problem, unit.kv_head).size();
     next.spread(5 * register_tiles(unit.plan(), heads * count_blocks(unit.plan().column(key_block))));
-    kernel_.pull(call_, unit, key_block, scratch, &next);
+    kernel_.pull(call_, unit, {key_block, key_block + 1}, scratch, &next);
   }
 
   void fetch_first(const Unit& unit, Prefetch& next) const {

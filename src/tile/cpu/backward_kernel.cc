@@ -38,29 +38,25 @@ class PullTile {
         t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch),
         next_(next) {}
 
-  // One key block, over the query blocks that read it, of every head of the group.
-  void run_column(std::int32_t key_block) {
-    open(key_block, {t_.dk, t_.dv});
-    std::fill_n(t_.dk, at_.kc * packed_.ld_k, R{0});
-    std::fill_n(t_.dv, at_.kc * packed_.ld_v, R{0});
+  // Some key blocks, over the query blocks that read them, of every head of the group.
+  void run_columns(BlockRange keys) {
+    const std::int64_t count = keys.end - keys.begin;
+    std::fill_n(t_.dk, count * packed_.dk_size(), R{0});
+    std::fill_n(t_.dv, count * packed_.dv_size(), R{0});
+    const auto sums = [&](std::int32_t block) { return scratch_sums(block - keys.begin); };
+    const BlockRange queries = readers_of(keys);
     const HeadRange heads = heads_of(problem_, unit_.kv_head);
     for (std::int64_t h = heads.begin; h < heads.end; ++h) {
       const Head head = head_of(h);
-      for (const Plan::Entry& entry : unit_.plan().column(key_block))
-        for (std::int32_t block = entry.block; block < entry.block + entry.count; ++block)
-          visit(head, block, entry.mask);
+      for (std::int32_t block = queries.begin; block < queries.end; ++block) visit_row(head, block, keys, sums);
     }
-    store_keys<M>(call_, unit_, key_block, sums_);
+    for (std::int32_t block = keys.begin; block < keys.end; ++block) store_keys<M>(call_, unit_, block, sums(block));
   }
 
-  // One query block, over the key blocks it reads.
+  // One query block, over all key blocks it reads.
   void run_row(HeadBlock queries) {
-    const Head head = head_of(queries.head);
-    for (const Plan::Entry& entry : unit_.plan().row(queries.block))
-      for (std::int32_t block = entry.block; block < entry.block + entry.count; ++block) {
-        open(block, packed_.key_sums(block));
-        visit(head, queries.block, entry.mask);
-      }
+    visit_row(head_of(queries.head), queries.block, {unit_.island.key_begin, unit_.island.key_end},
+              [&](std::int32_t block) { return packed_.key_sums(block); });
   }
 
  private:
@@ -77,6 +73,34 @@ class PullTile {
             {problem_, *unit_.piece, head, weights_.unit},
             {problem_, *unit_.piece, head},
             {call_.io.d_bias, call_.bias_is_shared, *unit_.piece, head}};
+  }
+
+  KeySums<R> scratch_sums(std::int64_t i) const {
+    return {t_.dk + i * packed_.dk_size(), t_.dv + i * packed_.dv_size()};
+  }
+
+  // From the first query block that reads one of the key blocks to the last.
+  BlockRange readers_of(BlockRange keys) const {
+    BlockRange hull{unit_.island.query_end, unit_.island.query_begin};
+    for (std::int32_t block = keys.begin; block < keys.end; ++block) {
+      const auto column = unit_.plan().column(block);
+      if (column.empty()) continue;
+      hull = {std::min(hull.begin, column.front().block),
+              std::max(hull.end, column.back().block + column.back().count)};
+    }
+    return hull;
+  }
+
+  template <class SumsOf>
+  void visit_row(const Head& head, std::int32_t query_block, BlockRange keys, const SumsOf& sums_of) {
+    for (const Plan::Entry& entry : unit_.plan().row(query_block)) {
+      if (entry.block >= keys.end) break;
+      const std::int32_t end = std::min(entry.block + entry.count, keys.end);
+      for (std::int32_t block = std::max(entry.block, keys.begin); block < end; ++block) {
+        open(block, sums_of(block));
+        visit(head, query_block, entry.mask);
+      }
+    }
   }
 
   void open(std::int32_t key_block, KeySums<R> sums) {
@@ -176,8 +200,8 @@ class PullTile {
 };
 
 template <class M>
-void pull(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next) {
-  PullTile<M>(call, unit, scratch, next).run_column(key_block);
+void pull(const BackwardCall& call, const Unit& unit, BlockRange keys, std::byte* scratch, Prefetch* next) {
+  PullTile<M>(call, unit, scratch, next).run_columns(keys);
 }
 
 template <class M>

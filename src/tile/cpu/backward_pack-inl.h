@@ -128,6 +128,8 @@ class PackedUnit {
     std::fill_n(sums.dk, dk_size_, R{0});
     std::fill_n(sums.dv, dv_size_, R{0});
   }
+  std::int64_t dk_size() const { return dk_size_; }
+  std::int64_t dv_size() const { return dv_size_; }
   std::int64_t key_sums_size() const { return unit_->key_slots * (dk_size_ + dv_size_); }
 
   QuerySlot<M> queries(HeadBlock q) const {
@@ -171,8 +173,8 @@ struct BackwardScratch {
   Element* ds_woven;  // [elements(tile_k), lanes]: ... and the other way round
   R* spare;           // [tile_k, lanes]: a bias tile or a dropout mask
   R* turned;          // [tile_q, tile_k]: score gradients on their way to d_bias
-  R* dk;              // [tile_k, ld_k]
-  R* dv;              // [tile_k, ld_v]
+  R* dk;              // [blocks, tile_k, ld_k]
+  R* dv;              // [blocks, tile_k, ld_v]
   R* rows;            // [tile_q, max(ld_k, ld_v)]: queries, or gradients of outputs, on their way in
   R* outputs;         // [tile_q, d_v]
   Element* halves;    // [tile_q, elements(max(ld_k, ld_v))]: rows, rounded
@@ -195,8 +197,9 @@ struct BackwardScratch {
     }
     spare = carver.take<R>(extra ? tile.key * lanes : 0);
     turned = carver.take<R>(problem.bias.data != nullptr ? std::int64_t{tile.query} * tile.key : 0);
-    dk = carver.take<R>(tile.key * ld_k);
-    dv = carver.take<R>(tile.key * ld_v);
+    const std::int64_t blocks = pulled_blocks(problem, tile.key);
+    dk = carver.take<R>(blocks * tile.key * ld_k);
+    dv = carver.take<R>(blocks * tile.key * ld_v);
     rows = carver.take<R>(tile.query * std::max(ld_k, ld_v));
     outputs = carver.take<R>(tile.query * problem.d_v);
     halves = carver.take<Element>(M::kPaired ? tile.query * elements<M>(std::max(ld_k, ld_v)) : 0);

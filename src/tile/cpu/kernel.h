@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -57,6 +58,10 @@ struct UnitBytes {
   }
 };
 
+struct BlockRange {
+  std::int32_t begin, end;
+};
+
 // One query block of one query head.
 struct HeadBlock {
   std::int64_t head;
@@ -107,6 +112,14 @@ struct BackwardCall {
   Keep keep = Keep::cached;
 };
 
+// Key blocks that are pulled at a time: as many as a core's cache holds beside the tiles. Every one more saves a pass
+// over the packed queries and the sums of dq, which at d 128 and n 8192 come from memory.
+inline std::int32_t pulled_blocks(const Problem& problem, std::int64_t tile_k) {
+  constexpr std::int64_t kBytes = std::int64_t{256} << 10;
+  const std::int64_t size = problem.dtype == DType::f64 ? sizeof(double) : sizeof(float);
+  return static_cast<std::int32_t>(std::max<std::int64_t>(1, kBytes / (tile_k * (problem.d_k + problem.d_v) * size)));
+}
+
 // What the shares of a unit's queries add up to: each continues the total of those before it.
 struct KeyShare {
   std::byte* total;
@@ -119,8 +132,8 @@ struct BackwardKernel {
   // Copy and convert one key block, or one query block, of the plan.
   void (*pack_keys)(const BackwardCall& call, const Unit& unit, std::int32_t key_block);
   void (*pack_queries)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch);
-  // One key block: writes its dk and dv (and d_bias), adds to the sum of dq.
-  void (*pull)(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next);
+  // Up to pulled_blocks key blocks: writes their dk and dv (and d_bias), adds to the sum of dq.
+  void (*pull)(const BackwardCall& call, const Unit& unit, BlockRange keys, std::byte* scratch, Prefetch* next);
   // One query block of a unit that sums its keys: adds to dq, dk and dv.
   void (*pull_row)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next);
   // Writes dq of one query block from its sum.
