@@ -140,8 +140,6 @@ void ModelConfig::check() {
   if (decoder && shared_embedding && (decoder->width != width || decoder_vocabulary > 0))
     fail(ErrorCode::usage, "encoder and decoder can share an embedding only of the same width and vocabulary",
          "shared_embedding", "false");
-  if (dtype == DType::f16)
-    fail(ErrorCode::unsupported, "models do not run in f16: it would need loss scaling", "dtype", "bf16");
 }
 
 void StackConfig::fields(FieldVisitor& v) {
