@@ -5,11 +5,12 @@ namespace {
 
 constexpr std::int64_t kFirstCapacity = 64;
 
-// Room for `extra` more rows after `length`, doubling; what was there stays.
+// Room for `extra` more rows after `length`, doubling; what was there stays. A cache that another state sees too is left
+// to it: copies of a state cost nothing until one of them is moved on.
 void reserve(const Context& context, Tensor& cache, const Tensor& rows, std::int64_t length, std::int64_t extra) {
-  const std::int64_t needed = length + extra;
-  if (cache.defined() && cache.dim(1) >= needed) return;
-  const std::int64_t capacity = std::max({kFirstCapacity, needed, cache.defined() ? 2 * cache.dim(1) : 0});
+  const std::int64_t needed = length + extra, now = cache.defined() ? cache.dim(1) : 0;
+  if (now >= needed && !cache.is_shared()) return;
+  const std::int64_t capacity = now >= needed ? now : std::max({kFirstCapacity, needed, 2 * now});
   const Tensor larger = Tensor::zeros(context, rows.shape().with(1, capacity), rows.dtype(), Lifetime::persistent);
   if (length > 0) larger.slice(1, 0, length).copy_from(cache.slice(1, 0, length));
   cache = larger;

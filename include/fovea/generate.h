@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fovea/export.h"
+#include "fovea/model.h"
+
+namespace fovea {
+
+// How the next token is chosen and when to stop. The same names are used on the command line, in JSON and in Python.
+struct FOVEA_EXPORT GenerateOptions {
+  std::int64_t max_tokens = 200;
+  double temperature = 0.0;         // 0: always the most likely token; else the logits are divided by it and drawn from
+  std::int64_t top_k = 0;           // only among the k most likely tokens; 0: all
+  double top_p = 1.0;               // only among the fewest most likely tokens that have this probability together
+  double repetition_penalty = 1.0;  // of tokens that were there: a positive logit is divided by it, others multiplied
+  std::int64_t beams = 1;           // beam search: so many beginnings are followed at once
+  double length_penalty = 1.0;      // beams are compared by log-probability / length^penalty
+  bool early_stop = false;          // end beam search once `beams` of them are complete
+  std::uint64_t seed = 0;           // a draw depends on the seed, the prompt's number and the step alone
+  std::vector<std::int32_t> stop_ids = {};  // tokens that end a sequence
+  std::vector<std::string> stop = {};       // texts that do; for generate_text()
+  std::optional<std::int32_t> start = {};   // seq2seq: what the decoder reads first
+  std::int64_t batch = 8;                   // prompts that run together
+
+  // Refuses what contradicts itself, naming the field.
+  void check() const;
+  void fields(FieldVisitor& v);
+};
+
+enum class GenerateEnd : std::uint8_t {
+  max_tokens,
+  stop_id,
+  stop_text,
+  context,      // the model has no positions for more
+  interrupted,  // the caller asked to stop
+};
+FOVEA_EXPORT std::string_view name_of(GenerateEnd end);
+
+struct Generated {
+  std::vector<std::int32_t> ids;  // the new ones, with the stop token where there was one
+  GenerateEnd end = GenerateEnd::max_tokens;
+  double score = 0.0;  // of beam search
+  std::string text;    // of generate_text(), without the text that stopped it
+};
+
+// What weights are kept as while tokens are made one at a time. That is bound by reading them: half the bytes, nearly
+// twice the speed. Products of many rows (a prompt, training) use the model's own.
+enum class WeightForm : std::uint8_t {
+  f32,   // the model's own
+  bf16,  // 8 bits of precision
+  i8,    // whole numbers up to 127 times a scale for each output
+};
+FOVEA_EXPORT std::vector<std::string_view> weight_form_names();  // in the order of WeightForm
+
+using Tokens = std::vector<std::int32_t>;
+
+// Continues prompts with a language model, or translates them with an encoder-decoder model.
+class FOVEA_EXPORT Generator {
+ public:
+  // Both must outlive the generator; a model that is trained on needs a new one.
+  Generator(Context& context, const Model& model, WeightForm weights = WeightForm::f32);
+  ~Generator();
+  Generator(Generator&&) noexcept;
+  Generator& operator=(Generator&&) noexcept;
+
+  // Called for every new token, of all prompts in turn; false ends that prompt (as stop_text). Beam search calls it
+  // when the best sequence is known.
+  using Watch = std::function<bool(std::int64_t prompt, std::int32_t id)>;
+
+  // One result for each prompt, in order. The prompts of an encoder-decoder model are what its encoder reads. `stop`
+  // is looked at after every token.
+  std::vector<Generated> run(std::span<const Tokens> prompts, const GenerateOptions& options, const Watch& watch = {},
+                             const std::atomic<bool>* stop = nullptr);
+
+  const Model& model() const;
+  Context& context() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fovea
