@@ -11,6 +11,7 @@
 
 #include "fovea/export.h"
 #include "fovea/model.h"
+#include "fovea/tokenizer.h"
 
 namespace fovea {
 
@@ -26,7 +27,7 @@ struct FOVEA_EXPORT GenerateOptions {
   bool early_stop = false;          // end beam search once `beams` of them are complete
   std::uint64_t seed = 0;           // a draw depends on the seed, the prompt's number and the step alone
   std::vector<std::int32_t> stop_ids = {};  // tokens that end a sequence
-  std::vector<std::string> stop = {};       // texts that do; for generate_text()
+  std::vector<std::string> stop = {};       // texts that do; for generate_text() and text streams
   std::optional<std::int32_t> start = {};   // seq2seq: what the decoder reads first
   std::int64_t batch = 8;                   // prompts that run together
 
@@ -87,5 +88,37 @@ class FOVEA_EXPORT Generator {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// What of a sequence has been said so far. Text is held back while it may be the beginning of one that ends the
+// sequence, and while a character is unfinished.
+class FOVEA_EXPORT TextStream {
+ public:
+  // `before`: tokens that the new ones follow on; they are not said, but may decide how the first new one is written.
+  TextStream(const Tokenizer& tokenizer, std::span<const std::int32_t> before, std::vector<std::string> stop);
+
+  std::string next(std::int32_t id);  // what can be said now; nothing more once the sequence has stopped
+  std::string finish();               // all the rest
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::string release(std::string fresh, bool all);
+
+  Tokenizer::Stream stream_;
+  std::vector<std::string> stop_;
+  std::string held_;  // not said yet
+  bool stopped_ = false;
+};
+
+// Called with each new piece of text of a prompt.
+using TextWatch = std::function<void(std::int64_t prompt, std::string_view piece)>;
+
+// The options with the tokeniser's own end of text among the stop tokens and, for an encoder-decoder model, its
+// beginning of text (or, as T5 has it, padding) to start from.
+FOVEA_EXPORT GenerateOptions with_roles(GenerateOptions options, const Tokenizer& tokenizer, const Model& model);
+
+// Texts in, texts out. Special tokens that the tokeniser puts around a text are put before a prompt, not after it.
+FOVEA_EXPORT std::vector<Generated> generate_text(Generator& generator, const Tokenizer& tokenizer,
+                                                  std::span<const std::string> prompts, const GenerateOptions& options,
+                                                  const TextWatch& watch = {}, const std::atomic<bool>* stop = nullptr);
 
 }  // namespace fovea

@@ -6,6 +6,8 @@
 #include "hwy/highway.h"
 #include "simd/product-inl.h"
 
+#define FOVEA_UNROLLED __attribute__((always_inline))  // see simd/product-inl.h
+
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
 namespace HWY_NAMESPACE {
@@ -86,6 +88,7 @@ void i8_panel(const Panel& panel) { multiply_from<Int8, kRows>(panel, 0); }
 }  // namespace HWY_NAMESPACE
 }  // namespace fovea
 HWY_AFTER_NAMESPACE();
+#undef FOVEA_UNROLLED
 
 #if HWY_ONCE
 namespace fovea::gemm {
