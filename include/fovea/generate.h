@@ -72,9 +72,12 @@ class FOVEA_EXPORT Generator {
   Generator(Generator&&) noexcept;
   Generator& operator=(Generator&&) noexcept;
 
-  // Called for every new token, of all prompts in turn; false ends that prompt (as stop_text). Beam search calls it
-  // when the best sequence is known.
-  using Watch = std::function<bool(std::int64_t prompt, std::int32_t id)>;
+  struct Watch {
+    // A new token of a prompt; false ends that prompt (as stop_text). Beam search calls it when the best sequence is
+    // known.
+    std::function<bool(std::int64_t prompt, std::int32_t id)> token = {};
+    std::function<void(std::int64_t prompt, const Generated& result)> done = {};  // a prompt is finished
+  };
 
   // One result for each prompt, in order. The prompts of an encoder-decoder model are what its encoder reads. `stop`
   // is looked at after every token.
@@ -109,8 +112,10 @@ class FOVEA_EXPORT TextStream {
   bool stopped_ = false;
 };
 
-// Called with each new piece of text of a prompt.
-using TextWatch = std::function<void(std::int64_t prompt, std::string_view piece)>;
+struct TextWatch {
+  std::function<void(std::int64_t prompt, std::string_view piece)> piece = {};  // new text of a prompt
+  std::function<void(std::int64_t prompt, const Generated& result)> done = {};
+};
 
 // The options with the tokeniser's own end of text among the stop tokens and, for an encoder-decoder model, its
 // beginning of text (or, as T5 has it, padding) to start from.

@@ -85,25 +85,26 @@ GenerateEnd limit_of(const Run& run, const Sequence& sequence) {
   return sequence.most < run.options.max_tokens ? GenerateEnd::context : GenerateEnd::max_tokens;
 }
 
-void finish(Sequence& sequence, GenerateEnd end) {
+void finish(const Run& run, Sequence& sequence, GenerateEnd end) {
   sequence.out.end = end;
   sequence.done = true;
   sequence.past = {};
+  if (run.watch.done) run.watch.done(sequence.number, sequence.out);
 }
 
 // Takes a new token in; the sequence may end with it.
 void take(const Run& run, Sequence& sequence, std::int32_t id) {
   sequence.out.ids.push_back(id);
   sequence.seen.push_back(id);
-  const bool wanted = !run.watch || run.watch(sequence.number, id);
+  const bool wanted = !run.watch.token || run.watch.token(sequence.number, id);
   if (run.ends(id))
-    finish(sequence, GenerateEnd::stop_id);
+    finish(run, sequence, GenerateEnd::stop_id);
   else if (!wanted)
-    finish(sequence, GenerateEnd::stop_text);
+    finish(run, sequence, GenerateEnd::stop_text);
   else if (std::ssize(sequence.out.ids) == sequence.most)
-    finish(sequence, limit_of(run, sequence));
+    finish(run, sequence, limit_of(run, sequence));
   else if (run.interrupted())
-    finish(sequence, GenerateEnd::interrupted);
+    finish(run, sequence, GenerateEnd::interrupted);
 }
 
 // The logits that follow on every sequence of the group that is not done, in order.
@@ -140,12 +141,13 @@ void run_group(const Run& run, std::span<Sequence> group) {
 void run_beams(const Run& run, Sequence& sequence) {
   sequence.out = beam_search(run.decoder, sequence.start, run.options, sequence.most, run.stop);
   if (sequence.out.end == GenerateEnd::max_tokens) sequence.out.end = limit_of(run, sequence);
-  if (!run.watch) return;
-  for (std::size_t i = 0; i < sequence.out.ids.size(); ++i) {
-    if (run.watch(sequence.number, sequence.out.ids[i]) || run.ends(sequence.out.ids[i])) continue;
-    sequence.out.ids.resize(i + 1);
+  Tokens& ids = sequence.out.ids;
+  for (std::size_t i = 0; run.watch.token && i < ids.size(); ++i) {
+    if (run.watch.token(sequence.number, ids[i]) || run.ends(ids[i])) continue;
+    ids.resize(i + 1);
     sequence.out.end = GenerateEnd::stop_text;
   }
+  finish(run, sequence, sequence.out.end);
 }
 
 }  // namespace
@@ -177,7 +179,7 @@ std::vector<Generated> Generator::run(std::span<const Tokens> prompts, const Gen
   for (std::size_t begin = 0; begin < sequences.size(); begin += batch) {
     const std::span group = std::span(sequences).subspan(begin, std::min(batch, sequences.size() - begin));
     if (run.interrupted())
-      for (Sequence& s : group) finish(s, GenerateEnd::interrupted);
+      for (Sequence& s : group) finish(run, s, GenerateEnd::interrupted);
     else if (options.beams > 1)
       run_beams(run, group[0]);
     else

@@ -83,7 +83,7 @@ std::vector<Generated> generate_text(Generator& generator, const Tokenizer& toke
   std::vector<std::string> texts(prompts.size());
   const auto say = [&](std::size_t prompt, const std::string& piece) {
     texts[prompt] += piece;
-    if (watch && !piece.empty()) watch(static_cast<std::int64_t>(prompt), piece);
+    if (watch.piece && !piece.empty()) watch.piece(static_cast<std::int64_t>(prompt), piece);
   };
   const auto hear = [&](std::int64_t prompt, std::int32_t id) {
     if (std::find(full.stop_ids.begin(), full.stop_ids.end(), id) != full.stop_ids.end()) return true;
@@ -91,12 +91,16 @@ std::vector<Generated> generate_text(Generator& generator, const Tokenizer& toke
     say(static_cast<std::size_t>(prompt), stream.next(id));
     return !stream.stopped();
   };
-  std::vector<Generated> results = generator.run(tokens, full, hear, stop);
-  for (std::size_t i = 0; i < results.size(); ++i) {
+  std::vector<Generated> results(prompts.size());
+  const auto end = [&](std::int64_t prompt, const Generated& made) {
+    const auto i = static_cast<std::size_t>(prompt);
     say(i, streams[i].finish());
+    results[i] = made;
     if (streams[i].stopped()) results[i].end = GenerateEnd::stop_text;
     results[i].text = std::move(texts[i]);
-  }
+    if (watch.done) watch.done(prompt, results[i]);
+  };
+  generator.run(tokens, full, {hear, end}, stop);
   return results;
 }
 

@@ -94,7 +94,8 @@ TEST(Beams, OfWidthOneAreGreedy) {
   Generator generator(context, model);
   const std::vector<Tokens> prompts = {{3, 1}};
   const auto greedy = generator.run(prompts, {.max_tokens = 7, .stop_ids = {kStop}});
-  const Generated one = beam_search(decoder, {prompts[0], {}}, {.beams = 1, .early_stop = true, .stop_ids = {kStop}}, 7, nullptr);
+  const Generated one =
+      beam_search(decoder, {prompts[0], {}}, {.beams = 1, .early_stop = true, .stop_ids = {kStop}}, 7, nullptr);
   EXPECT_EQ(one.ids, greedy[0].ids);
 }
 

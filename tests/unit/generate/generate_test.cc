@@ -131,24 +131,22 @@ TEST(Generate, StopsAtTokensAndWhenToldTo) {
   EXPECT_EQ(stopped[0].end, GenerateEnd::stop_id);
 
   std::vector<Tokens> heard(kPrompts.size());
-  const auto watched = generator.run(kPrompts, {.max_tokens = 20}, [&](std::int64_t prompt, std::int32_t id) {
-    Tokens& own = heard[static_cast<std::size_t>(prompt)];
-    own.push_back(id);
-    return prompt != 1 || own.size() < 5;
-  });
+  const auto watched = generator.run(kPrompts, {.max_tokens = 20}, {[&](std::int64_t prompt, std::int32_t id) {
+                                       Tokens& own = heard[static_cast<std::size_t>(prompt)];
+                                       own.push_back(id);
+                                       return prompt != 1 || own.size() < 5;
+                                     }});
   for (std::size_t i = 0; i < kPrompts.size(); ++i) EXPECT_EQ(heard[i], watched[i].ids);
   EXPECT_EQ(watched[1].ids.size(), 5u);
   EXPECT_EQ(watched[1].end, GenerateEnd::stop_text);
   EXPECT_EQ(watched[2].ids.size(), 20u);
 
   std::atomic<bool> stop{false};
-  const auto cut = generator.run(
-      kPrompts, {.max_tokens = 20, .batch = 2},
-      [&](std::int64_t, std::int32_t) {
-        stop = true;
-        return true;
-      },
-      &stop);
+  const auto cut = generator.run(kPrompts, {.max_tokens = 20, .batch = 2}, {[&](std::int64_t, std::int32_t) {
+                                   stop = true;
+                                   return true;
+                                 }},
+                                 &stop);
   EXPECT_EQ(cut[0].ids.size(), 1u);
   EXPECT_EQ(cut[2].ids.size(), 0u);
   EXPECT_EQ(cut[2].end, GenerateEnd::interrupted);
