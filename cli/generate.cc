@@ -26,7 +26,16 @@ struct GenerateVerb {
   GenerateOptions options;
   std::string folder, prompt, data, out, tokenizer, weights = "f32";
   std::optional<std::string> dtype;
+  std::optional<std::int64_t> start;
   std::vector<std::string> stop;
+
+  // With what was typed in another form than the options have.
+  GenerateVerb checked() const {
+    GenerateVerb out = *this;
+    for (const std::string& text : stop) out.options.stop.push_back(unescaped(text));
+    if (start) out.options.start = static_cast<std::int32_t>(*start);
+    return out;
+  }
 };
 
 // A run folder stands for its best checkpoint; a checkpoint folder for itself.
@@ -130,6 +139,9 @@ void add_options(const Arguments& verb, GenerateVerb& o) {
   verb.add_flag("--early-stop", g.early_stop, "end the search once enough beams are complete");
   verb.add_option("--stop", o.stop, "text to stop at; \\n is a new line").type_name("TEXT").repeatable();
   verb.add_option("--seed", g.seed, "of the draws").type_name("N").show_default();
+  verb.add_option("--start", o.start, "of seq2seq: token that the decoder starts from [the tokeniser's]")
+      .type_name("ID")
+      .check(in_range(0, 1 << 30));
   number("--batch", g.batch, "prompts that run together", 1, 4096);
   verb.add_option("--weights", o.weights, "f32, bf16 or int8: fewer bytes, faster").type_name("NAME").show_default();
   verb.add_option("--dtype", o.dtype, "of activations, f32 or bf16 [as trained]").type_name("NAME");
@@ -145,11 +157,7 @@ void add_generate(Program& program) {
                                       "Continues a prompt with a language model, or translates lines.",
                                       {"fovea generate runs/first --prompt \"Once upon\" --temperature 0.8 --top-k 40",
                                        "fovea generate runs/translation --data lines.de --beams 4 --out lines.en"}},
-                                     [options](const Console& console) {
-                                       for (const std::string& text : options->stop)
-                                         options->options.stop.push_back(unescaped(text));
-                                       run(*options, console);
-                                     });
+                                     [options](const Console& console) { run(options->checked(), console); });
   verb.add_option("folder", options->folder, "folder of a run (its best checkpoint), checkpoint or import").required();
   add_options(verb, *options);
 }

@@ -171,7 +171,8 @@ std::vector<Generated> Generator::run(std::span<const Tokens> prompts, const Gen
   const Run run{impl_->decoder, options, watch, stop};
   if (run.decoder.translates()) {
     if (!options.start)
-      fail(ErrorCode::usage, "no token for the decoder to start from", "start", "the token its training began with");
+      fail(ErrorCode::usage, "no token for the decoder to start from", "start",
+           "--start ID: the token its training began with");
     check_ids({&*options.start, 1}, run.decoder.vocabulary(), "start");
   }
   std::vector<Sequence> sequences = make_sequences(run, prompts);
