@@ -14,9 +14,6 @@ namespace fovea {
 
 class Tape;
 struct Node;
-namespace gemm {
-class PackedWeights;
-}
 
 // A tensor whose slices are the gradients of several values: parts of one that was split.
 struct SplitGrad {
@@ -86,7 +83,6 @@ struct TapeOptions {
   bool replay = false;       // runs a recompute segment again: what changes state besides values is already done
   bool watch = false;        // stop at the first operation that makes something not finite (slow)
   std::uint64_t stream = 0;  // where this tape's random streams start (the trainer gives each step its own)
-  const gemm::PackedWeights* weights = nullptr;  // inference: products with few rows use these instead (gemm/packed.h)
 };
 
 // Records operations as they run and plays them back in reverse. One tape serves one step.
@@ -97,7 +93,6 @@ class FOVEA_EXPORT Tape {
   Context& context() const { return *context_; }
   bool recording() const { return options_.record; }
   bool training() const { return options_.training; }
-  const gemm::PackedWeights* weights() const { return options_.weights; }
   bool replaying() const { return options_.replay; }
 
   // A number no other operation of this tape has: the Philox counter's upper half of a dropout.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/parallel.h"
 #include "core/scratch.h"
@@ -118,5 +119,13 @@ std::size_t PackedWeights::bytes() const {
       if (packed != nullptr) sum += packed->bytes();
   return sum;
 }
+
+namespace {
+thread_local const PackedWeights* current_weights = nullptr;
+}  // namespace
+
+UsePacked::UsePacked(const PackedWeights* weights) : outer_(std::exchange(current_weights, weights)) {}
+UsePacked::~UsePacked() { current_weights = outer_; }
+const PackedWeights* UsePacked::current() { return current_weights; }
 
 }  // namespace fovea::gemm

@@ -64,4 +64,19 @@ class PackedWeights {
   mutable std::map<const void*, Entry> entries_;
 };
 
+// While one of these lives, products with few rows that its thread starts without recording use packed weights where
+// there are any: layers need not know how their weights are kept. They nest.
+class UsePacked {
+ public:
+  explicit UsePacked(const PackedWeights* weights);  // null: none
+  ~UsePacked();
+  UsePacked(const UsePacked&) = delete;
+  UsePacked& operator=(const UsePacked&) = delete;
+
+  static const PackedWeights* current();  // of the calling thread
+
+ private:
+  const PackedWeights* outer_;
+};
+
 }  // namespace fovea::gemm

@@ -33,21 +33,23 @@ std::int64_t Decoder::positions() const {
   return translates() && config.decoder_max_length > 0 ? config.decoder_max_length : config.max_length;
 }
 
-Tape Decoder::tape() const { return Tape(*context_, {.record = false, .weights = weights_.get()}); }
+Tensor Decoder::run(const std::vector<std::span<const std::int32_t>>& tokens, const std::vector<nn::Past*>& pasts,
+                    Tape& tape, const nn::Source& source) const {
+  const gemm::UsePacked use(weights_.get());
+  const Input input = packed_rows(*context_, tokens);
+  return model_->network().step(tape, input, pasts, source).value().to(*context_, DType::f32).contiguous(*context_);
+}
 
 Tensor Decoder::step(const std::vector<std::span<const std::int32_t>>& tokens,
                      const std::vector<nn::Past*>& pasts) const {
-  Tape run = tape();
-  const Input input = packed_rows(*context_, tokens);
-  return model_->network().step(run, input, pasts, {}).value().to(*context_, DType::f32).contiguous(*context_);
+  Tape tape(*context_, {.record = false});
+  return run(tokens, pasts, tape, {});
 }
 
 Tensor Decoder::step(const std::vector<std::span<const std::int32_t>>& tokens, const std::vector<nn::Past*>& pasts,
                      const std::vector<std::span<const std::int32_t>>& sources) const {
-  Tape run = tape();
-  const nn::Source source = model_->network().read_source(run, packed_rows(*context_, sources));
-  const Input input = packed_rows(*context_, tokens);
-  return model_->network().step(run, input, pasts, source).value().to(*context_, DType::f32).contiguous(*context_);
+  Tape tape(*context_, {.record = false});
+  return run(tokens, pasts, tape, model_->network().read_source(tape, packed_rows(*context_, sources)));
 }
 
 }  // namespace fovea

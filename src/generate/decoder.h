@@ -31,7 +31,8 @@ class Decoder {
               const std::vector<std::span<const std::int32_t>>& sources) const;
 
  private:
-  Tape tape() const;
+  Tensor run(const std::vector<std::span<const std::int32_t>>& tokens, const std::vector<nn::Past*>& pasts, Tape& tape,
+             const nn::Source& source) const;
 
   Context* context_;
   const Model* model_;

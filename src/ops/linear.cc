@@ -78,12 +78,12 @@ void check_linear(const Var& x, const Var& weight, const Var& bias) {
          "linear: bias of shape " + bias.shape().text() + " for weight of shape " + weight.shape().text(), {}, "(out)");
 }
 
-// x W + b by the tape's packed weights; undefined where it has none for this product.
+// x W + b by packed weights; undefined where there are none for this product.
 Tensor packed_product(Tape& tape, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (tape.weights() == nullptr || tape.recording() || x.dim(0) > gemm::kPackedRows || x.dtype() == DType::f64)
-    return {};
+  const gemm::PackedWeights* weights = gemm::UsePacked::current();
+  if (weights == nullptr || tape.recording() || x.dim(0) > gemm::kPackedRows || x.dtype() == DType::f64) return {};
   const Context& context = tape.context();
-  const gemm::PackedWeight* packed = tape.weights()->find(context, weight);
+  const gemm::PackedWeight* packed = weights->find(context, weight);
   if (packed == nullptr) return {};
   const Tensor y = Tensor::empty(context, {x.dim(0), weight.dim(1)});
   packed->multiply(context, x.to(context, DType::f32).contiguous(context), bias, y);
