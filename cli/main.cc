@@ -7,6 +7,7 @@ int main(int argc, char** argv) {
   add_bench(program);
   add_train(program);
   add_eval(program);
+  add_generate(program);
   add_lra(program);
   add_data(program);
   add_tokenize(program);

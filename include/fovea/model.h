@@ -193,6 +193,7 @@ class FOVEA_EXPORT Model {
 
 // A folder with model.safetensors and config.json.
 FOVEA_EXPORT void save_model(const Model& model, const std::string& folder);
-FOVEA_EXPORT Model load_model(Context& context, const std::string& folder);
+// `dtype` of activations, in place of the one it was saved with.
+FOVEA_EXPORT Model load_model(Context& context, const std::string& folder, std::optional<DType> dtype = {});
 
 }  // namespace fovea

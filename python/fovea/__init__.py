@@ -8,6 +8,7 @@
 
 from fovea import _fovea
 from fovea._attention import Gradients, attention, attention_backward
+from fovea._generate import Generated, generate
 from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
 from fovea._model import Dataset, Model, TrainResult, listops, load, train
 from fovea._pattern import Pattern
@@ -20,6 +21,7 @@ set_num_threads = _fovea.set_num_threads
 __all__ = [
     "Dataset",
     "Encoding",
+    "Generated",
     "Gradients",
     "Mechanism",
     "MechanismInfo",
@@ -29,6 +31,7 @@ __all__ = [
     "TrainResult",
     "attention",
     "attention_backward",
+    "generate",
     "get_num_threads",
     "list_mechanisms",
     "listops",

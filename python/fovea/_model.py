@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fovea import _fovea
 from fovea._arrays import int_list
+from fovea._generate import generate
 from fovea._progress import Progress
 
 Split = Iterable[tuple[Any, int]]
@@ -24,6 +26,8 @@ class Model:
     >>> model(np.array([[1, 5, 9, 2]])).shape
     (1, 10)
     """
+
+    _tokenizer = ""  # where the tokeniser beside a loaded model is
 
     def __init__(self, attention: str = "transnormer-t2", *, seed: int = 0, **settings: Any) -> None:
         self._engine = _fovea.make_model(attention, json.dumps(settings), seed)
@@ -51,6 +55,10 @@ class Model:
         """Loss and accuracy on a split."""
         return dict(_fovea.evaluate(self._engine, data._engine, _checked(split), batch))
 
+    def generate(self, prompts: Any, **settings: Any) -> Any:
+        """Continues or translates prompts; see fovea.generate."""
+        return generate(self, prompts, **settings)
+
     def save(self, folder: str | PathLike[str]) -> None:
         """Writes model.safetensors and config.json, as training does."""
         self._engine.save(fspath(folder))
@@ -63,6 +71,8 @@ def load(folder: str | PathLike[str], *, seed: int = 0) -> Model:
     """The model in a folder that save() or a training run wrote ("runs/x/best")."""
     model = Model.__new__(Model)
     model._engine = _fovea.load_model(fspath(folder), seed)
+    if (Path(folder) / "tokenizer.json").exists():
+        model._tokenizer = fspath(folder)
     return model
 
 
