@@ -19,8 +19,8 @@ struct FOVEA_EXPORT TrainConfig {
   double minutes = 0.0;           // budget of training time, evaluation and checkpoints not counted; 0: none
   std::int64_t batch = 32;        // examples per step, all accumulated parts together
   std::int64_t accumulation = 1;  // parts a batch is cut into; memory falls, results stay the same but for rounding
-  Schedule schedule;              // in JSON: lr, schedule, warmup
-  AdamWOptions adamw;             // in JSON: beta1, beta2, eps, weight_decay
+  Schedule schedule;              // in JSON: lr, schedule, power, lr_floor, warmup
+  AdamWOptions adamw;             // in JSON: beta1, beta2, eps, weight_decay, decoupled
   double clip_norm = 0.0;         // 0: off
   double clip_value = 1.0;        // 0: off
   double label_smoothing = 0.0;

@@ -20,12 +20,15 @@ void TrainConfig::fields(FieldVisitor& v) {
   v("accumulation", accumulation, "parts a batch is run in, to save memory", between(1, 1 << 24));
   v("lr", schedule.peak, "peak learning rate", between(0, 1e3));
   v("schedule", schedule.kind, "how the rate moves after the warm-up",
-    one_of({"inverse_sqrt", "one_cycle", "cosine", "constant"}));
+    one_of({"inverse_sqrt", "one_cycle", "cosine", "constant", "polynomial"}));
+  v("power", schedule.power, "of the polynomial schedule", between(0, 100));
+  v("lr_floor", schedule.floor, "rate at the end of the cosine and polynomial schedules", between(0, 1e3));
   v("warmup", schedule.warmup, "steps to the peak", between(0, kMost));
   v("beta1", adamw.beta1, "decay of AdamW's first moment", between(0, 0.9999999));
   v("beta2", adamw.beta2, "decay of AdamW's second moment", between(0, 0.9999999));
   v("eps", adamw.eps, "AdamW's epsilon, outside the root", above(0));
-  v("weight_decay", adamw.weight_decay, "decoupled, on matrices only", between(0, 1e3));
+  v("weight_decay", adamw.weight_decay, "on matrices only", between(0, 1e3));
+  v("decoupled", adamw.decoupled, "weight decay apart from the gradient (AdamW), or as L2 in it (Adam)");
   v("clip_norm", clip_norm, "largest joint norm of the gradients; 0: no limit", at_least(0));
   v("clip_value", clip_value, "largest entry of a gradient; 0: no limit", at_least(0));
   v("label_smoothing", label_smoothing, "share of the target spread over all classes", between(0, 0.999));

@@ -1,7 +1,7 @@
 // Laws that every operation obeys, over the list of cases.
 
 #include "unit/ops/feature_cases.h"
-#include "unit/ops/sequence_cases.h"
+#include "unit/ops/model_cases.h"
 
 namespace fovea::testing {
 namespace {
@@ -78,6 +78,7 @@ TEST_P(OpLaws, ConstantsRecordNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, OpLaws, ::testing::ValuesIn(op_cases()), kNamedAsPrinted);
 INSTANTIATE_TEST_SUITE_P(Sequences, OpLaws, ::testing::ValuesIn(sequence_cases()), kNamedAsPrinted);
+INSTANTIATE_TEST_SUITE_P(Models, OpLaws, ::testing::ValuesIn(model_cases()), kNamedAsPrinted);
 INSTANTIATE_TEST_SUITE_P(Features, OpLaws, ::testing::ValuesIn(feature_cases()), kNamedAsPrinted);
 
 }  // namespace
