@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "core/wide.h"
 #include "models/network.h"
 #include "nn/embedding.h"
@@ -9,8 +7,6 @@
 
 namespace fovea {
 namespace {
-
-constexpr double kTinySquare = 1e-24;  // keeps a vector of zeros finite
 
 // Tokens or patches -> stack: their rows, and one vector for the whole.
 class Encoder final : public Network {
@@ -39,9 +35,7 @@ class Encoder final : public Network {
     const nn::Source out = rows(tape, input);
     Var x = cast(tape, nn::pool(tape, out.rows, out.layout->rows, pooling_), wide_);
     if (hidden_) x = (*hidden_)(tape, x);
-    if (!unit_) return x;
-    const Var scaled = normalize(tape, x, {.kind = NormKind::rms, .eps = kTinySquare});
-    return scale(tape, scaled, 1.0 / std::sqrt(static_cast<double>(x.dim(-1))));
+    return unit_ ? l2_normalize(tape, x) : x;
   }
 
  private:
