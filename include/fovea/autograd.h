@@ -81,6 +81,7 @@ struct TapeOptions {
   bool record = true;        // false: inference, nothing is kept
   bool training = false;     // dropout is active
   bool replay = false;       // runs a recompute segment again: what changes state besides values is already done
+  bool watch = false;        // stop at the first operation that makes something not finite (slow)
   std::uint64_t stream = 0;  // where this tape's random streams start (the trainer gives each step its own)
 };
 

@@ -94,6 +94,7 @@ class FOVEA_EXPORT WeightAverage {
   // the next swap. No update in between.
   void swap() noexcept;
   bool swapped() const { return swapped_; }
+  void set_swapped(bool swapped) { swapped_ = swapped; }  // of contents that were stored so
 
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }

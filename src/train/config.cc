@@ -32,6 +32,11 @@ void TrainConfig::fields(FieldVisitor& v) {
   v("clip_norm", clip_norm, "largest joint norm of the gradients; 0: no limit", at_least(0));
   v("clip_value", clip_value, "largest entry of a gradient; 0: no limit", at_least(0));
   v("label_smoothing", label_smoothing, "share of the target spread over all classes", between(0, 0.999));
+  v("average", average, "weights averaged over the steps, for evaluation", one_of({"none", "exponential", "mean"}));
+  v("average_decay", average_decay, "of the exponential average", between(0, 0.9999999));
+  v("average_start", average_start, "first step that counts", between(1, kMost));
+  v("patience", patience, "evaluations without a better one before the run ends; 0: no limit", between(0, kMost));
+  v("prefetch", prefetch, "batches made ahead of their use", between(0, 1024));
   v("eval_every", eval_every, "steps between evaluations; 0: only at the end", between(0, kMost));
   v("eval_examples", eval_examples, "validation examples used; 0: all", between(0, kMost));
   v("eval_batch", eval_batch, "examples per evaluation batch", between(1, 1 << 24));
