@@ -9,7 +9,7 @@
 from fovea import _fovea
 from fovea._attention import Gradients, attention, attention_backward
 from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
-from fovea._model import Dataset, Model, TrainResult, listops, load, train
+from fovea._model import Dataset, Model, TrainResult, export_model, import_model, listops, load, train
 from fovea._pattern import Pattern
 
 __version__: str = _fovea.version
@@ -26,7 +26,9 @@ __all__ = [
     "TrainResult",
     "attention",
     "attention_backward",
+    "export_model",
     "get_num_threads",
+    "import_model",
     "list_mechanisms",
     "listops",
     "load",
