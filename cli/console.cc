@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "io/json.h"
+
 namespace fovea::cli {
 namespace {
 
@@ -61,6 +63,12 @@ void Console::finish() {
 void print_error(const Error& error) {
   std::fflush(stdout);
   put(stderr, std::string("fovea: ") + printable(error.what()));
+}
+
+std::string shell_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 }  // namespace fovea::cli

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "fovea/error.h"
-#include "io/json.h"
+#include "io/json_fwd.h"
 
 namespace fovea::cli {
 
@@ -28,5 +28,8 @@ class Console {
 
 // "fovea: what" and the lines below it, on standard error.
 void print_error(const Error& error);
+
+// As one word of a shell.
+std::string shell_quoted(const std::string& text);
 
 }  // namespace fovea::cli

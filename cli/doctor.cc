@@ -8,6 +8,7 @@
 #include "core/isa.h"
 #include "fovea/version.h"
 #include "gemm/rate.h"
+#include "io/json.h"
 #include "measure/machine.h"
 
 // fovea doctor: what the program found on this machine and chose because of it.
@@ -108,11 +109,11 @@ void run(const MachineOptions& options, const Console& console) {
 
 void add_doctor(Program& program) {
   const auto options = std::make_shared<MachineOptions>();
-  CLI::App& app = program.add({"doctor",
-                               "Shows CPU, chosen kernels, threads, memory and what is built.",
-                               {"fovea doctor", "FOVEA_ISA=avx2 fovea doctor --json"}},
-                              [options](const Console& console) { run(*options, console); });
-  add_machine_options(app, *options);
+  const Arguments verb = program.add({"doctor",
+                                      "Shows CPU, chosen kernels, threads, memory and what is built.",
+                                      {"fovea doctor", "FOVEA_ISA=avx2 fovea doctor --json"}},
+                                     [options](const Console& console) { run(*options, console); });
+  add_machine_options(verb, *options);
 }
 
 }  // namespace fovea::cli

@@ -43,7 +43,8 @@ constexpr Op kRecompute{"recompute", recompute_backward};
 
 std::vector<Var> checkpoint(Tape& tape, std::shared_ptr<const Segment> segment, std::span<const Var> inputs) {
   const std::uint64_t stream = tape.stream();
-  Tape inner(tape.context(), {.record = false, .training = tape.training(), .stream = stream});
+  Tape inner(tape.context(),
+             {.record = false, .training = tape.training(), .replay = tape.replaying(), .stream = stream});
   std::vector<Var> constants;
   std::vector<Tensor> saved, outputs;
   for (const Var& v : inputs) {

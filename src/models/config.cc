@@ -5,7 +5,7 @@
 
 #include "fovea/mechanism.h"
 #include "fovea/model.h"
-#include "io/fields.h"
+#include "io/field_visitor.h"
 #include "nn/scope.h"
 
 namespace fovea {

@@ -252,10 +252,12 @@ void check_running(const Tensor& running, const Var& x, const char* where) {
        "running values must be dense " + std::string(name_of(wide(x.dtype()))) + Shape{x.dim(2)}.text(), where);
 }
 
-// running += momentum (measured - running).
+// running += momentum (measured - running). What is not finite moves nothing: its step is skipped or fails, and running
+// values would never recover.
 void move_towards(const Tensor& running, const Table& measured, double momentum) {
   visit_wide(running.dtype(), [&]<class R>() {
     for (std::size_t c = 0; c < measured.size(); ++c) {
+      if (!std::isfinite(measured[c])) continue;
       const double old = static_cast<double>(running.data<R>()[c]);
       running.data<R>()[c] = static_cast<R>(old + momentum * (measured[c] - old));
     }

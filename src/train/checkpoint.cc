@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "io/fields.h"
 #include "io/folder.h"
 #include "models/files.h"
 

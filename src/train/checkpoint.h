@@ -2,7 +2,8 @@
 
 #include "data/batches.h"
 #include "fovea/train.h"
-#include "io/fields.h"
+#include "io/field_visitor.h"
+#include "io/file.h"
 #include "train/stepper.h"
 
 namespace fovea {

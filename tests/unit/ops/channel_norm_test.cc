@@ -181,6 +181,15 @@ TEST_F(ChannelNorms, RunningValuesMoveInTrainingAndServeInEvaluation) {
   EXPECT_NEAR(norm.running_mean.item(), 0.4, 1e-15);
 }
 
+// An overflow makes a step useless, not the model.
+TEST_F(ChannelNorms, RunningValuesStayFinite) {
+  const BatchNorm norm = batch(2);
+  Tape tape(context_, kTraining);
+  batch_norm(tape, values({1, 2, 2}, {INFINITY, 1, 2, 3}), {}, norm);
+  EXPECT_EQ(norm.running_mean.to_vector<double>(), (std::vector<double>{0, 0.2}));
+  EXPECT_EQ(norm.running_var.to_vector<double>()[0], 1.0);
+}
+
 TEST_F(ChannelNorms, EvaluationGradientsMatchFiniteDifferences) {
   const auto f = [&](Tape& t, std::span<const Var> v) {
     BatchNorm norm = batch(3);
@@ -200,15 +209,25 @@ TEST_F(ChannelNorms, RunningValuesMoveOnceUnderRecomputation) {
       return {batch_norm(tape, v[0], {}, norm)};
     }
   };
-  const auto segment = std::make_shared<Normed>();
-  segment->norm = batch(2);
-  const BatchNorm once = batch(2);
+  struct Outer : Segment {
+    std::shared_ptr<const Segment> inner;
+    std::vector<Var> run(Tape& tape, std::span<const Var> v) const override { return checkpoint(tape, inner, v); }
+  };
   const Var x = Var::leaf(draw({2, 3, 2}));
-  Tape plain(context_, kTraining), tape(context_, kTraining);
+  const BatchNorm once = batch(2);
+  Tape plain(context_, kTraining);
   batch_norm(plain, x, {}, once);
-  tape.backward(checkpoint(tape, segment, std::span(&x, 1)).front(), draw({2, 3, 2}));
-  EXPECT_TRUE(same_bits(segment->norm.running_mean, once.running_mean));
-  EXPECT_TRUE(same_bits(segment->norm.running_var, once.running_var));
+  for (const bool nested : {false, true}) {
+    const auto segment = std::make_shared<Normed>();
+    segment->norm = batch(2);
+    const auto outer = std::make_shared<Outer>();
+    outer->inner = segment;
+    Tape tape(context_, kTraining);
+    const std::shared_ptr<const Segment> run = nested ? std::shared_ptr<const Segment>(outer) : segment;
+    tape.backward(checkpoint(tape, run, std::span(&x, 1)).front(), draw({2, 3, 2}));
+    EXPECT_TRUE(same_bits(segment->norm.running_mean, once.running_mean)) << nested;
+    EXPECT_TRUE(same_bits(segment->norm.running_var, once.running_var)) << nested;
+  }
 }
 
 TEST_F(ChannelNorms, EmptyBatches) {
