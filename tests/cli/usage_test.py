@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support import PROGRAM, CliTest
 
-VERBS = [["list"], ["doctor"], ["bench"], ["bench", "attention"], ["train"], ["eval"], ["lra"], ["lra", "listops"],
+VERBS = [["list"], ["doctor"], ["bench"], ["bench", "attention"], ["train"], ["eval"], ["import"], ["export"], ["embed"], ["lra"], ["lra", "listops"],
          ["data"], ["data", "listops"], ["completion"]]
 
 
