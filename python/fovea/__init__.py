@@ -10,7 +10,7 @@ from fovea import _fovea
 from fovea._attention import Gradients, attention, attention_backward
 from fovea._generate import Generated, generate
 from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
-from fovea._model import Dataset, Model, TrainResult, listops, load, train
+from fovea._model import Dataset, Model, TrainResult, export_model, import_model, listops, load, train
 from fovea._pattern import Pattern
 from fovea._tokenizer import Encoding, Tokenizer
 
@@ -32,7 +32,9 @@ __all__ = [
     "attention",
     "attention_backward",
     "generate",
+    "export_model",
     "get_num_threads",
+    "import_model",
     "list_mechanisms",
     "listops",
     "load",

@@ -14,6 +14,7 @@ NB_MODULE(_fovea, module) {
   bind_reference(module);
   bind_files(module);
   bind_model(module);
+  bind_pretrained(module);
   bind_training(module);
   bind_tokenizer(module);
   bind_generation(module);

@@ -194,6 +194,7 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("types", types, "parts of a text that have a vector of their own", between(0, 1 << 16));
   v("position_offset", position_offset, "rows of a learned position table before position 0", between(0, 1 << 16));
   v("pooling", pooling, "what the classifier reads", one_of({"mean", "cls", "first", "last"}));
+  v("unit_features", unit_features, "vectors of whole inputs have length 1, in encode");
   v("classifier_hidden", classifier_hidden, "hidden size of the classifier; 0: none", between(0, 1 << 20));
   v("classifier_activation", classifier_activation, "of its hidden layer", one_of(activation_names()));
   v("tied", tied, "a language model's head uses the embedding");
