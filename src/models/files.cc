@@ -47,10 +47,14 @@ ModelConfig read_model_config(const Path& file) {
   return config;
 }
 
+void write_model(const Model& model, const Path& folder) {
+  write_safetensors((folder / kModelFile).string(), named_tensors(model), {{"format", "fovea"}});
+  write_file(folder / kConfigFile, json_text(Json{{"model", write_fields(model.config())}}));
+}
+
 void save_model(const Model& model, const std::string& folder) {
   AtomicFolder out(folder);
-  write_safetensors((out.path() / kModelFile).string(), named_tensors(model), {{"format", "fovea"}});
-  write_file(out.path() / kConfigFile, json_text(Json{{"model", write_fields(model.config())}}));
+  write_model(model, out.path());
   out.commit();
 }
 
