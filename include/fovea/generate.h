@@ -52,10 +52,10 @@ struct Generated {
   std::string text;    // of generate_text(), without the text that stopped it
 };
 
-// What weights are kept as while tokens are made one at a time. That is bound by reading them: half the bytes, nearly
-// twice the speed. Products of many rows (a prompt, training) use the model's own.
+// What weights are kept as, besides the model's own, while tokens are made one at a time. That is bound by reading
+// them: half the bytes, nearly twice the speed. Products of many rows (a prompt) use the model's own.
 enum class WeightForm : std::uint8_t {
-  f32,   // the model's own
+  f32,   // exact
   bf16,  // 8 bits of precision
   i8,    // whole numbers up to 127 times a scale for each output
 };
