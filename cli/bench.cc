@@ -156,41 +156,41 @@ void run(const BenchOptions& options, const Console& console) {
   show(options, report, console);
 }
 
-void add_options(CLI::App& app, BenchOptions& o) {
+void add_options(const Arguments& verb, BenchOptions& o) {
   const auto size = [&](const char* name, std::int64_t& value, const char* help, double low) {
-    app.add_option(name, value, help)->type_name("N")->check(in_range(low, 1 << 24))->capture_default_str();
+    verb.add_option(name, value, help).type_name("N").check(in_range(low, 1 << 24)).show_default();
   };
-  CLI::Option* some = app.add_option("--attention", o.attention, "mechanisms to time [all]")->type_name("A,B");
-  CLI::Option* all =
-      app.add_flag("--all", o.all, "how each grows with n, 4096 to 32768, 4 heads, with gradients")->excludes(some);
-  app.add_option("--n", o.lengths, "sequence lengths [1024,4096]")->type_name("N,N");
+  const Option some = verb.add_option("--attention", o.attention, "mechanisms to time [all]").type_name("A,B");
+  const Option all =
+      verb.add_flag("--all", o.all, "how each grows with n, 4096 to 32768, 4 heads, with gradients").excludes(some);
+  verb.add_option("--n", o.lengths, "sequence lengths [1024,4096]").type_name("N,N");
   size("--batch", o.batch, "sequences at once", 1);
-  app.add_option("--heads", o.heads, "heads [8]")->type_name("N")->check(in_range(1, 1 << 24));
+  verb.add_option("--heads", o.heads, "heads [8]").type_name("N").check(in_range(1, 1 << 24));
   size("--dim", o.dim, "width of a head", 1);
-  app.add_flag("--causal", o.causal, "a query reads no later key");
-  app.add_option("--window", o.window, "keys on each side that a query reads [no limit]")
-      ->type_name("N")
-      ->check(in_range(1, 1 << 24));
-  app.add_flag("--backward", o.backward, "also the gradients");
-  app.add_option("--dtype", o.dtype, "f32, bf16, f16 or f64")->type_name("NAME")->capture_default_str();
+  verb.add_flag("--causal", o.causal, "a query reads no later key");
+  verb.add_option("--window", o.window, "keys on each side that a query reads [no limit]")
+      .type_name("N")
+      .check(in_range(1, 1 << 24));
+  verb.add_flag("--backward", o.backward, "also the gradients");
+  verb.add_option("--dtype", o.dtype, "f32, bf16, f16 or f64").type_name("NAME").show_default();
   size("--rounds", o.rounds, "rounds that medians are taken over", 1);
-  app.add_option("--docs", o.docs, "folder whose bench.md and measured figures --all renews")
-      ->type_name("FOLDER")
-      ->needs(all);
-  app.add_option("--out", o.out, "folder for report.html, PNG and CSV")->type_name("FOLDER");
-  app.add_option("--seed", o.machine.seed, "of the inputs")->type_name("N")->capture_default_str();
-  add_machine_options(app, o.machine);
+  verb.add_option("--docs", o.docs, "folder whose bench.md and measured figures --all renews")
+      .type_name("FOLDER")
+      .needs(all);
+  verb.add_option("--out", o.out, "folder for report.html, PNG and CSV").type_name("FOLDER");
+  verb.add_option("--seed", o.machine.seed, "of the inputs").type_name("N").show_default();
+  add_machine_options(verb, o.machine);
 }
 
 }  // namespace
 
 void add_bench(Program& program) {
-  CLI::App& group =
+  const Arguments group =
       program.add_group({"bench",
                          "Times attention mechanisms on this machine.",
                          {"fovea bench attention --n 1024,4096 --backward", "fovea bench attention --help"}});
   const auto options = std::make_shared<BenchOptions>();
-  CLI::App& app = program.add(
+  const Arguments verb = program.add(
       {"attention",
        "Times mechanisms: milliseconds, GFLOP/s, share of the sgemm rate of the same round, and "
        "peak memory.",
@@ -200,7 +200,7 @@ void add_bench(Program& program) {
         run(*options, console);
       },
       &group);
-  add_options(app, *options);
+  add_options(verb, *options);
 }
 
 }  // namespace fovea::cli

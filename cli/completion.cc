@@ -22,16 +22,14 @@ struct Place {
   std::vector<Item> verbs, options;
 };
 
-void collect(const CLI::App& app, const std::string& path, std::vector<Place>& places) {
+void collect(const Arguments& verb, const std::string& path, std::vector<Place>& places) {
   Place place{path, {}, {}};
-  const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
-  for (const CLI::App* verb : verbs) place.verbs.push_back({verb->get_name(), verb->get_description()});
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames())
-      place.options.push_back({"--" + name, option->get_description()});
-  places.push_back(std::move(place));
-  for (const CLI::App* verb : verbs)
-    collect(*verb, path.empty() ? verb->get_name() : path + " " + verb->get_name(), places);
+  for (const Arguments& below : verb.verbs()) place.verbs.push_back({below.text().name, below.text().summary});
+  for (const Option& option : verb.options())
+    for (const std::string& name : option.long_names()) place.options.push_back({name, option.help()});
+  places.push_back(place);
+  for (const Arguments& below : verb.verbs())
+    collect(below, path.empty() ? below.text().name : path + " " + below.text().name, places);
 }
 
 // What can follow an option or stand as an argument of a verb.
@@ -55,13 +53,6 @@ std::string names_of(const std::vector<Item>& items) {
   std::string out;
   for (const Item& item : items) out += (out.empty() ? "" : " ") + item.name;
   return out;
-}
-
-// 'text' for a shell.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 
 constexpr const char* kBashStart = R"(# fovea completion for bash. Use: source <(fovea completion bash)
@@ -99,7 +90,7 @@ std::string zsh_items(const std::vector<Item>& items) {
   for (const Item& item : items) {
     std::string help = item.help;
     for (std::size_t at = 0; (at = help.find(':', at)) != std::string::npos; at += 2) help.insert(at, "\\");
-    out += " " + quoted(item.name + ":" + help);
+    out += " " + shell_quoted(item.name + ":" + help);
   }
   return out;
 }
@@ -135,26 +126,28 @@ std::string fish_condition(const Place& place) {
 std::string fish_script(const std::vector<Place>& places, const std::vector<Values>& values) {
   std::string out = "# Use: fovea completion fish > ~/.config/fish/completions/fovea.fish\n";
   for (const Place& place : places) {
-    const std::string condition = quoted(fish_condition(place));
+    const std::string condition = shell_quoted(fish_condition(place));
     for (const Item& verb : place.verbs)
-      out += fmt::format("complete -c fovea -f -n {} -a {} -d {}\n", condition, verb.name, quoted(verb.help));
+      out += fmt::format("complete -c fovea -f -n {} -a {} -d {}\n", condition, verb.name, shell_quoted(verb.help));
     for (const Item& option : place.options) {
-      out += fmt::format("complete -c fovea -n {} -l {} -d {}", condition, option.name.substr(2), quoted(option.help));
+      out += fmt::format("complete -c fovea -n {} -l {} -d {}", condition, option.name.substr(2),
+                         shell_quoted(option.help));
       for (const Values& v : values)
-        if (v.owner == option.name) out += fmt::format(" -x -a {}", quoted(fmt::format("{}", fmt::join(v.words, " "))));
+        if (v.owner == option.name)
+          out += fmt::format(" -x -a {}", shell_quoted(fmt::format("{}", fmt::join(v.words, " "))));
       out += "\n";
     }
     for (const Values& v : values)
       if (v.owner == place.path)
         out += fmt::format("complete -c fovea -f -n {} -a {}\n", condition,
-                           quoted(fmt::format("{}", fmt::join(v.words, " "))));
+                           shell_quoted(fmt::format("{}", fmt::join(v.words, " "))));
   }
   return out;
 }
 
-void run(const CLI::App& root, const std::string& shell, const Console& console) {
+void run(const Arguments& program, const std::string& shell, const Console& console) {
   std::vector<Place> places;
-  collect(root, "", places);
+  collect(program, "", places);
   const std::vector<Values> values = known_values();
   if (shell == "bash") return console.print(bash_script(places, values));
   if (shell == "zsh") return console.print(zsh_script(places, values));
@@ -168,13 +161,12 @@ void run(const CLI::App& root, const std::string& shell, const Console& console)
 
 void add_completion(Program& program) {
   const auto shell = std::make_shared<std::string>();
-  const CLI::App& root = program.root();
-  CLI::App& app = program.add(
+  const Arguments verb = program.add(
       {"completion",
        "Prints a completion script for bash, zsh or fish.",
        {"source <(fovea completion bash)", "fovea completion fish > ~/.config/fish/completions/fovea.fish"}},
-      [shell, &root](const Console& console) { run(root, *shell, console); });
-  app.add_option("shell", *shell, "bash, zsh or fish")->required();
+      [shell, all = program.arguments()](const Console& console) { run(all, *shell, console); });
+  verb.add_option("shell", *shell, "bash, zsh or fish").required();
 }
 
 }  // namespace fovea::cli

@@ -63,4 +63,10 @@ void print_error(const Error& error) {
   put(stderr, std::string("fovea: ") + printable(error.what()));
 }
 
+std::string shell_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace fovea::cli

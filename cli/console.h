@@ -29,4 +29,7 @@ class Console {
 // "fovea: what" and the lines below it, on standard error.
 void print_error(const Error& error);
 
+// As one word of a shell.
+std::string shell_quoted(const std::string& text);
+
 }  // namespace fovea::cli

@@ -40,25 +40,25 @@ void run_listops(const DataOptions& options, const Console& console) {
 }  // namespace
 
 void add_data(Program& program) {
-  CLI::App& group = program.add_group({"data",
-                                       "Writes generated data sets as files.",
-                                       {"fovea data listops --out listops", "fovea data listops --help"}});
+  const Arguments group = program.add_group({"data",
+                                             "Writes generated data sets as files.",
+                                             {"fovea data listops --out listops", "fovea data listops --help"}});
   const auto options = std::make_shared<DataOptions>();
-  CLI::App& app = program.add(
+  const Arguments verb = program.add(
       {"listops",
        "Generates ListOps as in the Long-Range Arena and writes basic_train.tsv, basic_val.tsv "
        "and basic_test.tsv.",
        {"fovea data listops --out listops", "fovea data listops --out small --train 5000 --seed 7"}},
       [options](const Console& console) { run_listops(*options, console); }, &group);
-  app.add_option("--out", options->out, "folder to write to, new or empty")->type_name("FOLDER")->required();
+  verb.add_option("--out", options->out, "folder to write to, new or empty").type_name("FOLDER").required();
   const auto count = [&](const char* name, std::int64_t& value, const char* help) {
-    app.add_option(name, value, help)->type_name("N")->check(in_range(1, 100e6))->capture_default_str();
+    verb.add_option(name, value, help).type_name("N").check(in_range(1, 100e6)).show_default();
   };
   count("--train", options->data.train, "training examples");
   count("--validation", options->data.validation, "validation examples");
   count("--test", options->data.test, "test examples");
-  app.add_option("--seed", options->data.seed, "of the generator")->type_name("N")->capture_default_str();
-  add_machine_options(app, options->machine);
+  verb.add_option("--seed", options->data.seed, "of the generator").type_name("N").show_default();
+  add_machine_options(verb, options->machine);
 }
 
 }  // namespace fovea::cli

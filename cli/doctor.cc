@@ -108,11 +108,11 @@ void run(const MachineOptions& options, const Console& console) {
 
 void add_doctor(Program& program) {
   const auto options = std::make_shared<MachineOptions>();
-  CLI::App& app = program.add({"doctor",
-                               "Shows CPU, chosen kernels, threads, memory and what is built.",
-                               {"fovea doctor", "FOVEA_ISA=avx2 fovea doctor --json"}},
-                              [options](const Console& console) { run(*options, console); });
-  add_machine_options(app, *options);
+  const Arguments verb = program.add({"doctor",
+                                      "Shows CPU, chosen kernels, threads, memory and what is built.",
+                                      {"fovea doctor", "FOVEA_ISA=avx2 fovea doctor --json"}},
+                                     [options](const Console& console) { run(*options, console); });
+  add_machine_options(verb, *options);
 }
 
 }  // namespace fovea::cli

@@ -80,19 +80,17 @@ void run(const EvalVerbOptions& options, const Console& console) {
 
 void add_eval(Program& program) {
   const auto options = std::make_shared<EvalVerbOptions>();
-  CLI::App& app = program.add({"eval",
-                               "Measures loss and accuracy of a trained model.",
-                               {"fovea eval runs/first", "fovea eval runs/first/last --split validation --json"}},
-                              [options](const Console& console) { run(*options, console); });
-  app.add_option("folder", options->folder, "folder of a run (its best checkpoint) or of a checkpoint")->required();
-  app.add_option("--data", options->data, "listops or a folder of TSV files [as in training]")->type_name("SOURCE");
-  app.add_option("--split", options->split, "train, validation or test")->type_name("NAME")->capture_default_str();
-  app.add_option("--examples", options->examples, "at most so many [all]")->type_name("N")->check(in_range(1, 1e9));
-  app.add_option("--batch", options->batch, "examples at once")
-      ->type_name("N")
-      ->check(in_range(1, 1e6))
-      ->capture_default_str();
-  add_machine_options(app, options->machine);
+  const Arguments verb =
+      program.add({"eval",
+                   "Measures loss and accuracy of a trained model.",
+                   {"fovea eval runs/first", "fovea eval runs/first/last --split validation --json"}},
+                  [options](const Console& console) { run(*options, console); });
+  verb.add_option("folder", options->folder, "folder of a run (its best checkpoint) or of a checkpoint").required();
+  verb.add_option("--data", options->data, "listops or a folder of TSV files [as in training]").type_name("SOURCE");
+  verb.add_option("--split", options->split, "train, validation or test").type_name("NAME").show_default();
+  verb.add_option("--examples", options->examples, "at most so many [all]").type_name("N").check(in_range(1, 1e9));
+  verb.add_option("--batch", options->batch, "examples at once").type_name("N").check(in_range(1, 1e6)).show_default();
+  add_machine_options(verb, options->machine);
 }
 
 }  // namespace fovea::cli

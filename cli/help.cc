@@ -1,7 +1,5 @@
 #include "cli/help.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <sstream>
 
@@ -29,35 +27,20 @@ std::string entries_text(const std::string& title, const std::vector<Entry>& ent
   return out;
 }
 
-std::string option_name(const CLI::Option& option) {
-  std::string name = option.get_positional() ? option.get_single_name() : option.get_name(false, true);
-  std::replace(name.begin(), name.end(), ',', ' ');
-  const bool takes_value = !option.get_type_name().empty() && option.nonpositional();
-  return takes_value ? name + " " + option.get_type_name() : name;
-}
-
-std::vector<Entry> options_of(const CLI::App& app, bool common) {
+std::vector<Entry> options_of(const Arguments& verb, bool common) {
   std::vector<Entry> entries;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty() || (option->get_group() == kCommonGroup) != common) continue;
-    const std::string fallback = option->get_default_str().empty() ? "" : " [" + option->get_default_str() + "]";
-    entries.push_back({option_name(*option), option->get_description() + fallback});
+  for (const Option& option : verb.options()) {
+    if (option.is_common() != common) continue;
+    const std::string fallback = option.shown_default().empty() ? "" : " [" + option.shown_default() + "]";
+    entries.push_back({option.usage(), option.help() + fallback});
   }
   return entries;
 }
 
-std::vector<Entry> verbs_of(const CLI::App& app) {
+std::vector<Entry> verbs_of(const Arguments& verb) {
   std::vector<Entry> entries;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
-    entries.push_back({verb->get_name(), verb->get_description()});
+  for (const Arguments& below : verb.verbs()) entries.push_back({below.text().name, below.text().summary});
   return entries;
-}
-
-std::string examples_of(const CLI::App& app) {
-  std::string out;
-  std::istringstream lines(app.get_footer());
-  for (std::string line; std::getline(lines, line);) out += "  " + line + "\n";
-  return out;
 }
 
 }  // namespace
@@ -77,15 +60,17 @@ std::string wrap(const std::string& text, std::size_t width, std::size_t indent)
   return out;
 }
 
-std::string HelpPage::make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const {
-  std::string out = "examples\n" + examples_of(*app) + "\n" + wrap(app->get_description(), kWidth, 0) + "\n";
-  if (const auto verbs = verbs_of(*app); !verbs.empty()) out += entries_text("verbs", verbs);
-  if (const auto options = options_of(*app, false); !options.empty()) out += entries_text("options", options);
+std::string help_page(const Arguments& verb) {
+  const VerbText text = verb.text();
+  std::string out = "examples\n";
+  for (const std::string& example : text.examples) out += "  " + example + "\n";
+  out += "\n" + wrap(text.summary, kWidth, 0) + "\n";
+  if (const auto verbs = verbs_of(verb); !verbs.empty()) out += entries_text("verbs", verbs);
+  if (const auto options = options_of(verb, false); !options.empty()) out += entries_text("options", options);
   std::string common;
-  for (const Entry& e : options_of(*app, true)) common += (common.empty() ? "" : ", ") + e.name;
+  for (const Entry& e : options_of(verb, true)) common += (common.empty() ? "" : ", ") + e.name;
   out += "\n" + wrap("also " + common, kWidth, 5) + "\n";
-  if (app->get_parent() == nullptr)
-    out += "exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input data, 130 interrupted\n";
+  if (verb.is_program()) out += "exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input data, 130 interrupted\n";
   return out;
 }
 

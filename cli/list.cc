@@ -162,7 +162,7 @@ void list_all(const std::string& with, const Console& console) {
 
 void add_list(Program& program) {
   const auto options = std::make_shared<ListOptions>();
-  CLI::App& app =
+  const Arguments verb =
       program.add({"list",
                    "Lists the attention mechanisms and what each supports.",
                    {"fovea list --with causal,step", "fovea list diag"}},
@@ -170,9 +170,9 @@ void add_list(Program& program) {
                     if (!options->docs.empty()) return update_docs(options->docs, console);
                     options->name.empty() ? list_all(options->with, console) : list_one(options->name, console);
                   });
-  app.add_option("name", options->name, "show one mechanism with its parameters");
-  app.add_option("--with", options->with, "only those that have all of these features")->type_name("A,B");
-  app.add_option("--docs", options->docs, "bring the pages of docs/mechanisms up to date")->type_name("FOLDER");
+  verb.add_option("name", options->name, "show one mechanism with its parameters");
+  verb.add_option("--with", options->with, "only those that have all of these features").type_name("A,B");
+  verb.add_option("--docs", options->docs, "bring the pages of docs/mechanisms up to date").type_name("FOLDER");
 }
 
 }  // namespace fovea::cli

@@ -141,22 +141,22 @@ void run(const LraOptions& options, const Console& console) {
 }  // namespace
 
 void add_lra(Program& program) {
-  CLI::App& group = program.add_group({"lra",
-                                       "Trains and compares models on the Long-Range Arena.",
-                                       {"fovea lra listops --minutes 2", "fovea lra listops --help"}});
+  const Arguments group = program.add_group({"lra",
+                                             "Trains and compares models on the Long-Range Arena.",
+                                             {"fovea lra listops --minutes 2", "fovea lra listops --help"}});
   const auto options = std::make_shared<LraOptions>();
-  CLI::App& app = program.add(
+  const Arguments verb = program.add(
       {"listops",
        "Trains models on ListOps, each with the same budget, and compares them in a table and a "
        "report page.",
        {"fovea lra listops --attention transformer,transnormer-t2 --minutes 2",
         "fovea lra listops --attention softmax,norm,diag --steps 500 --out runs/mine"}},
       [options](const Console& console) { run(*options, console); }, &group);
-  app.add_option("--attention", options->attention, "models or mechanisms (fovea list)")
-      ->type_name("A,B")
-      ->capture_default_str();
-  app.add_option("--resume", options->resume, "continue the comparison in this folder")->type_name("FOLDER");
-  add_run_options(app, options->run);
+  verb.add_option("--attention", options->attention, "models or mechanisms (fovea list)")
+      .type_name("A,B")
+      .show_default();
+  verb.add_option("--resume", options->resume, "continue the comparison in this folder").type_name("FOLDER");
+  add_run_options(verb, options->run);
 }
 
 }  // namespace fovea::cli

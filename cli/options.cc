@@ -37,11 +37,11 @@ ContextOptions MachineOptions::context() const {
   return options;
 }
 
-void add_machine_options(CLI::App& app, MachineOptions& options) {
-  app.add_option("--threads", options.threads, "threads [all cores]")->type_name("N")->check(in_range(0, 1024));
-  app.add_option("--device", options.device, "cpu or cuda")->type_name("NAME")->capture_default_str();
-  app.add_option("--memory-limit", options.memory_limit, "refuse to use more, e.g. 4GB [what there is]")
-      ->type_name("SIZE");
+void add_machine_options(const Arguments& verb, MachineOptions& options) {
+  verb.add_option("--threads", options.threads, "threads [all cores]").type_name("N").check(in_range(0, 1024));
+  verb.add_option("--device", options.device, "cpu or cuda").type_name("NAME").show_default();
+  verb.add_option("--memory-limit", options.memory_limit, "refuse to use more, e.g. 4GB [what there is]")
+      .type_name("SIZE");
 }
 
 std::vector<std::string> split_names(const std::string& text, const std::string& option) {
@@ -92,15 +92,14 @@ std::size_t parse_bytes(const std::string& text, const std::string& option) {
   return static_cast<std::size_t>(number * unit);
 }
 
-CLI::Validator in_range(double low, double high) {
-  const auto check = [low, high](const std::string& text) {
+Check in_range(double low, double high) {
+  return [low, high](const std::string& text) {
     double number = 0.0;
     if (!read_number<double>(text, number)) return fmt::format("takes a number, got \"{}\"", text);
     if (number >= low && number <= high) return std::string();
     if (std::isinf(high)) return fmt::format("must be at least {}, got {}", low, text);
     return fmt::format("must be between {} and {}, got {}", low, high, text);
   };
-  return CLI::Validator(check, "");
 }
 
 }  // namespace fovea::cli

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "fovea/context.h"
 #include "fovea/dtype.h"
 
@@ -19,7 +19,7 @@ struct MachineOptions {
 
   ContextOptions context() const;
 };
-void add_machine_options(CLI::App& app, MachineOptions& options);
+void add_machine_options(const Arguments& verb, MachineOptions& options);
 
 // Lists on the command line are separated by commas: "softmax,diag:block=32,weights=rela,norm" names three mechanisms.
 std::vector<std::string> split_names(const std::string& text, const std::string& option);
@@ -29,6 +29,6 @@ DType parse_dtype(const std::string& text);
 std::size_t parse_bytes(const std::string& text, const std::string& option);  // "512MB", "4GB"; plain: bytes
 
 // Refuses a number outside [low, high] in plain words.
-CLI::Validator in_range(double low, double high);
+Check in_range(double low, double high);
 
 }  // namespace fovea::cli

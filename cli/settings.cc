@@ -86,23 +86,22 @@ Dataset load_data(const Context& context, const DataSettings& settings, const Co
   return dataset_of(load_listops(context, settings, console));
 }
 
-void add_run_options(CLI::App& app, RunOptions& o) {
-  app.add_option("--data", o.data, "listops (generated) or a folder of TSV files")->type_name("SOURCE");
-  app.add_option("--out", o.out, "folder for checkpoints, curves and report")->type_name("FOLDER");
-  app.add_option("--steps", o.steps, "training steps")->type_name("N")->check(in_range(1, 1e12));
-  app.add_option("--minutes", o.minutes, "training time, evaluation not counted")
-      ->type_name("M")
-      ->check(in_range(1e-4, 1e7));
-  app.add_option("--batch", o.batch, "examples per step")->type_name("N")->check(in_range(1, 1e6));
-  app.add_option("--lr", o.lr, "peak learning rate")->type_name("X")->check(in_range(1e-12, 1e3));
-  app.add_option("--dtype", o.dtype, "f32 or bf16")->type_name("NAME");
-  app.add_option("--seed", o.seed, "of weights, dropout and shuffling")->type_name("N");
-  app.add_option("--config", o.config, "JSON file; settings as run.json has them")->type_name("FILE");
-  app.add_option("--set", o.set, "change one setting: train.warmup=200 (repeatable)")
-      ->type_name("NAME=VALUE")
-      ->expected(1)
-      ->take_all();
-  add_machine_options(app, o.machine);
+void add_run_options(const Arguments& verb, RunOptions& o) {
+  verb.add_option("--data", o.data, "listops (generated) or a folder of TSV files").type_name("SOURCE");
+  verb.add_option("--out", o.out, "folder for checkpoints, curves and report").type_name("FOLDER");
+  verb.add_option("--steps", o.steps, "training steps").type_name("N").check(in_range(1, 1e12));
+  verb.add_option("--minutes", o.minutes, "training time, evaluation not counted")
+      .type_name("M")
+      .check(in_range(1e-4, 1e7));
+  verb.add_option("--batch", o.batch, "examples per step").type_name("N").check(in_range(1, 1e6));
+  verb.add_option("--lr", o.lr, "peak learning rate").type_name("X").check(in_range(1e-12, 1e3));
+  verb.add_option("--dtype", o.dtype, "f32 or bf16").type_name("NAME");
+  verb.add_option("--seed", o.seed, "of weights, dropout and shuffling").type_name("N");
+  verb.add_option("--config", o.config, "JSON file; settings as run.json has them").type_name("FILE");
+  verb.add_option("--set", o.set, "change one setting: train.warmup=200 (repeatable)")
+      .type_name("NAME=VALUE")
+      .repeatable();
+  add_machine_options(verb, o.machine);
 }
 
 RunSettings resolve(const RunSettings& start, const RunOptions& o, const std::optional<std::string>& attention) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,7 +47,7 @@ struct RunOptions {
   std::optional<double> minutes, lr;
   std::optional<std::uint64_t> seed;
 };
-void add_run_options(CLI::App& app, RunOptions& options);
+void add_run_options(const Arguments& verb, RunOptions& options);
 
 // `start`, changed by the config file, then by --set, then by the options that have a name.
 RunSettings resolve(const RunSettings& start, const RunOptions& options, const std::optional<std::string>& attention);

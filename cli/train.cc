@@ -55,15 +55,15 @@ void run(const TrainOptions& options, const Console& console) {
 
 void add_train(Program& program) {
   const auto options = std::make_shared<TrainOptions>();
-  CLI::App& app = program.add({"train",
-                               "Trains a classifier of sequences; Ctrl-C saves and says how to go on.",
-                               {"fovea train --attention transnormer-t2 --minutes 10 --out runs/first",
-                                "fovea train --config run.json --set train.lr=3e-4"}},
-                              [options](const Console& console) { run(*options, console); });
-  app.add_option("--attention", options->attention, "model preset or mechanism (fovea list) [transnormer-t2]")
-      ->type_name("NAME");
-  app.add_option("--resume", options->resume, "continue the run in this folder")->type_name("FOLDER");
-  add_run_options(app, options->run);
+  const Arguments verb = program.add({"train",
+                                      "Trains a classifier of sequences; Ctrl-C saves and says how to go on.",
+                                      {"fovea train --attention transnormer-t2 --minutes 10 --out runs/first",
+                                       "fovea train --config run.json --set train.lr=3e-4"}},
+                                     [options](const Console& console) { run(*options, console); });
+  verb.add_option("--attention", options->attention, "model preset or mechanism (fovea list) [transnormer-t2]")
+      .type_name("NAME");
+  verb.add_option("--resume", options->resume, "continue the run in this folder").type_name("FOLDER");
+  add_run_options(verb, options->run);
 }
 
 }  // namespace fovea::cli

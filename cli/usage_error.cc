@@ -7,39 +7,33 @@
 namespace fovea::cli {
 namespace {
 
-const CLI::App& chosen_app(const CLI::App& root) {
-  const CLI::App* app = &root;
-  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
-  return *app;
-}
-
 // `"--causal"?` of name_hint(), or a pointer to the help page when nothing is near.
 std::string hint_for(const std::string& name, const std::vector<std::string>& known, const std::string& path) {
   const std::vector<std::string_view> views(known.begin(), known.end());
   return nearest_name(name, views).empty() ? path + " --help" : name_hint(name, views);
 }
 
-std::vector<std::string> option_names(const CLI::App& app) {
+std::vector<std::string> option_names(const Arguments& verb) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const Option& option : verb.options())
+    for (const std::string& name : option.long_names()) names.push_back(name);
   return names;
 }
 
-std::vector<std::string> verb_names(const CLI::App& app) {
+std::vector<std::string> verb_names(const Arguments& verb) {
   std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(verb->get_name());
+  for (const Arguments& below : verb.verbs()) names.push_back(below.text().name);
   return names;
 }
 
-Error unknown_argument(const CLI::App& app, const std::string& argument, const std::string& path) {
+Error unknown_argument(const Arguments& verb, const std::string& argument) {
+  const std::string path = verb.path();
   if (argument.starts_with("-")) {
     const std::string name = argument.substr(0, argument.find('='));
     return Error(ErrorCode::usage, fmt::format("unknown option \"{}\"", name), path,
-                 hint_for(name, option_names(app), path));
+                 hint_for(name, option_names(verb), path));
   }
-  const std::vector<std::string> verbs = verb_names(app);
+  const std::vector<std::string> verbs = verb_names(verb);
   if (verbs.empty()) return Error(ErrorCode::usage, fmt::format("unexpected \"{}\"", argument), path, path + " --help");
   return Error(ErrorCode::usage, fmt::format("unknown verb \"{}\"", argument), path, hint_for(argument, verbs, path));
 }
@@ -61,27 +55,18 @@ std::string plain_words(const std::string& message) {
 
 }  // namespace
 
-std::string chosen_path(const CLI::App& root) {
-  std::string path = root.get_name();
-  for (const CLI::App* app = &root; !app->get_subcommands().empty();) {
-    app = app->get_subcommands().front();
-    path += " " + app->get_name();
-  }
-  return path;
-}
-
-Error usage_error(const CLI::App& root, const CLI::ParseError& error) {
-  const CLI::App& app = chosen_app(root);
-  const std::string path = chosen_path(root);
-  std::vector<std::string> left = app.remaining();
-  if (left.empty()) left = root.remaining(true);
-  const bool incomplete = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-  const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  if (!left.empty() && (incomplete || extras)) return unknown_argument(app, left.front(), path);
-  if (incomplete && !verb_names(app).empty())
+Error usage_error(const CommandLine& line, const Parsed& parsed) {
+  const Arguments verb = line.chosen();
+  const std::string path = verb.path();
+  const std::vector<std::string> left = line.unknown_words();
+  const std::vector<std::string> verbs = verb_names(verb);
+  const bool incomplete = parsed.kind == Parsed::Kind::incomplete;
+  if (!left.empty() && (incomplete || parsed.kind == Parsed::Kind::unknown))
+    return unknown_argument(verb, left.front());
+  if (incomplete && !verbs.empty())
     return Error(ErrorCode::usage, fmt::format("\"{}\" needs a word more", path), {},
-                 fmt::format("{} {}", path, fmt::join(verb_names(app), " | ")));
-  return Error(ErrorCode::usage, plain_words(error.what()), path, path + " --help");
+                 fmt::format("{} {}", path, fmt::join(verbs, " | ")));
+  return Error(ErrorCode::usage, plain_words(parsed.message), path, path + " --help");
 }
 
 }  // namespace fovea::cli

@@ -1,25 +1,17 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <array>
 #include <functional>
-#include <string>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/console.h"
 
 namespace fovea::cli {
 
-// A verb of the command line, with its options in a CLI11 app and what it does.
+// A verb of the command line: what can be typed after it and what it does.
 struct Verb {
-  CLI::App* app = nullptr;
+  Arguments arguments;
   std::function<void(const Console&)> run;
-};
-
-// How a verb is introduced: the first lines of its --help.
-struct VerbText {
-  std::string name, summary;
-  std::array<std::string, 2> examples;
 };
 
 // The program's tree of verbs.
@@ -27,22 +19,20 @@ class Program {
  public:
   Program();
 
-  CLI::App& root() { return root_; }
-  const CLI::App& root() const { return root_; }
+  Arguments arguments() const { return line_.program(); }
 
   // A verb, or with a parent the WHAT of one: "bench attention".
-  CLI::App& add(const VerbText& text, std::function<void(const Console&)> run, CLI::App* parent = nullptr);
+  Arguments add(const VerbText& text, std::function<void(const Console&)> run, const Arguments* parent = nullptr);
   // A verb that only has WHATs below it.
-  CLI::App& add_group(const VerbText& text);
+  Arguments add_group(const VerbText& text);
 
   // Parses and runs; gives the exit code of the process.
   int main(int argc, const char* const* argv);
 
  private:
-  void parse(int argc, const char* const* argv);
-  int run_chosen();
+  void run_chosen(int argc, const char* const* argv);
 
-  CLI::App root_;
+  CommandLine line_;
   std::vector<Verb> verbs_;
   Console console_;
 };

@@ -23,17 +23,30 @@ To convert(From value) {
 int copy_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
 template <class To, class From>
-void copy_stretch(To* to, const From* from, const Stretch& s) {
-  if constexpr (std::is_same_v<To, From>) {
-    if (s.dense()) {
-      std::memcpy(to, from, static_cast<std::size_t>(s.count) * sizeof(To));
-      return;
-    }
+void copy_patch(void* to_begin, const void* from_begin, const Patch& patch) {
+  const Patch p = patch;  // a copy: no store below can change it
+  for (std::int64_t line = 0; line < p.lines; ++line) {
+    To* to = static_cast<To*>(to_begin) + p.to + line * p.to_line;
+    const From* from = static_cast<const From*>(from_begin) + p.from + line * p.from_line;
+    if (!p.dense())
+      for (std::int64_t i = 0; i < p.count; ++i) to[i * p.to_step] = convert<To>(from[i * p.from_step]);
+    else if constexpr (std::is_same_v<To, From>)
+      std::memcpy(to, from, static_cast<std::size_t>(p.count) * sizeof(To));
+    else
+      for (std::int64_t i = 0; i < p.count; ++i) to[i] = convert<To>(from[i]);
   }
-  if (s.dense()) {
-    for (std::int64_t i = 0; i < s.count; ++i) to[i] = convert<To>(from[i]);
-  } else {
-    for (std::int64_t i = 0; i < s.count; ++i) to[i * s.to_step] = convert<To>(from[i * s.from_step]);
+}
+
+template <class T>
+void fill_patch(void* begin, const void* filling, const Patch& patch) {
+  const Patch p = patch;
+  const T value = convert<T>(*static_cast<const double*>(filling));
+  for (std::int64_t line = 0; line < p.lines; ++line) {
+    T* to = static_cast<T*>(begin) + p.to + line * p.to_line;
+    if (p.dense())
+      std::fill_n(to, p.count, value);
+    else
+      for (std::int64_t i = 0; i < p.count; ++i) to[i * p.to_step] = value;
   }
 }
 
@@ -42,28 +55,15 @@ void copy_stretch(To* to, const From* from, const Stretch& s) {
 void Tensor::copy_from(const Tensor& source) const {
   if (source.shape() != shape())
     fail(ErrorCode::shape, "copy of shape " + source.shape().text() + " into " + shape().text());
-  const Walk walk(*this, source);
-  visit(dtype_, [&]<class To>() {
-    visit(source.dtype(), [&]<class From>() {
-      To* to = data<To>();
-      const From* from = source.data<From>();
-      walk.run(copy_threads(), [&](const Stretch& s) { copy_stretch(to + s.to, from + s.from, s); });
-    });
+  const PatchBody body = visit(dtype_, [&]<class To>() {
+    return visit(source.dtype(), [&]<class From>() -> PatchBody { return copy_patch<To, From>; });
   });
+  Walk(*this, source).run(copy_threads(), body, raw(), source.raw());
 }
 
 void Tensor::fill(double value) const {
-  const Walk walk(*this, *this);
-  visit(dtype_, [&]<class T>() {
-    T* out = data<T>();
-    const T filling = convert<T>(value);
-    walk.run(copy_threads(), [&](const Stretch& s) {
-      if (s.dense())
-        std::fill_n(out + s.to, s.count, filling);
-      else
-        for (std::int64_t i = 0; i < s.count; ++i) out[s.to + i * s.to_step] = filling;
-    });
-  });
+  const PatchBody body = visit(dtype_, [&]<class T>() -> PatchBody { return fill_patch<T>; });
+  Walk(*this, *this).run(copy_threads(), body, raw(), &value);
 }
 
 Tensor Tensor::contiguous(const Context& context) const { return is_contiguous() ? *this : clone(context); }

@@ -1,5 +1,9 @@
 #include "tensor/walk.h"
 
+#include <algorithm>
+
+#include "core/parallel.h"
+
 namespace fovea {
 
 Walk::Walk(const Tensor& to, const Tensor& from) : empty_(to.numel() == 0) {
@@ -43,16 +47,65 @@ Walk::Cursor Walk::seek(std::int64_t row) const {
   return cursor;
 }
 
-void Walk::advance(Cursor& cursor) const {
-  for (int i = outer_ - 1; i >= 0; --i) {
+void Walk::advance(Cursor& cursor, std::int64_t rows) const {
+  for (int i = outer_ - 1; i >= 0; --i, rows = 1) {
     const auto k = static_cast<std::size_t>(i);
-    cursor.to += axes_[k].to;
-    cursor.from += axes_[k].from;
-    if (++cursor.index[k] < axes_[k].size) return;
+    cursor.to += rows * axes_[k].to;
+    cursor.from += rows * axes_[k].from;
+    cursor.index[k] += rows;
+    if (cursor.index[k] < axes_[k].size) return;
     cursor.to -= cursor.index[k] * axes_[k].to;
     cursor.from -= cursor.index[k] * axes_[k].from;
     cursor.index[k] = 0;
   }
+}
+
+void Walk::run(int threads, PatchBody patch_body, void* to, const void* from) const {
+  if (empty_) return;
+  const Call body{patch_body, to, from};
+  const std::int64_t row = across_.size * along_.size;
+  const std::int64_t grain = std::max<std::int64_t>(1, kTask / row), tasks = (rows_ + grain - 1) / grain;
+  // One long row (a dense tensor) is cut; many are dealt out.
+  const std::int64_t cuts = across_.size == 1 && tasks < 2 * threads ? (along_.size + kTask - 1) / kTask : 1;
+  const std::int64_t length = (along_.size + cuts - 1) / cuts;
+  const auto task = [&](std::int64_t i) {
+    if (cuts == 1) return rows(i * grain, std::min(rows_, (i + 1) * grain), body);
+    const Cursor at = seek(i / cuts);
+    const std::int64_t begin = i % cuts * length, count = std::min(length, along_.size - begin);
+    if (count > 0)
+      body({at.to + begin * along_.to, at.from + begin * along_.from, 1, 0, 0, count, along_.to, along_.from});
+  };
+  const std::int64_t count = cuts == 1 ? tasks : rows_ * cuts;
+  const int team = static_cast<int>(std::min<std::int64_t>(threads, count));
+  if (team <= 1) {
+    for (std::int64_t i = 0; i < count; ++i) task(i);
+    return;
+  }
+  parallel(team, [&](const Team& t) {
+    for (std::int64_t i = t.take(); i < count; i = t.take()) task(i);
+  });
+}
+
+void Walk::rows(std::int64_t begin, std::int64_t end, const Call& body) const {
+  const auto k = static_cast<std::size_t>(std::max(outer_ - 1, 0));
+  const Axis line = axes_[k];
+  Cursor at = seek(begin);
+  for (std::int64_t row = begin, lines = 1; row < end; row += lines, advance(at, lines)) {
+    if (across_.size > 1) {
+      tiles(at, body);
+    } else {
+      lines = std::min(end - row, line.size - at.index[k]);
+      body({at.to, at.from, lines, line.to, line.from, along_.size, along_.to, along_.from});
+    }
+  }
+}
+
+void Walk::tiles(const Cursor& at, const Call& body) const {
+  for (std::int64_t a = 0; a < across_.size; a += kTile)
+    for (std::int64_t b = 0; b < along_.size; b += kTile)
+      body({at.to + a * across_.to + b * along_.to, at.from + a * across_.from + b * along_.from,
+            std::min(kTile, across_.size - a), across_.to, across_.from, std::min(kTile, along_.size - b), along_.to,
+            along_.from});
 }
 
 }  // namespace fovea

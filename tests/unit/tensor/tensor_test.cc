@@ -140,6 +140,17 @@ TEST(Copy, EveryOrderOfAxes) {
     }
 }
 
+// Rows that no two axes merge into, enough of them for a task to begin in the middle of an axis.
+TEST(Copy, RowsOfSeveralTasks) {
+  const Context context = poisoned();
+  const Tensor view = counting(context, {41, 31, 24}).slice(1, 1, 30).slice(2, 1, 24);
+  const auto got = view.to_vector<float>();
+  std::size_t at = 0;
+  for (int a = 0; a < 41; ++a)
+    for (int b = 1; b < 30; ++b)
+      for (int c = 1; c < 24; ++c) ASSERT_EQ(got[at++], static_cast<float>((a * 31 + b) * 24 + c));
+}
+
 TEST(Copy, IntoAStridedViewLeavesTheRestAlone) {
   const Context context = poisoned();
   const Tensor t = Tensor::zeros(context, {300, 130}, DType::f32);
