@@ -22,8 +22,6 @@ std::int64_t characters(std::string_view text) {
 struct Texts {
   std::string train, validation, test;
 
-  bool words = false;  // the tokens are written out, with white space between them
-
   std::vector<std::string_view> all() const { return {train, validation, test}; }
 };
 
