@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "io/json.h"
+
 namespace fovea::cli {
 namespace {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "fovea/error.h"
-#include "io/json.h"
+#include "io/json_fwd.h"
 
 namespace fovea::cli {
 

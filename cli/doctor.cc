@@ -8,6 +8,7 @@
 #include "core/isa.h"
 #include "fovea/version.h"
 #include "gemm/rate.h"
+#include "io/json.h"
 #include "measure/machine.h"
 
 // fovea doctor: what the program found on this machine and chose because of it.

@@ -10,6 +10,7 @@
 #include "cli/verb.h"
 #include "core/nearest.h"
 #include "fovea/model.h"
+#include "io/json.h"
 #include "mechanisms/kind.h"
 #include "mechanisms/score.h"
 

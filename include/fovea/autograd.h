@@ -80,6 +80,8 @@ struct FOVEA_EXPORT Node {
 struct TapeOptions {
   bool record = true;        // false: inference, nothing is kept
   bool training = false;     // dropout is active
+  bool replay = false;       // runs a recompute segment again: what changes state besides values is already done
+  bool watch = false;        // stop at the first operation that makes something not finite (slow)
   std::uint64_t stream = 0;  // where this tape's random streams start (the trainer gives each step its own)
 };
 
@@ -91,6 +93,7 @@ class FOVEA_EXPORT Tape {
   Context& context() const { return *context_; }
   bool recording() const { return options_.record; }
   bool training() const { return options_.training; }
+  bool replaying() const { return options_.replay; }
 
   // A number no other operation of this tape has: the Philox counter's upper half of a dropout.
   std::uint64_t next_stream() { return stream_++; }

@@ -15,13 +15,16 @@ namespace fovea {
 enum class ScheduleKind : std::uint8_t {
   inverse_sqrt,  // peak sqrt(warmup / step)
   one_cycle,     // from peak / 25 up, then linearly down to peak / 250000 at the last step
-  cosine,        // half a cosine down to 0 at the last step
+  cosine,        // half a cosine down to `floor` at the last step
   constant,
+  polynomial,  // (share of the steps left)^power, down to `floor` at the last step
 };
 struct FOVEA_EXPORT Schedule {
   ScheduleKind kind = ScheduleKind::one_cycle;
   double peak = 1e-4;
   std::int64_t warmup = 1000;
+  double power = 1.0;  // of polynomial; 1 is a straight line
+  double floor = 0.0;  // the rate at the last step of cosine and polynomial; at most the peak
 
   // Steps count from 1. `total` is the last step, or the best guess at it when a clock ends the run.
   double rate(std::int64_t step, double total) const;
@@ -31,10 +34,13 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-6;          // outside the root
-  double weight_decay = 0.0;  // decoupled, on matrices only
+  double weight_decay = 0.0;  // on matrices only
+  // AdamW: the decay shrinks a parameter by itself. Else Adam with L2: it is part of the gradient, and divided by its
+  // size like the rest of it.
+  bool decoupled = true;
 };
 
-// AdamW over all parameters in one pass. Deterministic at any thread count.
+// AdamW, or Adam, over all parameters in one pass. Deterministic at any thread count.
 class FOVEA_EXPORT AdamW {
  public:
   AdamW(Context& context, std::vector<Parameter> parameters, AdamWOptions options = {});
@@ -65,5 +71,79 @@ class FOVEA_EXPORT AdamW {
 FOVEA_EXPORT double clip_norm(Context& context, std::span<const Parameter> parameters, double limit);
 // Limits every entry to [-limit, limit] (0: no limit).
 FOVEA_EXPORT void clip_value(Context& context, std::span<const Parameter> parameters, double limit);
+
+enum class AverageKind : std::uint8_t {
+  exponential,  // a += (1 - d) (w - a), d = min(decay, (1 + t) / (10 + t)) at update t
+  mean,         // of all steps from `start` on: the last k of a run of n for start = n - k + 1
+};
+struct WeightAverageOptions {
+  AverageKind kind = AverageKind::exponential;
+  double decay = 0.999;
+  std::int64_t start = 1;  // updates before this one count for nothing
+};
+
+// An average over the steps of a run, which often predicts better than the last of them. Starts at the parameters as
+// they are.
+class FOVEA_EXPORT WeightAverage {
+ public:
+  WeightAverage(Context& context, std::vector<Parameter> parameters, WeightAverageOptions options = {});
+
+  void update();  // after each step of the optimiser
+
+  // Exchanges the contents of the parameters and of their averages, in place: the model predicts with the average until
+  // the next swap. No update in between.
+  void swap() noexcept;
+  bool swapped() const { return swapped_; }
+  void set_swapped(bool swapped) { swapped_ = swapped; }  // of contents that were stored so
+
+  std::int64_t updates() const { return updates_; }
+  void set_updates(std::int64_t updates) { updates_ = updates; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  // In the order of the parameters: what a checkpoint stores.
+  const std::vector<Tensor>& averages() const { return averages_; }
+
+ private:
+  Context* context_;
+  std::vector<Parameter> parameters_;
+  std::vector<Tensor> averages_;
+  WeightAverageOptions options_;
+  std::int64_t updates_ = 0;
+  bool swapped_ = false;
+};
+
+// The averages stand in for the parameters while one of these lives.
+class FOVEA_EXPORT WithAverage {
+ public:
+  explicit WithAverage(WeightAverage& average) : average_(&average) { average_->swap(); }
+  ~WithAverage() { average_->swap(); }
+  WithAverage(const WithAverage&) = delete;
+  WithAverage& operator=(const WithAverage&) = delete;
+
+ private:
+  WeightAverage* average_;
+};
+
+// Loss scaling for f16: the loss is multiplied by a large power of two, so that small gradients do not vanish on their
+// way, and the gradients of the parameters, which are f32, are divided by it again.
+class FOVEA_EXPORT LossScaler {
+ public:
+  struct State {
+    double scale = 65536.0;
+    std::int64_t clean = 0;    // steps since the scale last changed
+    std::int64_t skipped = 0;  // in all
+  };
+  static constexpr std::int64_t kCleanSteps = 2000;  // before the scale is doubled
+
+  double scale() const { return state_.scale; }
+  const State& state() const { return state_; }
+  void set_state(const State& state);
+
+  // Divides all gradients by the scale. One that is not finite halves the scale; then all gradients are forgotten and
+  // the answer is false: no step must be taken. Fails when the scale falls so low that something else must be wrong.
+  bool unscale(Context& context, std::span<const Parameter> parameters);
+
+ private:
+  State state_;
+};
 
 }  // namespace fovea

@@ -12,6 +12,9 @@
 
 namespace fovea {
 
+// Weights averaged over the steps, for evaluation and for the best checkpoint.
+enum class Averaging : std::uint8_t { none, exponential, mean };
+
 // One training run, except for the model and the data. The same names are used in JSON, after --set train. and in
 // config.json of a checkpoint.
 struct FOVEA_EXPORT TrainConfig {
@@ -19,11 +22,16 @@ struct FOVEA_EXPORT TrainConfig {
   double minutes = 0.0;           // budget of training time, evaluation and checkpoints not counted; 0: none
   std::int64_t batch = 32;        // examples per step, all accumulated parts together
   std::int64_t accumulation = 1;  // parts a batch is cut into; memory falls, results stay the same but for rounding
-  Schedule schedule;              // in JSON: lr, schedule, warmup
-  AdamWOptions adamw;             // in JSON: beta1, beta2, eps, weight_decay
+  Schedule schedule;              // in JSON: lr, schedule, power, lr_floor, warmup
+  AdamWOptions adamw;             // in JSON: beta1, beta2, eps, weight_decay, decoupled
   double clip_norm = 0.0;         // 0: off
   double clip_value = 1.0;        // 0: off
   double label_smoothing = 0.0;
+  Averaging average = Averaging::none;
+  double average_decay = 0.999;       // of the exponential one
+  std::int64_t average_start = 1;     // first step that counts
+  std::int64_t patience = 0;          // evaluations without a better one before the run ends; 0: never ends for that
+  std::int64_t prefetch = 2;          // batches made ahead, on a thread of their own; 0: none
   std::int64_t eval_every = 500;      // steps; 0: only at the end
   std::int64_t eval_examples = 2000;  // of the validation split; 0: all
   std::int64_t eval_batch = 32;
@@ -52,8 +60,11 @@ struct StepReport {
   double accuracy = 0.0;  // the same; 0 where there are no classes
   double rate = 0.0;
   double gradient_norm = 0.0;  // before clipping
+  double loss_scale = 0.0;     // of f16 models
+  bool skipped = false;        // its f16 gradients overflowed: nothing was changed
   std::int64_t tokens = 0;
   double seconds = 0.0;        // this step
+  double input_seconds = 0.0;  // of these, waiting for the batch
   double train_seconds = 0.0;  // so far, evaluation and checkpoints not counted
   double progress = 0.0;       // share of the run done, by steps or by the clock, whichever ends it first
 };
@@ -84,14 +95,16 @@ class FOVEA_EXPORT TrainObserver {
   virtual void on_checkpoint(const std::string& /*folder*/) {}
 };
 
-enum class StopReason : std::uint8_t { steps, minutes, interrupted };
+enum class StopReason : std::uint8_t { steps, minutes, interrupted, patience };
 
 struct TrainResult {
   StopReason reason = StopReason::steps;
   std::int64_t steps = 0;
   double train_seconds = 0.0;  // evaluation and checkpoints not counted
   double eval_seconds = 0.0;
-  EvalReport last, best;  // on the validation split; step 0 when none was made
+  double input_seconds = 0.0;  // of the training time, waiting for batches
+  std::int64_t skipped = 0;    // steps whose f16 gradients overflowed
+  EvalReport last, best;       // on the validation split; step 0 when none was made
   std::size_t peak_memory = 0;
   std::vector<ZoneTime> zones;
   std::string resume_from;  // folder to give to resume(); empty when nothing was written

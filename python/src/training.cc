@@ -87,7 +87,7 @@ class Watcher final : public TrainObserver {
 };
 
 nb::dict result_dict(const TrainResult& r) {
-  constexpr const char* kReasons[] = {"steps", "minutes", "interrupted"};
+  constexpr const char* kReasons[] = {"steps", "minutes", "interrupted", "patience"};
   nb::dict out, zones;
   for (const ZoneTime& zone : r.zones) zones[zone.name.c_str()] = zone.seconds;
   out["reason"] = kReasons[static_cast<std::size_t>(r.reason)];

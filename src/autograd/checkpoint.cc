@@ -20,7 +20,8 @@ Var replay_input(Tensor value, bool wanted) {
 
 void recompute_backward(Tape& tape, Node& node) {
   const auto& attributes = std::any_cast<const Recompute&>(node.attributes);
-  Tape inner(tape.context(), {.record = true, .training = attributes.training, .stream = attributes.stream});
+  Tape inner(tape.context(),
+             {.record = true, .training = attributes.training, .replay = true, .stream = attributes.stream});
   std::vector<std::shared_ptr<Slot>> slots;
   std::vector<Var> inputs;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -42,7 +43,8 @@ constexpr Op kRecompute{"recompute", recompute_backward};
 
 std::vector<Var> checkpoint(Tape& tape, std::shared_ptr<const Segment> segment, std::span<const Var> inputs) {
   const std::uint64_t stream = tape.stream();
-  Tape inner(tape.context(), {.record = false, .training = tape.training(), .stream = stream});
+  Tape inner(tape.context(),
+             {.record = false, .training = tape.training(), .replay = tape.replaying(), .stream = stream});
   std::vector<Var> constants;
   std::vector<Tensor> saved, outputs;
   for (const Var& v : inputs) {

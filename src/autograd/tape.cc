@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "autograd/add_into.h"
+#include "autograd/watch.h"
 #include "core/wide.h"
 #include "fovea/autograd.h"
 
@@ -30,6 +31,7 @@ bool Tape::wants_grad(std::span<const Var> inputs) const {
 
 std::vector<Var> Tape::record(const Op& op, std::span<const Var> inputs, std::vector<Tensor> outputs,
                               std::vector<Tensor> saved, std::any attributes) {
+  if (options_.watch) watch_values(op, outputs);
   std::vector<Var> results;
   results.reserve(outputs.size());
   if (!wants_grad(inputs)) {
@@ -120,6 +122,7 @@ void Tape::play() {
     bool reached = false;
     for (const auto& slot : node.outputs) reached = reached || slot->grad.defined();
     if (reached) node.op->backward(*this, node);
+    if (reached && options_.watch) watch_gradients(node);
     for (const auto& slot : node.outputs) slot->grad = Tensor();  // nobody reads it any more
   }
 }

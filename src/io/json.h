@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace fovea {
+#include "io/json_fwd.h"
 
-using Json = nlohmann::ordered_json;  // keeps keys in the order they were written
+namespace fovea {
 
 // Parses text from outside. Refuses, as bad_input with line and column: anything that is not JSON, nesting deeper than
 // kJsonDepth, and a key given twice. `where` names the file.

@@ -5,7 +5,7 @@
 
 #include "fovea/mechanism.h"
 #include "fovea/model.h"
-#include "io/fields.h"
+#include "io/field_visitor.h"
 #include "nn/scope.h"
 
 namespace fovea {
@@ -78,7 +78,8 @@ void check_mechanisms(const std::vector<std::string>& layers, const char* field)
 }
 
 std::vector<std::string_view> activation_names() {
-  return {"identity", "relu", "gelu", "gelu_tanh", "silu", "elu", "elu_plus_one", "tanh", "sigmoid"};
+  return {"identity",     "relu", "gelu",    "gelu_tanh",  "silu",         "elu",
+          "elu_plus_one", "tanh", "sigmoid", "gelu_quick", "relu_squared", "swish"};
 }
 
 }  // namespace
@@ -148,7 +149,7 @@ void StackConfig::fields(FieldVisitor& v) {
   v("layers", layers, "mechanism of each layer: \"diag:block=64\", \"norm*2\"");
   v("cross", cross, "mechanism of the cross-attention of each layer, or one for all");
   v("causal", causal, "tokens read no later one");
-  v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a"}));
+  v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a", "l2"}));
   v("norm_eps", norm_eps, "epsilon of the norms", above(0));
   v("norm_affine", norm_affine, "norms have learned gains");
   v("placement", placement, "norm before or after each sub-layer", one_of({"pre", "post"}));

@@ -3,19 +3,6 @@
 #include "core/wide.h"
 
 namespace fovea::nn {
-namespace {
-
-Var last_pool(Tape& tape, const Var& x, const Sequences& rows) {
-  const auto ranges = rows.rows(x.dim(0), x.dim(1), "rows");
-  const Tensor index = Tensor::empty(tape.context(), {std::ssize(ranges)}, DType::i32);
-  for (std::size_t s = 0; s < ranges.size(); ++s)
-    index.data<std::int32_t>()[s] =
-        static_cast<std::int32_t>(ranges[s].batch * x.dim(1) + ranges[s].begin + ranges[s].count - 1);
-  return gather(tape, reshape(tape, x, {x.dim(0) * x.dim(1), x.dim(2)}), index);
-}
-
-}  // namespace
-
 Var pool(Tape& tape, const Var& x, const Sequences& rows, Pooling pooling) {
   switch (pooling) {
     case Pooling::mean: return mean_pool(tape, x, rows);

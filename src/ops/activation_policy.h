@@ -18,6 +18,9 @@ decltype(auto) visit_activation(Activation activation, F&& f) {
     case Activation::elu_plus_one: return f.template operator()<policy::EluPlusOne>();
     case Activation::tanh: return f.template operator()<policy::Tanh>();
     case Activation::sigmoid: return f.template operator()<policy::Sigmoid>();
+    case Activation::gelu_quick: return f.template operator()<policy::GeluQuick>();
+    case Activation::relu_squared: return f.template operator()<policy::ReluSquared>();
+    case Activation::swish: return f.template operator()<policy::Silu>();
   }
   fail(ErrorCode::usage, "unknown activation");
 }

@@ -1,5 +1,7 @@
 #include "ops/elementwise_cpu.h"
 
+#include <cmath>
+
 #include "fovea/ops.h"
 #include "ops/column_sum_cpu.h"
 #include "ops/work.h"
@@ -7,16 +9,16 @@
 namespace fovea {
 namespace {
 
-// b has the shape of a, or of its last axes.
+// b has the shape of a, or of its last axes, or is one number.
 void check_broadcast(const Var& a, const Var& b, const char* name) {
   const int lead = a.value().rank() - b.value().rank();
-  bool fits = lead >= 0 && wide(a.dtype()) == wide(b.dtype());
+  bool fits = lead >= 0;
   for (int i = 0; fits && i < b.value().rank(); ++i) fits = a.dim(lead + i) == b.dim(i);
-  if (!fits)
+  if (wide(a.dtype()) != wide(b.dtype()) || !(fits || b.value().numel() == 1))
     fail(ErrorCode::shape,
          std::string(name) + " of " + std::string(name_of(a.dtype())) + a.shape().text() + " and " +
              std::string(name_of(b.dtype())) + b.shape().text(),
-         {}, "the second has the shape of the first, or of its last axes");
+         {}, "the second has the shape of the first, or of its last axes, or is one number");
 }
 
 // In the type of a or its wide type.
@@ -46,6 +48,23 @@ void add_backward(Tape& tape, Node& node) {
   tape.accumulate(node.inputs[0], g);
 }
 
+Tensor scaled(const Context& context, const Tensor& x, double factor) {
+  const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
+  cpu::scale(context, {factor, in, y});
+  return y;
+}
+
+void sub_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const Tensor& g = node.grad();
+  if (node.wants(1)) {
+    const Shape& shape = node.inputs[1]->shape;
+    const Tensor sums = shape == g.shape() ? g : sum_repeats(context, g, {}, shape);
+    tape.accumulate(node.inputs[1], scaled(context, sums, -1.0));
+  }
+  tape.accumulate(node.inputs[0], g);
+}
+
 void mul_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor &g = node.grad(), &a = node.saved[0], &b = node.saved[1];
@@ -58,14 +77,24 @@ void mul_backward(Tape& tape, Node& node) {
     tape.accumulate(node.inputs[1], sum_repeats(context, g, a, shape));
 }
 
-Tensor scaled(const Context& context, const Tensor& x, double factor) {
-  const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
-  cpu::scale(context, {factor, in, y});
-  return y;
-}
-
 void scale_backward(Tape& tape, Node& node) {
   tape.accumulate(node.inputs[0], scaled(tape.context(), node.grad(), std::any_cast<double>(node.attributes)));
+}
+
+struct ExpScale {
+  double factor;
+  bool limited;
+};
+
+// saved: x. Above the limit the logarithm gets only the gradient that leads back.
+void exp_scale_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const auto& [factor, limited] = std::any_cast<const ExpScale&>(node.attributes);
+  if (node.wants(0)) tape.accumulate(node.inputs[0], scaled(context, node.grad(), factor));
+  if (!node.wants(1)) return;
+  const Tensor d_log = scaled(context, sum_repeats(context, node.grad(), node.saved[0], node.inputs[1]->shape), factor);
+  if (limited && d_log.item() < 0.0) d_log.fill(0.0);
+  tape.accumulate(node.inputs[1], d_log);
 }
 
 Tensor dropped(const Context& context, const Tensor& x, const Keep& keep) {
@@ -83,8 +112,10 @@ void cast_backward(Tape& tape, Node& node) {
 }
 
 constexpr Op kAdd{"add", add_backward};
+constexpr Op kSub{"sub", sub_backward};
 constexpr Op kMul{"mul", mul_backward};
 constexpr Op kScale{"scale", scale_backward};
+constexpr Op kExpScale{"exp_scale", exp_scale_backward};
 constexpr Op kDropout{"dropout", dropout_backward};
 constexpr Op kCast{"cast", cast_backward};
 
@@ -95,6 +126,11 @@ Var add(Tape& tape, const Var& a, const Var& b) {
   return tape.record(kAdd, {a, b}, combine(tape.context(), cpu::Binary::add, a.value(), b.value()), {});
 }
 
+Var sub(Tape& tape, const Var& a, const Var& b) {
+  check_broadcast(a, b, "sub");
+  return tape.record(kSub, {a, b}, combine(tape.context(), cpu::Binary::sub, a.value(), b.value()), {});
+}
+
 Var mul(Tape& tape, const Var& a, const Var& b) {
   check_broadcast(a, b, "mul");
   return tape.record(kMul, {a, b}, combine(tape.context(), cpu::Binary::mul, a.value(), b.value()),
@@ -103,6 +139,15 @@ Var mul(Tape& tape, const Var& a, const Var& b) {
 
 Var scale(Tape& tape, const Var& x, double factor) {
   return tape.record(kScale, {x}, scaled(tape.context(), x.value(), factor), {}, factor);
+}
+
+Var exp_scale(Tape& tape, const Var& x, const Var& log_factor, double most) {
+  if (log_factor.value().numel() != 1)
+    fail(ErrorCode::shape, "exp_scale by a factor of shape " + log_factor.shape().text(), "log_factor", "one number");
+  const double free = std::exp(log_factor.value().item());
+  const ExpScale attributes{std::min(free, most), free > most};
+  return tape.record(kExpScale, {x, log_factor}, scaled(tape.context(), x.value(), attributes.factor),
+                     {log_factor.needs_grad() ? x.value() : Tensor()}, attributes);
 }
 
 Var dropout(Tape& tape, const Var& x, double p) {

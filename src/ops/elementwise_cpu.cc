@@ -19,6 +19,11 @@ void add_to(const R* HWY_RESTRICT a, const R* HWY_RESTRICT b, R* HWY_RESTRICT y,
 }
 
 template <class R>
+void sub_to(const R* HWY_RESTRICT a, const R* HWY_RESTRICT b, R* HWY_RESTRICT y, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) y[i] = a[i] - b[i];
+}
+
+template <class R>
 void mul_to(const R* HWY_RESTRICT a, const R* HWY_RESTRICT b, R* HWY_RESTRICT y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = a[i] * b[i];
 }
@@ -28,9 +33,18 @@ void scale_to(const R* HWY_RESTRICT x, R factor, R* HWY_RESTRICT y, std::int64_t
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor;
 }
 
+template <class R>
+auto binary_loop(cpu::Binary op) {
+  switch (op) {
+    case cpu::Binary::add: return &add_to<R>;
+    case cpu::Binary::sub: return &sub_to<R>;
+    default: return &mul_to<R>;
+  }
+}
+
 template <class T, class B>
 void binary_typed(const cpu::BinaryTensors& io, std::int64_t begin, std::int64_t end) {
-  const auto kernel = io.op == cpu::Binary::add ? &add_to<Wide<T>> : &mul_to<Wide<T>>;
+  const auto kernel = binary_loop<Wide<T>>(io.op);
   const T* a = io.a.data<T>();
   const B* b = io.b.data<B>();
   T* y = io.y.data<T>();

@@ -6,7 +6,7 @@
 // The loops of the elementwise operations. Tensors are dense.
 namespace fovea::cpu {
 
-enum class Binary : std::uint8_t { add, mul };
+enum class Binary : std::uint8_t { add, sub, mul };
 
 // y = a op b; b is repeated over a, and holds the type of a or its wide type.
 struct BinaryTensors {

@@ -1,3 +1,4 @@
+#include "ops/affine.h"
 #include "ops/column_sum_cpu.h"
 #include "ops/norm_cpu.h"
 
@@ -12,20 +13,10 @@ struct NormAttributes {
 void check_norm(const Var& x, const Norm& norm) {
   if (x.value().rank() == 0 || x.dim(-1) == 0)
     fail(ErrorCode::shape, "norm over the last axis of shape " + x.shape().text());
-  for (const auto& [name, v] : {std::pair{"gain", &norm.gain}, std::pair{"bias", &norm.bias}})
-    if (v->defined() && v->shape() != Shape{x.dim(-1)})
-      fail(ErrorCode::shape,
-           std::string(name) + " of shape " + v->shape().text() + " for a norm over " + std::to_string(x.dim(-1)),
-           "norm." + std::string(name));
+  check_affine(x.dim(-1), norm.gain, norm.bias);
   if (!(norm.eps >= 0.0)) fail(ErrorCode::usage, "eps must not be negative", "norm.eps");
-}
-
-// The parameter in the wide type, or a vector of its neutral element.
-Tensor parameter(const Context& context, const Var& v, const Var& x, double neutral) {
-  if (v.defined()) return v.value().to(context, wide(x.dtype())).contiguous(context);
-  const Tensor t = Tensor::empty(context, {x.dim(-1)}, wide(x.dtype()));
-  t.fill(neutral);
-  return t;
+  if (norm.kind == NormKind::l2 && norm.eps == 0.0)
+    fail(ErrorCode::usage, "a row of zeros has no direction: the l2 norm needs an eps above 0", "norm.eps", "1e-12");
 }
 
 Tensor as_rows(const Context& context, const Tensor& t) { return t.contiguous(context).reshape({-1, t.dim(-1)}); }
@@ -43,8 +34,8 @@ cpu::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm& no
     io.sum = Tensor::empty(context, io.x.shape(), io.x.dtype());
   }
   io.y = Tensor::empty(context, io.x.shape(), io.x.dtype());
-  io.gain = parameter(context, norm.gain, x, 1.0);
-  io.bias = parameter(context, norm.bias, x, 0.0);
+  io.gain = wide_parameter(context, norm.gain, x.value(), 1.0);
+  io.bias = wide_parameter(context, norm.bias, x.value(), 0.0);
   io.stats = Tensor::empty(context, {io.x.dim(0), 2}, wide(x.dtype()));
   cpu::norm_forward(context, io);
   return io;
@@ -103,6 +94,8 @@ Var normalize(Tape& tape, const Var& x, const Norm& norm) {
   return tape.record(kNormalize, {x, norm.gain, norm.bias}, io.y.reshape(x.shape()), {io.sum, io.stats, io.gain},
                      NormAttributes{norm.kind, {}});
 }
+
+Var l2_normalize(Tape& tape, const Var& x, double eps) { return normalize(tape, x, {NormKind::l2, eps, {}, {}}); }
 
 AddNorm add_norm(Tape& tape, const Var& x, const Var& branch, double dropout_p, const Norm& norm) {
   check_norm(x, norm);

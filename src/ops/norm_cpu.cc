@@ -15,9 +15,10 @@ namespace fovea {
 namespace HWY_NAMESPACE {
 namespace {
 
-// All three norms are xhat = (x - shift) * factor, and their gradient is
+// All norms are xhat = (x - shift) * factor, and their gradient is
 //   factor * (g - [layer] mean(g) - pull * xhat * mean(g xhat)).
-// The layer norm has pull 1, the others shift 0; so two numbers a row are kept: factor, and shift or pull.
+// The layer norm has pull 1, the others shift 0; the length of a row is its root mean square times the root of its
+// width, so its pull is the width, and 0 where eps took over. So two numbers a row are kept: factor, and shift or pull.
 template <class R>
 struct RowStats {
   R factor, shift, pull;
@@ -27,7 +28,12 @@ template <class T>
 RowStats<Wide<T>> measure(NormKind kind, const T* x, std::int64_t width, Wide<T> eps) {
   using R = Wide<T>;
   const R shift = kind == NormKind::layer ? row_sum(x, width) / static_cast<R>(width) : R(0);
-  const R power = row_squares(x, shift, width) / static_cast<R>(width);
+  const R squares = row_squares(x, shift, width);
+  if (kind == NormKind::l2) {
+    const R length = std::sqrt(squares);
+    return length > eps ? RowStats<R>{1 / length, shift, static_cast<R>(width)} : RowStats<R>{1 / eps, shift, R(0)};
+  }
+  const R power = squares / static_cast<R>(width);
   if (kind != NormKind::rms_a) return {1 / std::sqrt(power + eps), shift, R(1)};
   const R root = std::sqrt(power);
   return {1 / (root + eps), shift, root > 0 ? (root + eps) / root : R(0)};

@@ -16,8 +16,7 @@ std::int64_t row_width(const Shape& shape) {
 }
 
 struct Pool {
-  RowList sequences;
-  bool mean;  // of all rows of a sequence, or its first one
+  RowList ranges;  // the mean of each is taken
 };
 
 RowList check_pool(const Var& x, const Sequences& rows) {
@@ -63,14 +62,6 @@ Tensor mean_rows(const Context& context, const Tensor& x, const RowList& sequenc
   return out;
 }
 
-Tensor first_rows(const Context& context, const Tensor& x, const RowList& sequences, std::int64_t n) {
-  const Tensor out = Tensor::zeros(context, {static_cast<std::int64_t>(sequences.size()), x.dim(1)}, x.dtype());
-  for (std::size_t s = 0; s < sequences.size(); ++s)
-    if (sequences[s].count > 0)
-      out.select(0, static_cast<std::int64_t>(s)).copy_from(x.select(0, sequences[s].batch * n + sequences[s].begin));
-  return out;
-}
-
 // dx (rows, width): each row that was pooled gets its sequence's row of `shares`, the others 0.
 void spread(const Context& context, const Tensor& shares, const std::vector<std::int32_t>& owner, const Tensor& dx) {
   const std::size_t bytes = static_cast<std::size_t>(dx.dim(1)) * size_of(dx.dtype());
@@ -91,15 +82,14 @@ void backward(Tape& tape, Node& node) {
   const auto& pool = std::any_cast<const Pool&>(node.attributes);
   const Shape& shape = node.inputs[0]->shape;  // (batch, n, ...)
   const std::int64_t n = shape.dim(1), width = row_width(shape);
-  const Tensor g = node.grad().contiguous(context).reshape({static_cast<std::int64_t>(pool.sequences.size()), width});
+  const Tensor g = node.grad().contiguous(context).reshape({std::ssize(pool.ranges), width});
   const Tensor shares = Tensor::empty(context, g.shape(), g.dtype());
   std::vector<std::int32_t> owner(static_cast<std::size_t>(shape.dim(0) * n), -1);
-  for (std::size_t s = 0; s < pool.sequences.size(); ++s) {
-    const auto& [batch, begin, count] = pool.sequences[s];
-    const std::int64_t pooled = pool.mean ? count : std::min<std::int64_t>(count, 1);
-    std::fill_n(owner.begin() + batch * n + begin, pooled, static_cast<std::int32_t>(s));
+  for (std::size_t s = 0; s < pool.ranges.size(); ++s) {
+    const auto& [batch, begin, count] = pool.ranges[s];
+    std::fill_n(owner.begin() + batch * n + begin, count, static_cast<std::int32_t>(s));
     const auto row = static_cast<std::int64_t>(s);
-    if (pooled > 0) scale_row(g.select(0, row), 1.0 / static_cast<double>(pooled), shares.select(0, row));
+    if (count > 0) scale_row(g.select(0, row), 1.0 / static_cast<double>(count), shares.select(0, row));
   }
   const Tensor dx = Tensor::empty(context, {shape.dim(0) * n, width}, g.dtype());
   spread(context, shares, owner, dx);
@@ -107,11 +97,17 @@ void backward(Tape& tape, Node& node) {
 }
 
 constexpr Op kMeanPool{"mean_pool", backward};
-constexpr Op kFirstPool{"first_pool", backward};
+constexpr Op kRowPool{"row_pool", backward};
 constexpr Op kSegmentMean{"segment_mean", backward};
 
 Tensor flat(const Context& context, const Var& x) {
   return x.value().contiguous(context).reshape({x.dim(0) * x.dim(1), row_width(x.shape())});
+}
+
+// Ranges of one row, or of none.
+Var pool_rows(Tape& tape, const Var& x, RowList ranges) {
+  const Tensor out = mean_rows(tape.context(), flat(tape.context(), x), ranges, x.dim(1));
+  return tape.record(kRowPool, {x}, out, {}, Pool{std::move(ranges)});
 }
 
 }  // namespace
@@ -119,13 +115,37 @@ Tensor flat(const Context& context, const Var& x) {
 Var mean_pool(Tape& tape, const Var& x, const Sequences& rows) {
   const RowList sequences = check_pool(x, rows);
   const Tensor out = mean_rows(tape.context(), flat(tape.context(), x), sequences, x.dim(1));
-  return tape.record(kMeanPool, {x}, out, {}, Pool{sequences, true});
+  return tape.record(kMeanPool, {x}, out, {}, Pool{sequences});
 }
 
 Var first_pool(Tape& tape, const Var& x, const Sequences& rows) {
-  const RowList sequences = check_pool(x, rows);
-  const Tensor out = first_rows(tape.context(), flat(tape.context(), x), sequences, x.dim(1));
-  return tape.record(kFirstPool, {x}, out, {}, Pool{sequences, false});
+  RowList ranges = check_pool(x, rows);
+  for (auto& range : ranges) range.count = std::min<std::int64_t>(range.count, 1);
+  return pool_rows(tape, x, std::move(ranges));
+}
+
+Var last_pool(Tape& tape, const Var& x, const Sequences& rows) {
+  RowList ranges = check_pool(x, rows);
+  for (auto& [batch, begin, count] : ranges) {
+    begin += std::max<std::int64_t>(count - 1, 0);
+    count = std::min<std::int64_t>(count, 1);
+  }
+  return pool_rows(tape, x, std::move(ranges));
+}
+
+Var pool_at(Tape& tape, const Var& x, const Sequences& rows, std::span<const std::int32_t> index) {
+  RowList ranges = check_pool(x, rows);
+  if (index.size() != ranges.size())
+    fail(ErrorCode::shape, std::to_string(index.size()) + " rows for " + std::to_string(ranges.size()) + " sequences",
+         "index");
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    if (index[s] < 0 || index[s] >= ranges[s].count)
+      fail(ErrorCode::bad_input,
+           "row " + std::to_string(index[s]) + " of a sequence of " + std::to_string(ranges[s].count),
+           "index[" + std::to_string(s) + "]");
+    ranges[s] = {ranges[s].batch, ranges[s].begin + index[s], 1};
+  }
+  return pool_rows(tape, x, std::move(ranges));
 }
 
 SegmentMeans segment_mean(Tape& tape, const Var& x, std::int64_t segments, const Sequences& rows) {
@@ -134,7 +154,7 @@ SegmentMeans segment_mean(Tape& tape, const Var& x, std::int64_t segments, const
   const RowList sequences = rows.rows(x.dim(0), x.dim(1), "rows"), pieces = cut_segments(sequences, segments);
   const Tensor means = mean_rows(tape.context(), flat(tape.context(), x), pieces, x.dim(1));
   const Shape shape{static_cast<std::int64_t>(sequences.size()), segments, x.dim(2), x.dim(3)};
-  SegmentMeans out{tape.record(kSegmentMean, {x}, means.reshape(shape), {}, Pool{pieces, true}), {}};
+  SegmentMeans out{tape.record(kSegmentMean, {x}, means.reshape(shape), {}, Pool{pieces}), {}};
   for (const auto& sequence : sequences)
     out.rows.lengths.push_back(static_cast<std::int32_t>(std::min(sequence.count, segments)));
   return out;

@@ -11,9 +11,8 @@ AdamW::AdamW(Context& context, std::vector<Parameter> parameters, AdamWOptions o
     : context_(&context), parameters_(std::move(parameters)), options_(options) {
   std::erase_if(parameters_, [](const Parameter& p) { return !p.trained(); });
   for (const Parameter& p : parameters_) {
+    check_updatable(p);
     const Tensor& value = p.var.value();
-    if ((value.dtype() != DType::f32 && value.dtype() != DType::f64) || !value.is_contiguous())
-      fail(ErrorCode::usage, "parameters must be contiguous f32 or f64", p.name);
     const auto zeros = [&] { return Tensor::zeros(context, value.shape(), value.dtype(), Lifetime::persistent); };
     moments_.push_back({zeros(), zeros()});
   }
@@ -27,6 +26,7 @@ void AdamW::step(double rate) {
                          .beta2 = options_.beta2,
                          .eps = options_.eps,
                          .shrink = 1.0,
+                         .pull = 0.0,
                          .step_size = rate / (1.0 - std::pow(options_.beta1, t)),
                          .root_size = 1.0 / std::sqrt(1.0 - std::pow(options_.beta2, t))};
   const double decayed = 1.0 - rate * options_.weight_decay;
@@ -34,7 +34,8 @@ void AdamW::step(double rate) {
     const Parameter& p = parameters_[piece.parameter];
     const Moments& m = moments_[piece.parameter];
     cpu::AdamWStep own = numbers;
-    own.shrink = p.decay ? decayed : 1.0;
+    if (p.decay && options_.decoupled) own.shrink = decayed;
+    if (p.decay && !options_.decoupled) own.pull = options_.weight_decay;
     const std::int64_t i = piece.begin;
     cpu::adamw_update(own, cpu::AdamWPiece<T>{p.var.value().data<T>() + i, p.var.grad().data<T>() + i,
                                               m.first.data<T>() + i, m.second.data<T>() + i, piece.end - i});

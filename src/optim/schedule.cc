@@ -18,6 +18,7 @@ double between(double from, double to, double share) { return from + (to - from)
 double Schedule::rate(std::int64_t step, double total) const {
   const auto t = static_cast<double>(step), w = static_cast<double>(warmup);
   const double left = std::max(total - w, 1.0);  // steps after the warm-up
+  const double low = std::clamp(floor, 0.0, peak);
   switch (kind) {
     case ScheduleKind::one_cycle: {
       const double start = peak / kStartDivisor;
@@ -29,7 +30,10 @@ double Schedule::rate(std::int64_t step, double total) const {
       return peak * std::sqrt(std::max(w, 1.0) / t);
     case ScheduleKind::cosine:
       if (t <= w) return peak * t / w;
-      return 0.5 * peak * (1.0 + std::cos(std::numbers::pi * std::min((t - w) / left, 1.0)));
+      return between(low, peak, 0.5 * (1.0 + std::cos(std::numbers::pi * std::min((t - w) / left, 1.0))));
+    case ScheduleKind::polynomial:
+      if (t <= w) return peak * t / w;
+      return between(low, peak, std::pow(std::max(1.0 - (t - w) / left, 0.0), power));
     case ScheduleKind::constant: return t < w ? peak * t / w : peak;
   }
   fail(ErrorCode::internal, "a schedule of no kind");

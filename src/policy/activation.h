@@ -81,6 +81,33 @@ struct Silu {
   }
 };
 
+// x sigmoid(1.702 x): the approximation of GELU that CLIP was trained with.
+struct GeluQuick {
+  static constexpr bool kFromOutput = false;
+  static constexpr double kSteepness = 1.702;
+  template <class R>
+  FOVEA_HD static R apply(R x) {
+    return x * math::sigmoid(R(kSteepness) * x);
+  }
+  template <class R>
+  FOVEA_HD static R slope(R x) {
+    const R s = math::sigmoid(R(kSteepness) * x);
+    return s + R(kSteepness) * x * s * (1 - s);
+  }
+};
+
+struct ReluSquared {
+  static constexpr bool kFromOutput = false;
+  template <class R>
+  FOVEA_HD static R apply(R x) {
+    return x < 0 ? R(0) : x * x;
+  }  // NaN goes through
+  template <class R>
+  FOVEA_HD static R slope(R x) {
+    return x > 0 ? 2 * x : R(0);
+  }
+};
+
 struct Elu {
   static constexpr bool kFromOutput = true;
   template <class R>

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "io/fields.h"
 #include "io/folder.h"
 #include "models/files.h"
 
@@ -9,6 +10,7 @@ namespace fovea {
 namespace {
 
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kAverageFile = "average.safetensors";
 constexpr const char* kStateFile = "state.json";
 
 std::vector<NamedTensor> moment_tensors(const AdamW& adamw) {
@@ -18,6 +20,13 @@ std::vector<NamedTensor> moment_tensors(const AdamW& adamw) {
     tensors.push_back({"first." + name, adamw.moments()[i].first});
     tensors.push_back({"second." + name, adamw.moments()[i].second});
   }
+  return tensors;
+}
+
+std::vector<NamedTensor> average_tensors(const WeightAverage& average) {
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < average.parameters().size(); ++i)
+    tensors.push_back({average.parameters()[i].name, average.averages()[i]});
   return tensors;
 }
 
@@ -65,16 +74,29 @@ void TrainState::fields(FieldVisitor& v) {
   v("seed", seed, "of the run");
   v("last", last, "the last evaluation");
   v("best", best, "the best evaluation");
+  v("stale", stale, "evaluations since the best one", at_least(0));
   v("train_seconds", train_seconds, "training time", at_least(0));
   v("eval_seconds", eval_seconds, "evaluation time", at_least(0));
+  v("input_seconds", input_seconds, "waiting for batches", at_least(0));
+  v("loss_scale", scaler.scale, "of f16 models", above(0));
+  v("clean_steps", scaler.clean, "since that scale last changed", at_least(0));
+  v("skipped", scaler.skipped, "steps whose f16 gradients overflowed", at_least(0));
+  v("averaged", averaged, "the model file holds the average, the average's file the parameters");
   v("data", data, "what it is trained on");
 }
 
 void save_checkpoint(const Path& folder, const Checkpoint& checkpoint) {
   AtomicFolder out(folder);
   const RunConfig run{checkpoint.model.config(), checkpoint.config};
-  write_safetensors((out.path() / kModelFile).string(), named_tensors(checkpoint.model), {{"format", "fovea"}});
-  write_safetensors((out.path() / kOptimizerFile).string(), moment_tensors(checkpoint.adamw), {{"format", "fovea"}});
+  const auto save = [&](const char* name, const std::vector<NamedTensor>& tensors) {
+    write_safetensors((out.path() / name).string(), tensors, {{"format", "fovea"}});
+  };
+  Stepper& stepper = checkpoint.stepper;
+  save(kModelFile, named_tensors(checkpoint.model));
+  save(kOptimizerFile, moment_tensors(stepper.adamw()));
+  if (stepper.average()) save(kAverageFile, average_tensors(*stepper.average()));
+  checkpoint.state.averaged = stepper.average() && stepper.average()->swapped();
+  if (stepper.scaler()) checkpoint.state.scaler = stepper.scaler()->state();
   write_file(out.path() / kConfigFile, json_text(write_fields(run)));
   write_file(out.path() / kStateFile, json_text(write_fields(checkpoint.state)));
   out.commit();
@@ -84,11 +106,21 @@ void load_checkpoint(const Path& folder, const Checkpoint& into) {
   const Path path = committed_folder(folder);
   check_architecture(path / kConfigFile, into.model);
   const TrainState state = read_state(path / kStateFile, into.state);
+  Stepper& stepper = into.stepper;
   const TensorUpdate parameters(path / kModelFile, named_tensors(into.model));
-  const TensorUpdate moments(path / kOptimizerFile, moment_tensors(into.adamw));
+  const TensorUpdate moments(path / kOptimizerFile, moment_tensors(stepper.adamw()));
+  std::optional<TensorUpdate> average;
+  if (stepper.average()) average.emplace(path / kAverageFile, average_tensors(*stepper.average()));
   parameters.apply();
   moments.apply();
-  into.adamw.set_steps(state.step);
+  if (average) {
+    average->apply();
+    stepper.average()->set_updates(state.updates());
+    stepper.average()->set_swapped(state.averaged);
+    if (state.averaged) stepper.average()->swap();
+  }
+  if (stepper.scaler()) stepper.scaler()->set_state(state.scaler);
+  stepper.adamw().set_steps(state.updates());
   into.state = state;
 }
 

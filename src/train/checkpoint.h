@@ -2,7 +2,9 @@
 
 #include "data/batches.h"
 #include "fovea/train.h"
-#include "io/fields.h"
+#include "io/field_visitor.h"
+#include "io/file.h"
+#include "train/stepper.h"
 
 namespace fovea {
 
@@ -25,16 +27,21 @@ struct TrainState {
   BatchPosition position;
   std::uint64_t seed = 0;
   EvalReport last, best;
-  double train_seconds = 0.0, eval_seconds = 0.0;
+  std::int64_t stale = 0;  // evaluations since the best one
+  double train_seconds = 0.0, eval_seconds = 0.0, input_seconds = 0.0;
+  LossScaler::State scaler;  // of f16 models
+  bool averaged = false;     // the model file holds the average, the average's file the parameters
   DataMark data;
 
+  std::int64_t updates() const { return step - scaler.skipped; }  // steps that changed the parameters
   void fields(FieldVisitor& v);
 };
 
-// A checkpoint folder: model.safetensors, config.json, optimizer.safetensors, state.json. Replaced as a whole.
+// A checkpoint folder: model.safetensors, config.json, optimizer.safetensors, state.json, and where weights are
+// averaged average.safetensors. Replaced as a whole.
 struct Checkpoint {
   const Model& model;
-  AdamW& adamw;
+  Stepper& stepper;
   TrainConfig config;
   TrainState& state;
 };

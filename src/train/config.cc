@@ -20,15 +20,23 @@ void TrainConfig::fields(FieldVisitor& v) {
   v("accumulation", accumulation, "parts a batch is run in, to save memory", between(1, 1 << 24));
   v("lr", schedule.peak, "peak learning rate", between(0, 1e3));
   v("schedule", schedule.kind, "how the rate moves after the warm-up",
-    one_of({"inverse_sqrt", "one_cycle", "cosine", "constant"}));
+    one_of({"inverse_sqrt", "one_cycle", "cosine", "constant", "polynomial"}));
+  v("power", schedule.power, "of the polynomial schedule", between(0, 100));
+  v("lr_floor", schedule.floor, "rate at the end of the cosine and polynomial schedules", between(0, 1e3));
   v("warmup", schedule.warmup, "steps to the peak", between(0, kMost));
   v("beta1", adamw.beta1, "decay of AdamW's first moment", between(0, 0.9999999));
   v("beta2", adamw.beta2, "decay of AdamW's second moment", between(0, 0.9999999));
   v("eps", adamw.eps, "AdamW's epsilon, outside the root", above(0));
-  v("weight_decay", adamw.weight_decay, "decoupled, on matrices only", between(0, 1e3));
+  v("weight_decay", adamw.weight_decay, "on matrices only", between(0, 1e3));
+  v("decoupled", adamw.decoupled, "weight decay apart from the gradient (AdamW), or as L2 in it (Adam)");
   v("clip_norm", clip_norm, "largest joint norm of the gradients; 0: no limit", at_least(0));
   v("clip_value", clip_value, "largest entry of a gradient; 0: no limit", at_least(0));
   v("label_smoothing", label_smoothing, "share of the target spread over all classes", between(0, 0.999));
+  v("average", average, "weights averaged over the steps, for evaluation", one_of({"none", "exponential", "mean"}));
+  v("average_decay", average_decay, "of the exponential average", between(0, 0.9999999));
+  v("average_start", average_start, "first step that counts", between(1, kMost));
+  v("patience", patience, "evaluations without a better one before the run ends; 0: no limit", between(0, kMost));
+  v("prefetch", prefetch, "batches made ahead of their use", between(0, 1024));
   v("eval_every", eval_every, "steps between evaluations; 0: only at the end", between(0, kMost));
   v("eval_examples", eval_examples, "validation examples used; 0: all", between(0, kMost));
   v("eval_batch", eval_batch, "examples per evaluation batch", between(1, 1 << 24));

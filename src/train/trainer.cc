@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 
+#include "data/prefetch.h"
 #include "fovea/train.h"
 #include "fovea/version.h"
 #include "fovea/zones.h"
@@ -12,6 +12,7 @@
 #include "train/budget.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
+#include "train/stepper.h"
 
 namespace fovea {
 namespace {
@@ -19,12 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// Every part of every step draws its dropout from streams of its own.
-std::uint64_t first_stream(std::int64_t step, std::int64_t parts, std::int64_t part) {
-  constexpr int kStreamsPerTapeBits = 20;
-  return static_cast<std::uint64_t>(step * parts + part) << kStreamsPerTapeBits;
-}
 
 void check_fit(const Context& context, const Model& model, const Dataset& data, const TrainConfig& config) {
   const ModelConfig& m = model.config();
@@ -45,23 +40,6 @@ void check_fit(const Context& context, const Model& model, const Dataset& data, 
          fmt::format("the context was made with seed {}, the run with {}", context.seed(), config.seed), "train.seed");
 }
 
-// Targets of a batch that count: parts of a batch weigh by them.
-std::int64_t asked(const Batch& batch) {
-  if (!batch.targets.defined() || batch.targets.dtype() != DType::i32) return batch.size();
-  const Tensor& t = batch.targets;
-  return t.numel() - std::count(t.data<std::int32_t>(), t.data<std::int32_t>() + t.numel(), -1);
-}
-
-// The first parameter whose gradient is not finite, or "the loss".
-std::string culprit(const std::vector<Parameter>& parameters) {
-  for (const Parameter& p : parameters) {
-    if (!p.var.grad().defined()) continue;
-    for (const double g : p.var.grad().to_vector<double>())
-      if (!std::isfinite(g)) return "the gradient of " + p.name;
-  }
-  return "the loss";
-}
-
 using ZoneSeconds = std::array<double, kZones>;
 
 ZoneSeconds zone_seconds(const Context& context) {
@@ -74,16 +52,13 @@ ZoneSeconds zone_seconds(const Context& context) {
 
 struct Trainer::Impl {
   Impl(Context& c, Model& m, const Dataset& d, TrainConfig settings)
-      : context(c), model(m), data(d), config(std::move(settings)), adamw(c, m.parameters(), config.adamw) {
+      : context(c), model(m), data(d), config(std::move(settings)), stepper(c, m, config) {
     state.seed = config.seed;
     state.data = DataMark::of(data);
   }
 
-  StepReport step(Batches& batches);
-  void advance(Batches& batches, StepReport& report);
-  std::vector<Batch> draw(Batches& batches) const;
-  void run_part(const Batch& part, std::int64_t index, double share, StepReport& report);
-  void check_finite(const StepReport& report) const;
+  StepReport step(Prefetcher& feed);
+  std::vector<Batch> draw(Prefetcher& feed, StepReport& report);
   Budget budget() const { return {config.steps, config.minutes}; }
   std::optional<StopReason> over(const std::atomic<bool>* stop) const;
   bool due(std::int64_t every) const { return every > 0 && state.step > 0 && state.step % every == 0; }
@@ -91,7 +66,7 @@ struct Trainer::Impl {
   void open_output();
   void save(const char* name);
   Path folder(const char* name) const { return Path(config.out) / name; }
-  Checkpoint checkpoint() { return {model, adamw, config, state}; }
+  Checkpoint checkpoint() { return {model, stepper, config, state}; }
   TrainResult result(StopReason reason) const;
   template <class F>
   void tell(F&& f) const {
@@ -102,7 +77,7 @@ struct Trainer::Impl {
   Model& model;
   const Dataset& data;
   TrainConfig config;
-  AdamW adamw;
+  Stepper stepper;
   TrainState state;
   std::vector<TrainObserver*> observers;
   std::unique_ptr<MetricsWriter> metrics;
@@ -110,77 +85,54 @@ struct Trainer::Impl {
   bool resumed = false;
 };
 
-void Trainer::Impl::run_part(const Batch& part, std::int64_t index, double share, StepReport& report) {
-  const std::uint64_t stream = first_stream(report.step, config.accumulation, index);
-  Tape tape(context, {.record = true, .training = true, .stream = stream});
-  const Loss loss = model.loss(tape, part, {.label_smoothing = config.label_smoothing});
-  const Var weighed = share != 1.0 ? scale(tape, loss.value, share) : loss.value;
-  tape.backward(weighed);
-  report.loss += weighed.value().item();
-  report.accuracy += share * loss.correct / static_cast<double>(std::max<std::int64_t>(1, loss.asked));
-  report.tokens += part.tokens();
-}
-
-std::vector<Batch> Trainer::Impl::draw(Batches& batches) const {
+std::vector<Batch> Trainer::Impl::draw(Prefetcher& feed, StepReport& report) {
   const ZoneTimer timer(context.zones(), Zone::data);
+  const auto start = Clock::now();
   std::vector<Batch> parts;
-  while (std::ssize(parts) < config.accumulation) parts.push_back(batches.next(context));
+  while (std::ssize(parts) < config.accumulation) {
+    Prefetcher::Item item = feed.next();
+    parts.push_back(std::move(item.batch));
+    state.position = item.after;
+  }
+  report.input_seconds = seconds_since(start);
   return parts;
 }
 
-// Forward, backward and update: all that counts as training time.
-void Trainer::Impl::advance(Batches& batches, StepReport& report) {
-  const ZoneTimer timer(context.zones(), Zone::other);  // what no zone inside takes for itself
-  const std::vector<Batch> parts = draw(batches);
-  std::int64_t all = 0;
-  for (const Batch& part : parts) all += asked(part);
-  for (std::int64_t i = 0; i < std::ssize(parts); ++i) {
-    const Batch& part = parts[static_cast<std::size_t>(i)];
-    run_part(part, i, static_cast<double>(asked(part)) / static_cast<double>(std::max<std::int64_t>(1, all)), report);
-  }
-  report.gradient_norm = clip_norm(context, model.parameters(), config.clip_norm);
-  check_finite(report);
-  clip_value(context, model.parameters(), config.clip_value);
-  report.rate = config.schedule.rate(report.step, budget().expected_steps(state.step, state.train_seconds));
-  adamw.step(report.rate);
-}
-
-StepReport Trainer::Impl::step(Batches& batches) {
+// Input, forward, backward and update: all that counts as training time.
+StepReport Trainer::Impl::step(Prefetcher& feed) {
   const auto start = Clock::now();
   const ZoneSeconds before = zone_seconds(context);
   StepReport report;
   report.step = state.step + 1;
-  advance(batches, report);
+  {
+    const ZoneTimer timer(context.zones(), Zone::other);  // what no zone inside takes for itself
+    const std::vector<Batch> parts = draw(feed, report);
+    stepper.step(parts, config.schedule.rate(report.step, budget().expected_steps(state.step, state.train_seconds)),
+                 report);
+  }
   const ZoneSeconds after = zone_seconds(context);
   for (std::size_t z = 0; z < zones.size(); ++z) zones[z] += after[z] - before[z];
 
   state.step = report.step;
-  state.position = batches.position();
   report.epoch = state.position.epoch;
   report.seconds = seconds_since(start);
   state.train_seconds += report.seconds;
+  state.input_seconds += report.input_seconds;
   report.train_seconds = state.train_seconds;
   report.progress = budget().progress(state.step, state.train_seconds);
   return report;
 }
 
-// Called before the update, so that the parameters are still the good ones.
-void Trainer::Impl::check_finite(const StepReport& report) const {
-  if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) return;
-  std::string hint = "a lower train.lr, a longer train.warmup, or train.clip_norm=1";
-  if (!config.out.empty() && std::filesystem::exists(folder("last")))
-    hint += "; the last good state is " + folder("last").string();
-  fail(ErrorCode::diverged, fmt::format("training diverged: {} is not finite", culprit(model.parameters())),
-       fmt::format("step {}", report.step), hint);
-}
-
 std::optional<StopReason> Trainer::Impl::over(const std::atomic<bool>* stop) const {
   if (stop != nullptr && stop->load()) return StopReason::interrupted;
+  if (config.patience > 0 && state.stale >= config.patience) return StopReason::patience;
   return budget().over(state.step, state.train_seconds);
 }
 
 void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
   if (state.last.step == state.step || empty(data.validation)) return;
+  std::optional<WithAverage> averaged;
+  if (stepper.average()) averaged.emplace(*stepper.average());
   EvalReport report = evaluate(context, model, *data.validation,
                                {.examples = config.eval_examples, .batch = config.eval_batch, .stop = stop});
   state.eval_seconds += report.seconds;
@@ -190,6 +142,7 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
   report.train_seconds = state.train_seconds;
   report.best = report.better_than(state.best, data.task);
   state.last = report;
+  state.stale = report.best ? 0 : state.stale + 1;
   if (report.best) state.best = report;
   tell([&](TrainObserver& o) { o.on_eval(report); });
   if (report.best) save("best");
@@ -218,6 +171,8 @@ TrainResult Trainer::Impl::result(StopReason reason) const {
   result.steps = state.step;
   result.train_seconds = state.train_seconds;
   result.eval_seconds = state.eval_seconds;
+  result.input_seconds = state.input_seconds;
+  result.skipped = stepper.skipped();
   result.last = state.last;
   result.best = state.best;
   result.peak_memory = context.allocator()->total().peak;
@@ -246,16 +201,17 @@ TrainResult Trainer::run(const std::atomic<bool>* stop) {
   Impl& run = *impl_;
   run.open_output();
   run.context.allocator()->reset_peaks();
-  Batches batches(*run.data.train,
-                  {.batch_size = run.config.batch / run.config.accumulation,
-                   .seed = run.config.seed,
-                   .window = run.config.length_window},
-                  run.state.position);
+  const Batches batches(*run.data.train,
+                        {.batch_size = run.config.batch / run.config.accumulation,
+                         .seed = run.config.seed,
+                         .window = run.config.length_window},
+                        run.state.position);
+  Prefetcher feed(run.context, *run.data.train, batches, static_cast<std::size_t>(run.config.prefetch));
   if (run.due(run.config.eval_every))
     run.evaluate_now(stop);  // a resumed run may have been stopped in the middle of it
   std::optional<StopReason> reason = run.over(stop);
   for (; !reason; reason = run.over(stop)) {
-    const StepReport report = run.step(batches);
+    const StepReport report = run.step(feed);
     run.tell([&](TrainObserver& o) { o.on_step(report); });
     if (run.due(run.config.eval_every)) run.evaluate_now(stop);
     if (run.due(run.config.checkpoint_every)) run.save("last");

@@ -36,10 +36,18 @@ inline std::vector<Tensor> random_inputs(const Context& context, const OpCase& c
 
 using Inputs = std::span<const Var>;
 
-inline constexpr std::pair<Activation, const char*> kActivations[] = {
-    {Activation::identity, "identity"},         {Activation::relu, "relu"}, {Activation::gelu, "gelu"},
-    {Activation::gelu_tanh, "gelu_tanh"},       {Activation::silu, "silu"}, {Activation::elu, "elu"},
-    {Activation::elu_plus_one, "elu_plus_one"}, {Activation::tanh, "tanh"}, {Activation::sigmoid, "sigmoid"}};
+inline constexpr std::pair<Activation, const char*> kActivations[] = {{Activation::identity, "identity"},
+                                                                      {Activation::relu, "relu"},
+                                                                      {Activation::gelu, "gelu"},
+                                                                      {Activation::gelu_tanh, "gelu_tanh"},
+                                                                      {Activation::silu, "silu"},
+                                                                      {Activation::elu, "elu"},
+                                                                      {Activation::elu_plus_one, "elu_plus_one"},
+                                                                      {Activation::tanh, "tanh"},
+                                                                      {Activation::sigmoid, "sigmoid"},
+                                                                      {Activation::gelu_quick, "gelu_quick"},
+                                                                      {Activation::relu_squared, "relu_squared"},
+                                                                      {Activation::swish, "swish"}};
 
 // One output as the list that Function wants.
 template <class F>
@@ -94,14 +102,21 @@ inline void add_products(std::vector<OpCase>& cases) {
 inline void add_elementwise(std::vector<OpCase>& cases) {
   const Function sum = one([](Tape& t, Inputs v) { return add(t, v[0], v[1]); });
   const Function product = one([](Tape& t, Inputs v) { return mul(t, v[0], v[1]); });
-  for (const auto& [name, f] : {std::pair{"add", sum}, std::pair{"mul", product}}) {
+  const Function difference = one([](Tape& t, Inputs v) { return sub(t, v[0], v[1]); });
+  for (const auto& [name, f] : {std::pair{"add", sum}, std::pair{"sub", difference}, std::pair{"mul", product}}) {
     cases.push_back({name, f, {{3, 5}, {3, 5}}, {{300, 127}, {300, 127}}});
     cases.push_back({std::string(name) + "_row", f, {{4, 3, 5}, {5}}, {{3, 300, 127}, {127}}, 1});
     cases.push_back({std::string(name) + "_scalar", f, {{4, 3}, {}}, {{300, 127}, {}}, 1});
+    cases.push_back({std::string(name) + "_number", f, {{4, 3}, {1}}, {{300, 127}, {1}}, 1});
     cases.push_back({std::string(name) + "_matrix", f, {{2, 3, 5}, {3, 5}}, {{7, 61, 127}, {61, 127}}, 1});
   }
   cases.push_back({"add_to_itself", one([](Tape& t, Inputs v) { return add(t, v[0], v[0]); }), {{3, 5}}, {{300, 127}}});
   cases.push_back({"scale", one([](Tape& t, Inputs v) { return scale(t, v[0], -1.7); }), {{3, 5}}, {{300, 127}}});
+  cases.push_back({"exp_scale",
+                   one([](Tape& t, Inputs v) { return exp_scale(t, v[0], v[1]); }),
+                   {{3, 5}, {}},
+                   {{300, 127}, {1}},
+                   1});
   cases.push_back({"dropout", one([](Tape& t, Inputs v) { return dropout(t, v[0], 0.3); }), {{7, 5}}, {{300, 127}}});
   for (const auto& [activation, name] : kActivations) {
     cases.push_back({std::string("activate_") + name,
@@ -116,8 +131,8 @@ inline void add_elementwise(std::vector<OpCase>& cases) {
 }
 
 inline void add_norms(std::vector<OpCase>& cases) {
-  for (const auto& [kind, name] :
-       {std::pair{NormKind::layer, "layer"}, std::pair{NormKind::rms, "rms"}, std::pair{NormKind::rms_a, "rms_a"}}) {
+  for (const auto& [kind, name] : {std::pair{NormKind::layer, "layer"}, std::pair{NormKind::rms, "rms"},
+                                   std::pair{NormKind::rms_a, "rms_a"}, std::pair{NormKind::l2, "l2"}}) {
     const double eps = 0.01;  // large enough to matter to the gradient
     cases.push_back({std::string("normalize_plain_") + name,
                      one([k = kind, eps](Tape& t, Inputs v) {
@@ -184,6 +199,15 @@ inline void add_rows(std::vector<OpCase>& cases) {
                      0,
                      false,
                      2.0});
+  cases.push_back(
+      {"mse", one([](Tape& t, Inputs v) { return mse(t, v[0], v[1]); }), {{3, 5}, {3, 5}}, {{300, 127}, {300, 127}}});
+  cases.push_back(
+      {"mae", one([](Tape& t, Inputs v) { return mae(t, v[0], v[1]); }), {{3, 5}, {3, 5}}, {{300, 127}, {300, 127}}});
+  cases.push_back({"mse_of_wide_target",
+                   one([](Tape& t, Inputs v) { return mse(t, v[0], v[1]); }),
+                   {{3, 5}, {3, 5}},
+                   {{300, 127}, {300, 127}},
+                   1});
   cases.push_back(
       {"embedding",
        one([](Tape& t, Inputs v) {

@@ -1,7 +1,7 @@
 // Laws that every operation obeys, over the list of cases.
 
 #include "unit/ops/feature_cases.h"
-#include "unit/ops/sequence_cases.h"
+#include "unit/ops/model_cases.h"
 
 namespace fovea::testing {
 namespace {
@@ -62,9 +62,12 @@ TEST_P(OpLaws, SameBitsAtAnyThreadCount) {
     const std::vector<Tensor> inputs = random_inputs(context_, GetParam(), GetParam().large, dtype);
     context_.set_threads(1);
     const auto one = forward_and_backward(context_, GetParam().f, inputs);
-    context_.set_threads(2);
-    const auto two = forward_and_backward(context_, GetParam().f, inputs);
-    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(same_bits(one[i], two[i])) << "result " << i;
+    for (const int threads : {2, 3}) {
+      context_.set_threads(threads);
+      const auto more = forward_and_backward(context_, GetParam().f, inputs);
+      for (std::size_t i = 0; i < one.size(); ++i)
+        EXPECT_TRUE(same_bits(one[i], more[i])) << "result " << i << ", " << threads << " threads";
+    }
   }
 }
 
@@ -78,6 +81,7 @@ TEST_P(OpLaws, ConstantsRecordNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, OpLaws, ::testing::ValuesIn(op_cases()), kNamedAsPrinted);
 INSTANTIATE_TEST_SUITE_P(Sequences, OpLaws, ::testing::ValuesIn(sequence_cases()), kNamedAsPrinted);
+INSTANTIATE_TEST_SUITE_P(Models, OpLaws, ::testing::ValuesIn(model_cases()), kNamedAsPrinted);
 INSTANTIATE_TEST_SUITE_P(Features, OpLaws, ::testing::ValuesIn(feature_cases()), kNamedAsPrinted);
 
 }  // namespace

@@ -3,32 +3,11 @@
 #include <cmath>
 
 #include "core/isa.h"
-#include "core/rng.h"
-#include "fovea/optim.h"
+#include "support/expect_error.h"
+#include "unit/optim/parameters.h"
 
-namespace fovea {
+namespace fovea::testing {
 namespace {
-
-Context poisoned(int threads = 2) { return Context({.threads = threads, .memory = {.poison = true}}); }
-
-template <class T>
-Parameter parameter(Context& context, const std::string& name, const std::vector<T>& values, bool decay = false) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  return {name, Var::leaf(Tensor::from<T>(context, {count}, values, Lifetime::persistent)), decay};
-}
-
-template <class T>
-void give_gradient(Context& context, const Parameter& p, const std::vector<T>& grad) {
-  p.var.slot()->grad = Tensor::from<T>(context, p.var.shape(), grad, Lifetime::persistent);
-}
-
-template <class T>
-std::vector<T> draws(std::uint64_t stream, std::size_t count) {
-  Random random(11, stream);
-  std::vector<T> values(count);
-  for (T& v : values) v = static_cast<T>(random.normal());
-  return values;
-}
 
 // The definition, one number at a time.
 struct Plain {
@@ -36,10 +15,11 @@ struct Plain {
   double value, first = 0.0, second = 0.0;
 
   void step(double g, double rate, int t, bool decay) {
+    if (decay && !options.decoupled) g += options.weight_decay * value;
     first = options.beta1 * first + (1 - options.beta1) * g;
     second = options.beta2 * second + (1 - options.beta2) * g * g;
     const double m = first / (1 - std::pow(options.beta1, t)), v = second / (1 - std::pow(options.beta2, t));
-    if (decay) value -= rate * options.weight_decay * value;
+    if (decay && options.decoupled) value -= rate * options.weight_decay * value;
     value -= rate * m / (std::sqrt(v) + options.eps);
   }
 };
@@ -54,11 +34,11 @@ TEST(AdamW, FirstStepHasEpsOutsideTheRoot) {
 }
 
 template <class T>
-void compare_with_plain(double tolerance) {
+void compare_with_plain(double tolerance, bool decoupled) {
   for (const Isa isa : available_isas()) {
     force_isa(isa);
     Context context = poisoned();
-    const AdamWOptions options{.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-6, .weight_decay = 0.1};
+    const AdamWOptions options{.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-6, .weight_decay = 0.1, .decoupled = decoupled};
     // Longer than a piece, odd, and tiny.
     const std::vector<std::size_t> sizes = {40001, 1, 17};
     std::vector<Parameter> parameters;
@@ -86,8 +66,24 @@ void compare_with_plain(double tolerance) {
   force_isa(available_isas().back());
 }
 
-TEST(AdamW, EqualsThePlainDefinitionInDouble) { compare_with_plain<double>(1e-13); }
-TEST(AdamW, EqualsThePlainDefinitionInFloat) { compare_with_plain<float>(2e-6); }
+TEST(AdamW, EqualsThePlainDefinitionInDouble) { compare_with_plain<double>(1e-13, true); }
+TEST(AdamW, EqualsThePlainDefinitionInFloat) { compare_with_plain<float>(2e-6, true); }
+TEST(AdamW, EqualsThePlainAdamInDouble) { compare_with_plain<double>(1e-13, false); }
+TEST(AdamW, EqualsThePlainAdamInFloat) { compare_with_plain<float>(2e-6, false); }
+
+// The first step of Adam is the rate in the direction of gradient plus decay, whatever the size of the decay; AdamW's
+// decay takes its own share.
+TEST(AdamW, DecaysApartFromTheGradientOrInIt) {
+  for (const bool decoupled : {true, false})
+    for (const double decay : {0.1, 0.4}) {
+      Context context = poisoned();
+      const Parameter p = parameter<double>(context, "w", {2.0}, true);
+      AdamW adam(context, {p}, {.eps = 1e-12, .weight_decay = decay, .decoupled = decoupled});
+      give_gradient<double>(context, p, {-0.1});
+      adam.step(0.01);
+      EXPECT_NEAR(p.var.value().item(), decoupled ? 2.0 * (1 - 0.01 * decay) + 0.01 : 2.0 - 0.01, 1e-9);
+    }
+}
 
 TEST(AdamW, LeavesParametersWithoutGradientAloneAndForgetsGradients) {
   Context context = poisoned();
@@ -162,4 +158,4 @@ TEST(Clip, NoParametersHaveNormZero) {
 }
 
 }  // namespace
-}  // namespace fovea
+}  // namespace fovea::testing

@@ -8,7 +8,7 @@
 namespace fovea {
 
 void PrintTo(ScheduleKind kind, std::ostream* out) {
-  constexpr const char* kNames[] = {"inverse_sqrt", "one_cycle", "cosine", "constant"};
+  constexpr const char* kNames[] = {"inverse_sqrt", "one_cycle", "cosine", "constant", "polynomial"};
   *out << kNames[static_cast<int>(kind)];
 }
 
@@ -42,6 +42,25 @@ TEST(Schedule, CosineEndsAtZero) {
   EXPECT_NEAR(schedule.rate(200, 110), 0.0, 1e-12);  // never rises again
 }
 
+TEST(Schedule, PolynomialFallsToItsFloor) {
+  const Schedule line{ScheduleKind::polynomial, 2.0, 10}, square{ScheduleKind::polynomial, 2.0, 10, 2.0, 0.5};
+  EXPECT_DOUBLE_EQ(line.rate(5, 110), 1.0);
+  EXPECT_DOUBLE_EQ(line.rate(10, 110), 2.0);
+  EXPECT_DOUBLE_EQ(line.rate(60, 110), 1.0);
+  EXPECT_DOUBLE_EQ(line.rate(110, 110), 0.0);
+  EXPECT_DOUBLE_EQ(square.rate(60, 110), 0.5 + 1.5 * 0.25);
+  EXPECT_DOUBLE_EQ(square.rate(110, 110), 0.5);
+  EXPECT_DOUBLE_EQ(square.rate(500, 110), 0.5);  // never rises again
+}
+
+TEST(Schedule, CosineFallsToItsFloor) {
+  const Schedule schedule{ScheduleKind::cosine, 2.0, 10, 1.0, 0.5};
+  EXPECT_DOUBLE_EQ(schedule.rate(10, 110), 2.0);
+  EXPECT_NEAR(schedule.rate(60, 110), 1.25, 1e-12);
+  EXPECT_DOUBLE_EQ(schedule.rate(110, 110), 0.5);
+  EXPECT_DOUBLE_EQ((Schedule{ScheduleKind::cosine, 2.0, 0, 1.0, 9.0}.rate(50, 100)), 2.0);  // a floor above the peak
+}
+
 TEST(Schedule, ConstantWarmsUpAndStays) {
   const Schedule schedule{ScheduleKind::constant, 3.0, 3};
   EXPECT_DOUBLE_EQ(schedule.rate(1, 9), 1.0);
@@ -71,7 +90,7 @@ TEST_P(EverySchedule, IsFinitePositiveAndAtMostThePeak) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EverySchedule,
                          testing::Values(ScheduleKind::inverse_sqrt, ScheduleKind::one_cycle, ScheduleKind::cosine,
-                                         ScheduleKind::constant),
+                                         ScheduleKind::constant, ScheduleKind::polynomial),
                          kNamedAsPrinted);
 
 }  // namespace

@@ -13,15 +13,16 @@ using tiny::quick;
 using tiny::TinyRun;
 
 // Ten steps at once against five, a new process' worth of objects, and five more. Dropout is on.
-void expect_same_as_uninterrupted(const std::string& preset) {
+void expect_same_as_uninterrupted(const ModelConfig& model, Averaging average = Averaging::none) {
   const TemporaryFolder folder;
   TrainConfig config = quick(folder / "straight");
   config.accumulation = 2;
-  TinyRun straight(config, tiny::config(preset));
+  config.average = average;
+  TinyRun straight(config, model);
   straight.go();
 
   config.out = folder / "pieces";
-  TinyRun first(config, tiny::config(preset));
+  TinyRun first(config, model);
   first.stop_after = 5;
   const TrainResult stopped = first.go();
   EXPECT_EQ(stopped.reason, StopReason::interrupted);
@@ -46,9 +47,28 @@ void expect_same_as_uninterrupted(const std::string& preset) {
   EXPECT_EQ(second.evaluations[0].loss, straight.evaluations[0].loss);
 }
 
-TEST(Resume, ContinuesATransformerBitForBit) { expect_same_as_uninterrupted("transformer"); }
-TEST(Resume, ContinuesTransNormerT1BitForBit) { expect_same_as_uninterrupted("transnormer-t1"); }
-TEST(Resume, ContinuesTransNormerT2BitForBit) { expect_same_as_uninterrupted("transnormer-t2"); }
+TEST(Resume, ContinuesATransformerBitForBit) { expect_same_as_uninterrupted(tiny::config("transformer")); }
+TEST(Resume, ContinuesTransNormerT1BitForBit) { expect_same_as_uninterrupted(tiny::config("transnormer-t1")); }
+TEST(Resume, ContinuesTransNormerT2BitForBit) { expect_same_as_uninterrupted(tiny::config("transnormer-t2")); }
+
+TEST(Resume, ContinuesAnAverageBitForBit) {
+  expect_same_as_uninterrupted(tiny::config("norm*1"), Averaging::exponential);
+  expect_same_as_uninterrupted(tiny::config("norm*1"), Averaging::mean);
+}
+
+// A best checkpoint holds the average as its model; a run that continues from it has the parameters again.
+TEST(Resume, FromABestCheckpointWithAnAverage) {
+  const TemporaryFolder folder;
+  TrainConfig config = quick(folder / "run");
+  config.average = Averaging::exponential;
+  config.eval_every = 10;  // at the end only: the best state is the last one
+  TinyRun first(config);
+  first.go();
+  config.out = {};
+  TinyRun second(config);
+  second.trainer.resume(folder / "run/best");
+  EXPECT_EQ(second.parameters(), first.parameters());
+}
 
 TEST(Resume, FromTheBestCheckpointToo) {
   const TemporaryFolder folder;

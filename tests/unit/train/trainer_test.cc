@@ -146,8 +146,54 @@ TEST(Trainer, StopsAtNumbersThatAreNotFiniteAndKeepsTheGoodState) {
   for (const Parameter& p : bad.model.parameters())
     if (p.name == "classifier.out.weight") p.var.value().fill(std::nan(""));
   const std::string before = get(folder / "run/last/model.safetensors");
-  EXPECT_ERROR(bad.go(), ErrorCode::diverged, "the gradient of ", "step 3", "run/last");
+  EXPECT_ERROR(bad.go(), ErrorCode::diverged, "model: not finite: the result of linear, shape (6, 10)", "step 3",
+               "run/last");
   EXPECT_EQ(get(folder / "run/last/model.safetensors"), before);
+}
+
+// The layer is named too, and what went wrong in it.
+TEST(Trainer, NamesTheLayerThatDiverged) {
+  TinyRun run(quick());
+  for (const Parameter& p : run.model.parameters())
+    if (p.name == "layers.1.attention.out.weight") p.var.value().fill(3e38);
+  EXPECT_ERROR(run.go(), ErrorCode::diverged, "model.layers[1]", "step 1", "train.lr");
+}
+
+TEST(Trainer, StopsWhenNothingGetsBetter) {
+  TrainConfig config = quick();
+  config.steps = 1000;
+  config.eval_every = 1;
+  config.patience = 3;
+  config.schedule.peak = 1e-12;  // nothing is learned
+  TinyRun run(config);
+  const TrainResult result = run.go();
+  EXPECT_EQ(result.reason, StopReason::patience);
+  EXPECT_EQ(result.steps, result.best.step + 3);
+}
+
+// The average is what is evaluated and kept as the best, and training goes on from the parameters themselves.
+TEST(Trainer, EvaluatesTheAverage) {
+  const TemporaryFolder folder;
+  TrainConfig config = quick(folder / "run");
+  config.average = Averaging::exponential;
+  TinyRun averaged(config), plain(quick());
+  averaged.go();
+  plain.go();
+  EXPECT_EQ(averaged.losses, plain.losses);
+  EXPECT_EQ(averaged.parameters(), plain.parameters());
+  EXPECT_NE(averaged.evaluations.back().loss, plain.evaluations.back().loss);
+  const Model best = load_model(averaged.context, folder / "run/best");
+  double expected = 0.0;
+  for (const EvalReport& report : averaged.evaluations)
+    if (report.best) expected = report.loss;
+  EXPECT_EQ(evaluate(averaged.context, best, *averaged.data.validation, {.examples = 8}).loss, expected);
+}
+
+TEST(Trainer, ReportsNoMoreWaitingThanTime) {
+  TinyRun run(quick());
+  const TrainResult result = run.go();
+  EXPECT_GE(result.input_seconds, 0.0);
+  EXPECT_LE(result.input_seconds, result.train_seconds);
 }
 
 TEST(Trainer, RefusesWhatDoesNotFitTogether) {

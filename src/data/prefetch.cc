@@ -1,0 +1,59 @@
+#include "data/prefetch.h"
+
+namespace fovea {
+
+Prefetcher::Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead)
+    : context_({.threads = 1, .seed = context.seed(), .device = context.device()}),
+      split_(&split),
+      batches_(std::move(batches)),
+      ahead_(ahead) {
+  if (ahead_ > 0) thread_ = std::thread([this] { work(); });
+}
+
+Prefetcher::~Prefetcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Prefetcher::Item Prefetcher::make() {
+  const BatchPlan plan = batches_.plan();
+  return {plan.make(context_, *split_), plan.after};
+}
+
+Prefetcher::Item Prefetcher::next() {
+  if (ahead_ == 0) return make();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !ready_.empty() || failure_; });
+  if (ready_.empty()) std::rethrow_exception(failure_);
+  Item item = std::move(ready_.front());
+  ready_.pop_front();
+  lock.unlock();
+  changed_.notify_all();
+  return item;
+}
+
+void Prefetcher::work() {
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stop_ || ready_.size() < ahead_; });
+      if (stop_) return;
+    }
+    try {
+      Item item = make();
+      const std::lock_guard lock(mutex_);
+      ready_.push_back(std::move(item));
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+      stop_ = true;
+    }
+    changed_.notify_all();
+  }
+}
+
+}  // namespace fovea

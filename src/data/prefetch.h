@@ -1,0 +1,47 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "data/batches.h"
+
+namespace fovea {
+
+// Makes batches ahead of their use, on a thread of its own, in the order of the iteration. The split must outlive it.
+class Prefetcher {
+ public:
+  struct Item {
+    Batch batch;
+    BatchPosition after;  // where the iteration stands when the batch has been used
+  };
+
+  // At most `ahead` batches wait to be used; 0: each is made when it is asked for. `context` gives seed and memory
+  // options; a thread of its own needs a context of its own.
+  Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead);
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  // Waits for the next batch; throws what making it threw.
+  Item next();
+
+ private:
+  Item make();
+  void work();
+
+  Context context_;
+  const Split* split_;
+  Batches batches_;
+  std::size_t ahead_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> ready_;
+  std::exception_ptr failure_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace fovea

@@ -1,0 +1,108 @@
+#include "train/stepper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace fovea {
+namespace {
+
+// Targets of a batch that count: parts of a batch weigh by them.
+std::int64_t asked(const Batch& batch) {
+  if (!batch.targets.defined() || batch.targets.dtype() != DType::i32) return batch.size();
+  const Tensor& t = batch.targets;
+  return t.numel() - std::count(t.data<std::int32_t>(), t.data<std::int32_t>() + t.numel(), -1);
+}
+
+// The first parameter whose gradient is not finite; empty: none.
+std::string bad_gradient(const std::vector<Parameter>& parameters) {
+  for (const Parameter& p : parameters) {
+    if (!p.var.grad().defined()) continue;
+    for (const double g : p.var.grad().to_vector<double>())
+      if (!std::isfinite(g)) return p.name;
+  }
+  return {};
+}
+
+}  // namespace
+
+Stepper::Stepper(Context& context, Model& model, const TrainConfig& config)
+    : context_(context), model_(model), config_(config), adamw_(context, model.parameters(), config.adamw) {
+  if (config.average != Averaging::none)
+    average_.emplace(
+        context, model.parameters(),
+        WeightAverageOptions{.kind = config.average == Averaging::mean ? AverageKind::mean : AverageKind::exponential,
+                             .decay = config.average_decay,
+                             .start = config.average_start});
+  if (model.config().dtype == DType::f16) scaler_.emplace();
+}
+
+// Every part of every step draws its dropout from streams of its own.
+TapeOptions Stepper::tape_options(const StepReport& report, std::size_t part) const {
+  constexpr int kStreamsPerTapeBits = 20;
+  const std::int64_t index = report.step * config_.accumulation + static_cast<std::int64_t>(part);
+  return {.record = true, .training = true, .stream = static_cast<std::uint64_t>(index) << kStreamsPerTapeBits};
+}
+
+void Stepper::run_part(std::span<const Batch> parts, std::size_t part, double share, StepReport& report) {
+  Tape tape(context_, tape_options(report, part));
+  const Loss loss = model_.loss(tape, parts[part], {.label_smoothing = config_.label_smoothing});
+  const double factor = share * (scaler_ ? scaler_->scale() : 1.0);
+  tape.backward(factor != 1.0 ? scale(tape, loss.value, factor) : loss.value);
+  report.loss += share * loss.value.value().item();
+  report.accuracy += share * loss.correct / static_cast<double>(std::max<std::int64_t>(1, loss.asked));
+  report.tokens += parts[part].tokens();
+}
+
+void Stepper::step(std::span<const Batch> parts, double rate, StepReport& report) {
+  report.rate = rate;
+  std::int64_t all = 0;
+  for (const Batch& part : parts) all += asked(part);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    run_part(parts, i, static_cast<double>(asked(parts[i])) / static_cast<double>(std::max<std::int64_t>(1, all)),
+             report);
+  if (scaler_) {
+    report.skipped = !scaler_->unscale(context_, model_.parameters());
+    report.loss_scale = scaler_->scale();
+    if (report.skipped) return;
+  }
+  report.gradient_norm = clip_norm(context_, model_.parameters(), config_.clip_norm);
+  check_finite(parts, report);
+  clip_value(context_, model_.parameters(), config_.clip_value);
+  adamw_.step(rate);
+  if (average_) average_->update();
+}
+
+// Runs the step again and stops at the first operation whose result is not finite.
+std::string Stepper::find_source(std::span<const Batch> parts, const StepReport& report) {
+  const std::string parameter = bad_gradient(model_.parameters());
+  const std::string fallback = parameter.empty() ? "the loss is not finite" : "the gradient of " + parameter;
+  adamw_.zero_grad();
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    TapeOptions options = tape_options(report, part);
+    options.watch = options.replay = true;
+    Tape tape(context_, options);
+    try {
+      tape.backward(model_.loss(tape, parts[part], {.label_smoothing = config_.label_smoothing}).value);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::diverged) throw;
+      return e.where().empty() ? fmt::format("{} ({})", e.message(), fallback)
+                               : fmt::format("{}: {}", e.where(), e.message());
+    }
+  }
+  return fallback;
+}
+
+// Called before the update, so that the parameters are still the good ones.
+void Stepper::check_finite(std::span<const Batch> parts, const StepReport& report) {
+  if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) return;
+  std::string hint = "a lower train.lr, a longer train.warmup, or train.clip_norm=1";
+  const auto last = std::filesystem::path(config_.out) / "last";
+  if (!config_.out.empty() && std::filesystem::exists(last)) hint += "; the last good state is " + last.string();
+  fail(ErrorCode::diverged, fmt::format("training diverged: {}", find_source(parts, report)),
+       fmt::format("step {}", report.step), hint);
+}
+
+}  // namespace fovea
