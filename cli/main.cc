@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   add_eval(program);
   add_lra(program);
   add_data(program);
+  add_tokenize(program);
   add_completion(program);
   return program.main(argc, argv);
 }

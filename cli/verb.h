@@ -45,6 +45,7 @@ void add_train(Program& program);
 void add_eval(Program& program);
 void add_lra(Program& program);
 void add_data(Program& program);
+void add_tokenize(Program& program);
 void add_completion(Program& program);
 
 }  // namespace fovea::cli

@@ -11,6 +11,7 @@ from fovea._attention import Gradients, attention, attention_backward
 from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
 from fovea._model import Dataset, Model, TrainResult, listops, load, train
 from fovea._pattern import Pattern
+from fovea._tokenizer import Encoding, Tokenizer
 
 __version__: str = _fovea.version
 get_num_threads = _fovea.get_num_threads
@@ -18,11 +19,13 @@ set_num_threads = _fovea.set_num_threads
 
 __all__ = [
     "Dataset",
+    "Encoding",
     "Gradients",
     "Mechanism",
     "MechanismInfo",
     "Model",
     "Pattern",
+    "Tokenizer",
     "TrainResult",
     "attention",
     "attention_backward",

@@ -15,5 +15,6 @@ void bind_reference(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_model(nb::module_& module);
 void bind_training(nb::module_& module);
+void bind_tokenizer(nb::module_& module);
 
 }  // namespace fovea::python

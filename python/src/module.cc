@@ -15,6 +15,7 @@ NB_MODULE(_fovea, module) {
   bind_files(module);
   bind_model(module);
   bind_training(module);
+  bind_tokenizer(module);
   module.def("set_num_threads", set_threads, nb::arg("threads"));
   module.def("get_num_threads", threads);
 }
