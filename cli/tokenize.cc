@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -44,7 +45,8 @@ std::vector<Path> text_files(const std::string& data) {
 // "<pad>,<s>"
 std::vector<std::string> special_tokens(const std::string& list) {
   std::vector<std::string> tokens;
-  for (const std::string& token : CLI::detail::split(list, ','))
+  std::istringstream parts(list);
+  for (std::string token; std::getline(parts, token, ',');)
     if (!token.empty()) tokens.push_back(token);
   return tokens;
 }
@@ -177,18 +179,16 @@ void run_text(const TokenizeOptions& options, const Console& console) {
   console.document({{"tokens", pieces}, {"text", tokenizer.decode(encoding.ids)}});
 }
 
-void add_data_options(CLI::App& app, TokenizeOptions& options) {
-  app.add_option("--data", options.data, "text file, or folder of them; .xz is unpacked")
-      ->type_name("PATH")
-      ->required();
-  app.add_option("--out", options.out, "folder to write, which must not exist")->type_name("FOLDER")->required();
+void add_data_options(const Arguments& app, TokenizeOptions& options) {
+  app.add_option("--data", options.data, "text file, or folder of them; .xz is unpacked").type_name("PATH").required();
+  app.add_option("--out", options.out, "folder to write, which must not exist").type_name("FOLDER").required();
   add_machine_options(app, options.machine);
 }
 
-void add_tokenizer_option(CLI::App& app, TokenizeOptions& options) {
+void add_tokenizer_option(const Arguments& app, TokenizeOptions& options) {
   app.add_option("--tokenizer", options.tokenizer, "folder or file: tokenizer.json, vocab.json, vocab.txt, .bin")
-      ->type_name("PATH")
-      ->required();
+      .type_name("PATH")
+      .required();
 }
 
 }  // namespace
@@ -196,28 +196,27 @@ void add_tokenizer_option(CLI::App& app, TokenizeOptions& options) {
 void add_tokenize(Program& program) {
   const std::string train = "fovea tokenize train --data corpus.txt --vocabulary 8000 --out tok";
   const std::string encode = "fovea tokenize encode --tokenizer tok --data corpus.txt --out ids";
-  CLI::App& group = program.add_group({"tokenize", "Trains tokenisers and turns text into ids.", {train, encode}});
+  const Arguments group =
+      program.add_group({"tokenize", "Trains tokenisers and turns text into ids.", {train, encode}});
   const auto options = std::make_shared<TokenizeOptions>();
 
-  CLI::App& training = program.add(
+  const Arguments training = program.add(
       {"train",
        "Trains a byte-level BPE tokeniser on text and writes its tokenizer.json.",
        {train, train + " --special '<pad>,<s>'"}},
       [options](const Console& console) { run_train(*options, console); }, &group);
   add_data_options(training, *options);
   training.add_option("--vocabulary", options->vocabulary, "ids in all")
-      ->type_name("N")
-      ->check(in_range(256, 1 << 24))
-      ->capture_default_str();
+      .type_name("N")
+      .check(in_range(256, 1 << 24))
+      .show_default();
   training.add_option("--min-frequency", options->min_frequency, "of a pair that is merged")
-      ->type_name("N")
-      ->check(in_range(1, 1e9))
-      ->capture_default_str();
-  training.add_option("--special", options->special, "special tokens, the first ids")
-      ->type_name("A,B")
-      ->capture_default_str();
+      .type_name("N")
+      .check(in_range(1, 1e9))
+      .show_default();
+  training.add_option("--special", options->special, "special tokens, the first ids").type_name("A,B").show_default();
 
-  CLI::App& encoding = program.add(
+  const Arguments encoding = program.add(
       {"encode",
        "Turns text files into shards of ids, each file followed by the end-of-text token.",
        {encode, encode + " --threads 2"}},
@@ -225,13 +224,13 @@ void add_tokenize(Program& program) {
   add_tokenizer_option(encoding, *options);
   add_data_options(encoding, *options);
 
-  CLI::App& text = program.add(
+  const Arguments text = program.add(
       {"text",
        "Shows the tokens of a text: ids, bytes and pieces.",
        {"fovea tokenize text 'Hello there' --tokenizer tok",
         "fovea tokenize text 'Hello' --tokenizer vocab.txt --json"}},
       [options](const Console& console) { run_text(*options, console); }, &group);
-  text.add_option("text", options->text, "the text")->required();
+  text.add_option("text", options->text, "the text").required();
   add_tokenizer_option(text, *options);
 }
 

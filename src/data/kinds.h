@@ -1,6 +1,7 @@
 #pragma once
 
 #include "data/files.h"
+#include "data/language.h"
 #include "fovea/data.h"
 #include "fovea/tokenizer.h"
 
@@ -19,6 +20,14 @@ bool is_pictures(const Path& folder);
 bool is_parallel(const DataSettings& settings);
 bool is_labelled(const Path& folder, bool pairs);
 bool is_text(const Path& folder);
+
+// Text that was turned into ids before: a folder of shards, or train, valid and test, each one of shards.
+inline constexpr std::int64_t kWindowLength = 256;  // of text, where nothing else is said
+bool is_shards(const Path& folder);
+Dataset load_shards(const DataSettings& settings, const DataUse& use);
+
+// What a tokeniser says of masks. Without one in it, the mask is an id of its own after the others.
+Masking masking_of(const Tokenizer* tokenizer, std::int64_t& vocabulary);
 
 // "mnist" of "data/mnist/", "input" of "input.txt.xz".
 std::string data_name(const DataSettings& settings);

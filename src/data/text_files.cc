@@ -90,17 +90,6 @@ std::string_view default_tokenizer(const Texts& texts) {
   return Tokenizer::characters(texts.all()).vocabulary() <= kFew ? "characters" : "bpe";
 }
 
-Masking masking_of(const Tokenizer& tokenizer, std::int64_t& vocabulary) {
-  Masking masking;
-  if (!tokenizer.special_ids().mask) ++vocabulary;  // an id of its own after the others
-  masking.mask = tokenizer.special_ids().mask.value_or(static_cast<std::int32_t>(vocabulary - 1));
-  masking.vocabulary = vocabulary;
-  masking.special = {masking.mask};
-  for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id)
-    if (tokenizer.is_special(id)) masking.special.push_back(id);
-  return masking;
-}
-
 std::shared_ptr<const Split> split_of(const Context& context, const Tokenizer& tokenizer, const std::string& text,
                                       LanguageOptions options, std::int64_t most) {
   const std::string_view texts[] = {text};
@@ -113,10 +102,24 @@ std::shared_ptr<const Split> split_of(const Context& context, const Tokenizer& t
 
 }  // namespace
 
-bool is_text(const Path& folder) { return find_text(folder, kTrainNames) || find_file(folder, kSingle); }
+bool is_text(const Path& folder) {
+  return is_shards(folder) || find_text(folder, kTrainNames) || find_file(folder, kSingle);
+}
+
+Masking masking_of(const Tokenizer* tokenizer, std::int64_t& vocabulary) {
+  Masking masking;
+  const std::optional<std::int32_t> mask = tokenizer ? tokenizer->special_ids().mask : std::nullopt;
+  if (!mask) ++vocabulary;
+  masking.mask = mask.value_or(static_cast<std::int32_t>(vocabulary - 1));
+  masking.vocabulary = vocabulary;
+  masking.special = {masking.mask};
+  for (std::int32_t id = 0; tokenizer && id < tokenizer->vocabulary(); ++id)
+    if (tokenizer->is_special(id)) masking.special.push_back(id);
+  return masking;
+}
 
 Dataset load_text(const Context& context, const DataSettings& settings, const DataUse& use) {
-  constexpr std::int64_t kUsualLength = 256;
+  if (is_shards(settings.source)) return load_shards(settings, use);
   Texts texts = read_texts(settings);
   if (settings.tokenizer == "words")
     for (std::string* text : {&texts.train, &texts.validation, &texts.test}) mark_line_ends(*text);
@@ -132,8 +135,8 @@ Dataset load_text(const Context& context, const DataSettings& settings, const Da
   data.tokenizer = chosen_tokenizer(context, settings, use, by_default, signs ? std::span(all) : std::span(train));
   data.vocabulary = data.tokenizer->vocabulary();
   LanguageOptions options;
-  options.length = data.max_length = chosen_length(settings, use, kUsualLength);
-  if (data.task == Task::mlm) options.masking = masking_of(*data.tokenizer, data.vocabulary);
+  options.length = data.max_length = chosen_length(settings, use, kWindowLength);
+  if (data.task == Task::mlm) options.masking = masking_of(data.tokenizer.get(), data.vocabulary);
   data.validation = split_of(context, *data.tokenizer, texts.validation, options, settings.validation);
   data.test = split_of(context, *data.tokenizer, texts.test, options, settings.test);
   options.training = true;

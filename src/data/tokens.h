@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -27,19 +26,6 @@ class TokenList final : public TokenSource {
 
  private:
   std::vector<std::int32_t> ids_;
-};
-
-// Only a part of another source.
-class TokenPart final : public TokenSource {
- public:
-  TokenPart(std::shared_ptr<const TokenSource> whole, std::int64_t begin, std::int64_t size)
-      : whole_(std::move(whole)), begin_(begin), size_(size) {}
-  std::int64_t size() const override { return size_; }
-  void copy(std::int64_t begin, std::span<std::int32_t> out) const override { whole_->copy(begin_ + begin, out); }
-
- private:
-  std::shared_ptr<const TokenSource> whole_;
-  std::int64_t begin_, size_;
 };
 
 }  // namespace fovea
