@@ -137,7 +137,11 @@ Dataset load_data(const Context& context, const RunSettings& settings, const Pat
 }
 
 void add_run_options(const Arguments& verb, RunOptions& o) {
-  verb.add_option("--data", o.data, "listops (generated), a folder or a file").type_name("SOURCE");
+  std::vector<std::string_view> kinds;
+  for (const DataKind& kind : data_kinds()) kinds.push_back(kind.name);
+  verb.add_option("--data", o.data,
+                  fmt::format("folder or file of {} (generated)", fmt::join(kinds.rbegin(), kinds.rend(), ", ")))
+      .type_name("SOURCE");
   verb.add_option("--out", o.out, "folder for checkpoints, curves and report").type_name("FOLDER");
   verb.add_option("--steps", o.steps, "training steps").type_name("N").check(in_range(1, 1e12));
   verb.add_option("--minutes", o.minutes, "training time, evaluation not counted")

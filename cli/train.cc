@@ -49,25 +49,17 @@ void run(const TrainOptions& options, const Console& console) {
   console.note(fmt::format("checkpoints and curves: {}", folder));
 }
 
-// Every kind of data with the files it has.
-std::string data_text() {
-  std::vector<std::string> kinds;
-  for (const DataKind& kind : data_kinds()) kinds.push_back(fmt::format("{} ({})", kind.name, kind.summary));
-  return fmt::format("Kinds of data, told by their files, which may end in .xz: {}.", fmt::join(kinds, "; "));
-}
-
 }  // namespace
 
 void add_train(Program& program) {
   const auto options = std::make_shared<TrainOptions>();
-  const Arguments verb =
-      program.add({"train",
-                   "Trains a model; Ctrl-C saves and says how to go on. " + data_text(),
-                   {"fovea train --model gpt --attention norm --data input.txt --minutes 10 --out runs/first",
-                    "fovea train --config run.json --set train.lr=3e-4"}},
-                  [options](const Console& console) { run(*options, console); });
+  const Arguments verb = program.add({"train",
+                                      "Trains a model for any task; Ctrl-C saves and says how to go on.",
+                                      {"fovea train --model gpt --attention norm --data input.txt --minutes 10",
+                                       "fovea train --config run.json --set train.lr=3e-4"}},
+                                     [options](const Console& console) { run(*options, console); });
   RunOptions& o = options->run;
-  verb.add_option("--model", o.model, "preset: gpt, llama, roberta, seq2seq, vit, ... [by the data]").type_name("NAME");
+  verb.add_option("--model", o.model, "gpt, llama, roberta, seq2seq, vit, ... [by the data]").type_name("NAME");
   verb.add_option("--attention", o.attention, "mechanism of its layers (fovea list), or a preset").type_name("NAME");
   verb.add_option("--resume", options->resume, "continue the run in this folder").type_name("FOLDER");
   add_run_options(verb, o);
