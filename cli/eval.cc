@@ -23,15 +23,6 @@ struct EvalVerbOptions {
   std::int64_t examples = 0, batch = 32;
 };
 
-// A run folder stands for its best checkpoint; a checkpoint folder for itself.
-fs::path checkpoint_of(const std::string& folder) {
-  if (!fs::is_directory(folder))
-    fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", folder), "fovea eval", "a folder made by fovea train");
-  for (const char* name : {"best", "last"})
-    if (fs::is_directory(fs::path(folder) / name)) return fs::path(folder) / name;
-  return folder;
-}
-
 // The settings of the run, with the model that the checkpoint holds and the data that --data names.
 RunSettings settings_of(const fs::path& checkpoint, const Model& model, const EvalVerbOptions& options) {
   RunSettings settings;
@@ -56,7 +47,7 @@ const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::str
 void run(const EvalVerbOptions& options, const Console& console) {
   split_of({}, options.split);  // a mistyped name is found before the work, not after
   Context context(options.machine.context());
-  const fs::path checkpoint = checkpoint_of(options.folder);
+  const fs::path checkpoint = checkpoint_of(options.folder, "fovea eval");
   const Model model = load_model(context, checkpoint.string());
   RunSettings settings = settings_of(checkpoint, model, options);
   const Dataset data = load_data(context, settings, checkpoint, console);

@@ -19,6 +19,9 @@ namespace fovea {
 class FieldVisitor;
 
 enum class NormPlacement : std::uint8_t { pre, post };
+// layer, rms and rms_a normalise each row; the others channels, over positions too, which a causal stack cannot have
+// (its group norm keeps to each token).
+enum class StackNorm : std::uint8_t { layer, rms, rms_a, batch, instance, group };
 enum class FeedForward : std::uint8_t { ffn, glu };
 // The first three enter with the tokens, the others in every attention layer: rope, alibi and t5 in mechanisms that
 // have the feature (rotary, alibi, bias); shaw and xl in place of softmax.
@@ -43,14 +46,19 @@ struct FOVEA_EXPORT StackConfig {
   std::vector<std::string> layers = {"softmax", "softmax"};  // one mechanism each: "diag:block=64"; "norm*2" is two
   std::vector<std::string> cross = {};  // of the layers of a decoder: one for each layer, or one for all
   bool causal = false;                  // tokens read no later one; for mechanisms that have no bidirectional form
-  NormKind norm = NormKind::layer;
+  StackNorm norm = StackNorm::layer;
   double norm_eps = 1e-5;
-  bool norm_affine = true;  // learned gains (and for LayerNorm biases)
+  bool norm_affine = true;       // learned gains (and but for rms biases)
+  std::int64_t norm_groups = 1;  // of a group norm
   NormPlacement placement = NormPlacement::pre;
   FeedForward feed_forward = FeedForward::ffn;
   std::int64_t inner = 128;  // hidden size of the feed-forward layers
   Activation activation = Activation::gelu;
-  bool bias = true;  // of the products in attention and feed-forward layers
+  std::int64_t experts = 0;       // feed-forward layers of which each token takes one; 0: one for all
+  double expert_capacity = 1.25;  // tokens an expert takes, as a multiple of an even share
+  double expert_balance = 0.01;   // weight of the loss that spreads tokens evenly
+  bool bias = true;               // of the products in attention and feed-forward layers
+  bool weight_norm = false;       // their weights are direction times length
   Positions positions = Positions::learned;
   double rope_base = 10000.0;
   RopePairs rope_pairs = RopePairs::adjacent;
@@ -96,7 +104,8 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   std::int64_t types = 0;            // parts of a text that have a vector of their own (BERT's segments)
   std::int64_t position_offset = 0;  // rows of a learned table before position 0
   Pooling pooling = Pooling::mean;
-  std::int64_t classifier_hidden = 128;  // 0: pooled features go straight to the classes
+  bool unit_features = false;            // of encode: vectors of whole inputs have length 1
+  std::int64_t classifier_hidden = 128;  // 0: pooled features go straight to the classes; of encode: are the features
   Activation classifier_activation = Activation::relu;
   bool tied = true;                             // the head of lm, mlm and seq2seq uses the embedding
   bool head_bias = false;                       // of that head
@@ -172,7 +181,7 @@ class FOVEA_EXPORT Model {
 
   // What the task asks for, in f32 (f64): logits (sequences, classes) of classify, match and vision; logits (b, n,
   // vocabulary) of lm, mlm and seq2seq, where n are the rows of the input (seq2seq: of the second one); similarities
-  // (pictures, texts) of image_text; (b, horizon, channels) of forecast.
+  // (pictures, texts) of image_text; (b, horizon, channels) of forecast; the rows themselves, (b, n, width), of encode.
   Var forward(Tape& tape, const Batch& batch) const;
   // The same of one input. ids i32 (1, total) with packed rows, or (b, n) with lengths; the same result either way, row
   // for row.
@@ -189,6 +198,7 @@ class FOVEA_EXPORT Model {
 
 // A folder with model.safetensors and config.json.
 FOVEA_EXPORT void save_model(const Model& model, const std::string& folder);
-FOVEA_EXPORT Model load_model(Context& context, const std::string& folder);
+// `dtype` of activations, in place of the one it was saved with.
+FOVEA_EXPORT Model load_model(Context& context, const std::string& folder, std::optional<DType> dtype = {});
 
 }  // namespace fovea

@@ -8,8 +8,9 @@
 
 from fovea import _fovea
 from fovea._attention import Gradients, attention, attention_backward
+from fovea._generate import Generated, generate
 from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
-from fovea._model import Dataset, Model, TrainResult, listops, load, load_data, train
+from fovea._model import Dataset, Model, TrainResult, export_model, import_model, listops, load, load_data, train
 from fovea._pattern import Pattern
 from fovea._tokenizer import Encoding, Tokenizer
 
@@ -20,6 +21,7 @@ set_num_threads = _fovea.set_num_threads
 __all__ = [
     "Dataset",
     "Encoding",
+    "Generated",
     "Gradients",
     "Mechanism",
     "MechanismInfo",
@@ -29,7 +31,10 @@ __all__ = [
     "TrainResult",
     "attention",
     "attention_backward",
+    "generate",
+    "export_model",
     "get_num_threads",
+    "import_model",
     "list_mechanisms",
     "listops",
     "load",

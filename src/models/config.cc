@@ -110,6 +110,9 @@ void StackConfig::check() {
   if (head_width == 0 && width % heads != 0)
     fail(ErrorCode::usage, fmt::format("{} heads do not divide the width {}", heads, width), "heads",
          "a divisor of the width");
+  if (width % norm_groups != 0)
+    fail(ErrorCode::usage, fmt::format("{} groups do not divide the width {}", norm_groups, width), "norm_groups",
+         "a divisor of the width");
   if (heads % key_heads() != 0)
     fail(ErrorCode::usage, fmt::format("{} heads of keys do not divide {} heads", kv_heads, heads), "kv_heads",
          "a divisor of the heads");
@@ -137,8 +140,6 @@ void ModelConfig::check() {
   if (decoder && shared_embedding && (decoder->width != width || decoder_vocabulary > 0))
     fail(ErrorCode::usage, "encoder and decoder can share an embedding only of the same width and vocabulary",
          "shared_embedding", "false");
-  if (dtype == DType::f16)
-    fail(ErrorCode::unsupported, "models do not run in f16: it would need loss scaling", "dtype", "bf16");
 }
 
 void StackConfig::fields(FieldVisitor& v) {
@@ -149,14 +150,19 @@ void StackConfig::fields(FieldVisitor& v) {
   v("layers", layers, "mechanism of each layer: \"diag:block=64\", \"norm*2\"");
   v("cross", cross, "mechanism of the cross-attention of each layer, or one for all");
   v("causal", causal, "tokens read no later one");
-  v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a", "l2"}));
+  v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a", "batch", "instance", "group"}));
   v("norm_eps", norm_eps, "epsilon of the norms", above(0));
   v("norm_affine", norm_affine, "norms have learned gains");
+  v("norm_groups", norm_groups, "of a group norm; must divide the width", between(1, 1 << 16));
   v("placement", placement, "norm before or after each sub-layer", one_of({"pre", "post"}));
   v("feed_forward", feed_forward, "plain or gated feed-forward layers", one_of({"ffn", "glu"}));
   v("inner", inner, "hidden size of the feed-forward layers", between(1, 1 << 20));
   v("activation", activation, "of the feed-forward layers", one_of(activation_names()));
+  v("experts", experts, "feed-forward layers of which each token takes one; 0: one for all", between(0, 1 << 12));
+  v("expert_capacity", expert_capacity, "tokens an expert takes, as a multiple of an even share", above(0));
+  v("expert_balance", expert_balance, "weight of the loss that spreads tokens evenly", at_least(0));
   v("bias", bias, "products in attention and feed-forward layers have biases");
+  v("weight_norm", weight_norm, "weights of products are direction times length");
   v("positions", positions, "how positions enter", one_of(position_names()));
   v("rope_base", rope_base, "base of the angles of rope", above(0));
   v("rope_pairs", rope_pairs, "channels that rope turns together", one_of({"adjacent", "halves"}));
@@ -188,6 +194,7 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("types", types, "parts of a text that have a vector of their own", between(0, 1 << 16));
   v("position_offset", position_offset, "rows of a learned position table before position 0", between(0, 1 << 16));
   v("pooling", pooling, "what the classifier reads", one_of({"mean", "cls", "first", "last"}));
+  v("unit_features", unit_features, "vectors of whole inputs have length 1, in encode");
   v("classifier_hidden", classifier_hidden, "hidden size of the classifier; 0: none", between(0, 1 << 20));
   v("classifier_activation", classifier_activation, "of its hidden layer", one_of(activation_names()));
   v("tied", tied, "a language model's head uses the embedding");

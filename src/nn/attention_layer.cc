@@ -148,10 +148,12 @@ void AttentionLayer::make_projections(const Scope& scope, const StackSpec& spec)
                      style.qk_activation == Activation::identity && style.v_activation == Activation::identity;
   const auto add = [&](std::optional<Linear>& linear, std::string_view name, std::int64_t width, Activation activation,
                        std::int64_t fan_out = 0) {
-    linear.emplace(
-        scope / name, spec.width, width,
-        Linear::Options{
-            .activation = activation, .fan_out = fan_out, .bias = spec.bias, .deviation = spec.init_deviation});
+    linear.emplace(scope / name, spec.width, width,
+                   Linear::Options{.activation = activation,
+                                   .fan_out = fan_out,
+                                   .bias = spec.bias,
+                                   .deviation = spec.init_deviation,
+                                   .weight_norm = spec.weight_norm});
   };
   if (plain) {
     add(qkv_, self ? "qkv" : "kv", (self ? queries : 0) + keys + values, Activation::identity, queries);

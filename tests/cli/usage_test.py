@@ -8,8 +8,8 @@ from pathlib import Path
 
 from support import PROGRAM, CliTest
 
-VERBS = [["list"], ["doctor"], ["bench"], ["bench", "attention"], ["train"], ["eval"], ["lra"], ["lra", "listops"],
-         ["data"], ["data", "listops"], ["tokenize"],
+VERBS = [["list"], ["doctor"], ["bench"], ["bench", "attention"], ["bench", "decode"], ["train"], ["eval"], ["generate"],
+         ["import"], ["export"], ["embed"], ["lra"], ["lra", "listops"], ["data"], ["data", "listops"], ["tokenize"],
          ["tokenize", "train"], ["tokenize", "encode"], ["tokenize", "text"], ["completion"]]
 
 
