@@ -6,6 +6,14 @@
 #include "io/xz.h"
 
 namespace fovea {
+namespace {
+
+// Some programs begin every text with the byte-order mark.
+std::string_view without_mark(std::string_view text) {
+  return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
+}
+
+}  // namespace
 
 std::optional<Path> find_file(const Path& folder, std::span<const std::string_view> names) {
   for (const std::string_view name : names)
@@ -31,21 +39,25 @@ std::optional<Path> find_part(const Path& folder, std::span<const std::string_vi
   return {};
 }
 
-TextLines::TextLines(const Path& path) : path_(path.string()), text_(read_maybe_xz(path)) {
-  std::string_view rest = text_;
-  if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);
-  while (!rest.empty()) lines_.push_back(take_line(rest));
+std::string first_line(const Path& path) {
+  const std::string head = read_head(path, std::size_t{64} << 10);
+  std::string_view rest = without_mark(head);
+  return std::string(take_line(rest));
 }
 
-std::vector<std::string_view> TextLines::fields(std::size_t line) const {
+std::vector<std::string_view> tab_fields(std::string_view line) {
   std::vector<std::string_view> fields;
-  std::string_view rest = lines_[line];
-  for (std::size_t tab = rest.find('\t'); tab != std::string_view::npos; tab = rest.find('\t')) {
-    fields.push_back(rest.substr(0, tab));
-    rest.remove_prefix(tab + 1);
+  for (std::size_t tab = line.find('\t'); tab != std::string_view::npos; tab = line.find('\t')) {
+    fields.push_back(line.substr(0, tab));
+    line.remove_prefix(tab + 1);
   }
-  fields.push_back(rest);
+  fields.push_back(line);
   return fields;
+}
+
+TextLines::TextLines(const Path& path) : path_(path.string()), text_(read_maybe_xz(path)) {
+  std::string_view rest = without_mark(text_);
+  while (!rest.empty()) lines_.push_back(take_line(rest));
 }
 
 std::string TextLines::where(std::size_t line) const { return fmt::format("{}:{}", path_, line + 1); }

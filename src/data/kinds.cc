@@ -26,7 +26,7 @@ constexpr std::string_view kListOpsFiles[] = {"basic_train.tsv"};
 bool is_listops(const Path& folder) {
   if (find_file(folder, kListOpsFiles)) return true;
   const auto train = find_part(folder, kTrainNames, ".tsv");
-  return train && train->extension() == ".tsv" && read_file(*train).starts_with("Source\tTarget");
+  return train && train->extension() == ".tsv" && first_line(*train) == "Source\tTarget";
 }
 
 bool is_series(const Path& folder) {

@@ -16,22 +16,24 @@ constexpr std::string_view kPapers[] = {"papers.tsv"};
 
 // One file of a data set, ready to be encoded.
 struct LabelPart {
-  LabelPart(const Path& path, const LabelColumns& columns) : file(path), table(read_labels(file, columns)) {}
+  explicit LabelPart(const Path& path) : file(path) {}
 
   TextLines file;
   LabelTable table;
 };
 
-std::optional<LabelColumns> columns_of(const Path& path) {
-  const TextLines file(path);
-  return file.size() > 0 ? LabelColumns::of(file.fields(0)) : std::nullopt;
-}
-
 // Only where the file tells the answers.
 std::unique_ptr<const LabelPart> read_part(const Path& folder, std::span<const std::string_view> names) {
   const auto path = find_part(folder, names, ".tsv");
-  const auto columns = path ? columns_of(*path) : std::nullopt;
-  return columns && columns->label ? std::make_unique<const LabelPart>(*path, *columns) : nullptr;
+  if (!path) return nullptr;
+  auto part = std::make_unique<LabelPart>(*path);
+  const auto columns = part->file.size() > 0 ? LabelColumns::of(part->file.fields(0)) : std::nullopt;
+  if (!columns)
+    fail(ErrorCode::bad_input, "the first line is neither a label and a text nor a header of GLUE's",
+         part->file.where(0), "fields are separated by tabs");
+  if (!columns->label) return nullptr;
+  part->table = read_labels(part->file, *columns);
+  return part;
 }
 
 // Encodes texts on all threads, cut to the length.
@@ -193,7 +195,9 @@ Dataset load_papers(const Context& context, const DataSettings& settings, const 
 bool is_labelled(const Path& folder, bool pairs) {
   if (find_file(folder, kPapers)) return pairs;
   const auto train = find_part(folder, kTrainNames, ".tsv");
-  const auto columns = train ? columns_of(*train) : std::nullopt;
+  if (!train) return false;
+  const std::string line = first_line(*train);
+  const auto columns = LabelColumns::of(tab_fields(line));
   return columns && columns->second.has_value() == pairs;
 }
 

@@ -39,7 +39,7 @@ class LabelledListsSplit final : public Split {
 
   std::uint64_t hash() const override {
     Hash hash;
-    add_hash(hash, *lists_.first);
+    if (lists_.first) add_hash(hash, *lists_.first);
     if (lists_.second && lists_.second != lists_.first) add_hash(hash, *lists_.second);
     for (const LabelledPick& pick : lists_.examples) {
       hash.add_all<std::int64_t>(std::span(&pick.first, 1));

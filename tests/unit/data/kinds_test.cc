@@ -202,6 +202,8 @@ TEST(LabelledData, NamesTheLineThatIsWrong) {
   EXPECT_ERROR(read("1\ta\n2\tb\n"), kBad, "the label \"2\" does not occur", "test.tsv:2", "0, 1");
   EXPECT_ERROR(read("1\ta\n1\n"), kBad, "expected 2 fields, got 1", "test.tsv:2", "");
   EXPECT_ERROR(read("1\ta\n0\t\n"), kBad, "field 2 is empty", "test.tsv:2", "");
+  EXPECT_ERROR(read("what is this\n"), kBad, "neither a label and a text", "test.tsv:1", "");
+  EXPECT_ERROR(read(""), kBad, "neither a label and a text", "test.tsv:1", "");
   put(folder / "train.tsv", "sentence1\tsentence2\tscore\na\tb\t3.4\n");
   EXPECT_ERROR(read("x"), ErrorCode::unsupported, "scores", "train.tsv:1", "");
 }
