@@ -13,6 +13,7 @@
 #include "cli/verb.h"
 #include "fovea/generate.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "measure/stopwatch.h"
 
 // fovea generate: continues prompts, or translates lines.

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/verb.h"
 #include "fovea/tokenizer.h"
+#include "io/json.h"
 #include "io/xz.h"
 #include "measure/stopwatch.h"
 #include "report/numbers.h"

@@ -63,6 +63,13 @@ FOVEA_EXPORT std::vector<std::string_view> weight_form_names();  // in the order
 
 using Tokens = std::vector<std::int32_t>;
 
+struct TokenWatch {
+  // A new token of a prompt; false ends that prompt (as stop_text). Beam search calls it when the best sequence is
+  // known.
+  std::function<bool(std::int64_t prompt, std::int32_t id)> token = {};
+  std::function<void(std::int64_t prompt, const Generated& result)> done = {};  // a prompt is finished
+};
+
 // Continues prompts with a language model, or translates them with an encoder-decoder model.
 class FOVEA_EXPORT Generator {
  public:
@@ -72,17 +79,10 @@ class FOVEA_EXPORT Generator {
   Generator(Generator&&) noexcept;
   Generator& operator=(Generator&&) noexcept;
 
-  struct Watch {
-    // A new token of a prompt; false ends that prompt (as stop_text). Beam search calls it when the best sequence is
-    // known.
-    std::function<bool(std::int64_t prompt, std::int32_t id)> token = {};
-    std::function<void(std::int64_t prompt, const Generated& result)> done = {};  // a prompt is finished
-  };
-
   // One result for each prompt, in order. The prompts of an encoder-decoder model are what its encoder reads. `stop`
   // is looked at after every token.
-  std::vector<Generated> run(std::span<const Tokens> prompts, const GenerateOptions& options, const Watch& watch = {},
-                             const std::atomic<bool>* stop = nullptr);
+  std::vector<Generated> run(std::span<const Tokens> prompts, const GenerateOptions& options,
+                             const TokenWatch& watch = {}, const std::atomic<bool>* stop = nullptr);
 
   const Model& model() const;
   Context& context() const;

@@ -60,9 +60,13 @@ void PackedWeight::pack_i8(const Context& context, const Tensor& weight) {
     float* scales = scales_.data<float>() + panel * kPanel;
     std::int8_t* out = to + panel * in_ * kPanel;
     for (std::int64_t j = 0; j < kPanel; ++j) {
-      float largest = 0.0f;
-      for (std::int64_t k = 0; k < in_; ++k) largest = std::max(std::abs(from.at(k, panel * kPanel + j)), largest);
-      scales[j] = largest / kLargest;  // not a number where a weight is not
+      float largest = 0.0f, broken = 0.0f;  // not a number where a weight is none
+      for (std::int64_t k = 0; k < in_; ++k) {
+        const float value = from.at(k, panel * kPanel + j);
+        largest = std::max(largest, std::abs(value));
+        broken += 0.0f * value;
+      }
+      scales[j] = largest / kLargest + broken;
       const float inverse = largest > 0.0f ? kLargest / largest : 0.0f;
       for (std::int64_t k = 0; k < in_; ++k)
         out[k * kPanel + j] = static_cast<std::int8_t>(std::lrint(from.at(k, panel * kPanel + j) * inverse));
