@@ -21,15 +21,6 @@ struct EvalVerbOptions {
   std::int64_t examples = 0, batch = 32;
 };
 
-// A run folder stands for its best checkpoint; a checkpoint folder for itself.
-fs::path checkpoint_of(const std::string& folder) {
-  if (!fs::is_directory(folder))
-    fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", folder), "fovea eval", "a folder made by fovea train");
-  for (const char* name : {"best", "last"})
-    if (fs::is_directory(fs::path(folder) / name)) return fs::path(folder) / name;
-  return folder;
-}
-
 // The data the run was trained on, unless --data says otherwise.
 DataSettings data_of(const fs::path& checkpoint, const std::optional<std::string>& wanted) {
   DataSettings settings;
@@ -52,7 +43,7 @@ const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::str
 void run(const EvalVerbOptions& options, const Console& console) {
   split_of({}, options.split);  // a mistyped name is found before the work, not after
   Context context(options.machine.context());
-  const fs::path checkpoint = checkpoint_of(options.folder);
+  const fs::path checkpoint = checkpoint_of(options.folder, "fovea eval");
   const Model model = load_model(context, checkpoint.string());
   DataSettings settings = data_of(checkpoint, options.data);
   if (options.split != "train") settings.train = 1;

@@ -114,6 +114,15 @@ void require_new_folder(const std::string& folder) {
                                                  : "a new folder: nothing is overwritten");
 }
 
+Path checkpoint_of(const std::string& folder, const char* who) {
+  if (!fs::is_directory(folder))
+    fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", folder), who,
+         "a folder made by fovea train or fovea import");
+  for (const char* name : {"best", "last"})
+    if (fs::is_directory(fs::path(folder) / name)) return fs::path(folder) / name;
+  return folder;
+}
+
 std::string default_folder(const std::string& name) {
   const std::string base = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
   std::string folder = base;

@@ -48,6 +48,9 @@ RunSettings load_settings(const std::string& folder);
 // Refuses a folder that already holds a run or something else.
 void require_new_folder(const std::string& folder);
 
+// A run folder stands for its best checkpoint; a checkpoint folder for itself. `who` asks.
+Path checkpoint_of(const std::string& folder, const char* who);
+
 // "runs/listops-20240131-142501"
 std::string default_folder(const std::string& name);
 

@@ -14,4 +14,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/fovea-config.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/fovea-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/fovea-config.cmake ${PROJECT_BINARY_DIR}/fovea-config-version.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindDNNL.cmake ${PROJECT_SOURCE_DIR}/cmake/FindCairo.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindPCRE2.cmake
         DESTINATION ${package_dir})

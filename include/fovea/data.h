@@ -22,6 +22,7 @@ enum class Task : std::uint8_t {
   vision,      // a class of a picture
   image_text,  // which picture belongs to which text
   forecast,    // how numbers go on
+  encode,      // nothing: the vectors of tokens or pictures themselves
 };
 FOVEA_EXPORT std::vector<std::string_view> task_names();  // in the order of Task
 

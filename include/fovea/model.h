@@ -125,7 +125,8 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   std::int64_t types = 0;            // parts of a text that have a vector of their own (BERT's segments)
   std::int64_t position_offset = 0;  // rows of a learned table before position 0
   Pooling pooling = Pooling::mean;
-  std::int64_t classifier_hidden = 128;  // 0: pooled features go straight to the classes
+  bool unit_features = false;            // of encode: vectors of whole inputs have length 1
+  std::int64_t classifier_hidden = 128;  // 0: pooled features go straight to the classes; of encode: are the features
   Activation classifier_activation = Activation::relu;
   bool tied = true;                             // the head of lm, mlm and seq2seq uses the embedding
   bool head_bias = false;                       // of that head
@@ -198,7 +199,7 @@ class FOVEA_EXPORT Model {
 
   // What the task asks for, in f32 (f64): logits (sequences, classes) of classify, match and vision; logits (b, n,
   // vocabulary) of lm, mlm and seq2seq, where n are the rows of the input (seq2seq: of the second one); similarities
-  // (pictures, texts) of image_text; (b, horizon, channels) of forecast.
+  // (pictures, texts) of image_text; (b, horizon, channels) of forecast; the rows themselves, (b, n, width), of encode.
   Var forward(Tape& tape, const Batch& batch) const;
   // The same of one input. ids i32 (1, total) with packed rows, or (b, n) with lengths; the same result either way, row
   // for row.
@@ -215,6 +216,7 @@ class FOVEA_EXPORT Model {
 
 // A folder with model.safetensors and config.json.
 FOVEA_EXPORT void save_model(const Model& model, const std::string& folder);
-FOVEA_EXPORT Model load_model(Context& context, const std::string& folder);
+// `dtype` of activations, in place of the one it was saved with.
+FOVEA_EXPORT Model load_model(Context& context, const std::string& folder, std::optional<DType> dtype = {});
 
 }  // namespace fovea

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fovea import _fovea
 from fovea._arrays import int_list
+from fovea._generate import generate
 from fovea._progress import Progress
 
 Split = Iterable[tuple[Any, int]]
@@ -24,6 +26,8 @@ class Model:
     >>> model(np.array([[1, 5, 9, 2]])).shape
     (1, 10)
     """
+
+    _tokenizer = ""  # where the tokeniser beside a loaded model is
 
     def __init__(self, attention: str = "transnormer-t2", *, seed: int = 0, **settings: Any) -> None:
         self._engine = _fovea.make_model(attention, json.dumps(settings), seed)
@@ -41,18 +45,42 @@ class Model:
     def parameter_count(self) -> int:
         return int(self._engine.parameter_count())
 
-    def __call__(self, ids: Any, *, lengths: Any = None, cu_seqlens: Any = None) -> np.ndarray:
-        """Logits (sequences, classes) of ids (b, n), padded to lengths, or (1, total) packed at the offsets cu_seqlens."""
-        tokens = np.ascontiguousarray(ids, dtype=np.int32)
-        return np.asarray(self._engine.logits(tokens, [] if lengths is None else int_list(lengths),
-                                              [] if cu_seqlens is None else int_list(cu_seqlens)))
+    def __call__(self, ids: Any = None, **inputs: Any) -> np.ndarray:
+        """What the model's task asks for: logits of classes (sequences, classes) or of tokens (b, n, vocabulary), or the
+        vectors of tokens (b, n, width).
+
+        ids (b, n) are padded to ``lengths``, or (1, total) packed at the offsets ``cu_seqlens``. ``types`` are BERT's
+        segments, like ids. What a decoder reads, or the document to compare with, is ``second_ids`` (``second_lengths``,
+        ``second_cu_seqlens``). Pictures (b, height, width, channels) are ``pictures``.
+        """
+        return np.asarray(self._engine.forward(_batch(ids, inputs)))
+
+    def features(self, ids: Any = None, **inputs: Any) -> np.ndarray:
+        """One vector for each sequence or picture; inputs as for a call."""
+        return np.asarray(self._engine.features(_batch(ids, inputs)))
+
+    def gradients(self, targets: Any, ids: Any = None, **inputs: Any) -> tuple[float, dict[str, np.ndarray]]:
+        """The loss, and its gradient for every learned array by name; without dropout. Targets are a class for each
+        sequence, or a token for each place, -1 where nothing is asked."""
+        loss, named = self._engine.gradients(_batch(ids, {**inputs, "targets": targets}))
+        return float(loss), dict(named)
+
+    def embed(self, texts: str | Sequence[str], *, normalize: bool = False, batch_tokens: int = 4096) -> np.ndarray:
+        """Vectors (texts, features), or (features) of a single text; for models that came with a tokeniser."""
+        one = isinstance(texts, str)
+        vectors = np.asarray(_fovea.embed(self._engine, [texts] if one else list(texts), normalize, batch_tokens))
+        return np.asarray(vectors[0]) if one else vectors
 
     def evaluate(self, data: Dataset, split: str = "test", *, batch: int = 32) -> dict[str, Any]:
         """Loss and accuracy on a split."""
         return dict(_fovea.evaluate(self._engine, data._engine, _checked(split), batch))
 
+    def generate(self, prompts: Any, **settings: Any) -> Any:
+        """Continues or translates prompts; see fovea.generate."""
+        return generate(self, prompts, **settings)
+
     def save(self, folder: str | PathLike[str]) -> None:
-        """Writes model.safetensors and config.json, as training does."""
+        """Writes model.safetensors and config.json, as training does, and the tokeniser if there is one."""
         self._engine.save(fspath(folder))
 
     def __repr__(self) -> str:
@@ -63,7 +91,43 @@ def load(folder: str | PathLike[str], *, seed: int = 0) -> Model:
     """The model in a folder that save() or a training run wrote ("runs/x/best")."""
     model = Model.__new__(Model)
     model._engine = _fovea.load_model(fspath(folder), seed)
+    if (Path(folder) / "tokenizer.json").exists():
+        model._tokenizer = fspath(folder)
     return model
+
+
+def import_model(path: str | PathLike[str], *, ignore: Sequence[str] = (), pooling: str = "", seed: int = 0) -> Model:
+    """A model that others have trained: a Hugging Face folder (GPT-2, Llama, BERT, RoBERTa, T5, ViT, sentence-transformers)
+    or a model file of llama2.c. ``ignore`` names fields of config.json that are not known and do not matter; ``pooling``
+    ("mean", "first", "last") is how an encoder's vectors become one, in place of what the folder says."""
+    model = Model.__new__(Model)
+    model._engine = _fovea.import_model(fspath(path), list(ignore), pooling, seed)
+    return model
+
+
+def export_model(model: Model, folder: str | PathLike[str], *, format: str = "") -> None:
+    """Writes the model as ``transformers`` reads it; ``format`` is "gpt2", "llama", "bert", "roberta", "t5" or "vit", by
+    default the one that has such models."""
+    _fovea.export_model(model._engine, fspath(folder), format)
+
+
+_ARRAYS = {"ids": np.int32, "types": np.int32, "second_ids": np.int32, "second_types": np.int32, "targets": np.int32,
+           "pictures": np.float32}
+_LISTS = ("lengths", "cu_seqlens", "second_lengths", "second_cu_seqlens")
+
+
+def _batch(ids: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    batch: dict[str, Any] = {}
+    for name, value in {"ids": ids, **inputs}.items():
+        if value is None:
+            continue
+        if name in _ARRAYS:
+            batch[name] = np.ascontiguousarray(value, dtype=_ARRAYS[name])
+        elif name in _LISTS:
+            batch[name] = int_list(value)
+        else:
+            raise TypeError(f"a model has no input {name!r}; there are {', '.join([*_ARRAYS, *_LISTS])}")
+    return batch
 
 
 class Dataset:

@@ -14,6 +14,9 @@ void bind_attention(nb::module_& module);
 void bind_reference(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_model(nb::module_& module);
+void bind_pretrained(nb::module_& module);
 void bind_training(nb::module_& module);
+void bind_tokenizer(nb::module_& module);
+void bind_generation(nb::module_& module);
 
 }  // namespace fovea::python

@@ -8,17 +8,15 @@
 #include <fmt/format.h>
 
 #include "arrays.h"
+#include "batch.h"
 #include "bindings.h"
 #include "engine.h"
+#include "fovea/safetensors.h"
 #include "io/fields.h"
+#include "models/network.h"
 
 namespace fovea::python {
 namespace {
-
-std::shared_ptr<Context> context_of(std::uint64_t seed) {
-  const KeepThreads keep;
-  return std::make_shared<Context>(ContextOptions{.threads = threads(), .seed = seed});
-}
 
 // A preset or mechanism, and what JSON changes of it.
 std::unique_ptr<OwnedModel> make(const std::string& attention, const std::string& settings, std::uint64_t seed) {
@@ -32,24 +30,63 @@ std::unique_ptr<OwnedModel> make(const std::string& attention, const std::string
 std::unique_ptr<OwnedModel> load(const std::string& folder, std::uint64_t seed) {
   const auto context = context_of(seed);
   const KeepThreads keep;
-  return std::make_unique<OwnedModel>(context, load_model(*context, folder));
+  Model model = load_model(*context, folder);
+  std::optional<Tokenizer> tokenizer = load_tokenizer(model, folder);
+  return std::make_unique<OwnedModel>(context, std::move(model), std::move(tokenizer));
 }
 
-// ids i32 (b, n), with lengths where rows are padded; or (1, total) with the offsets of packed sequences.
-nb::object logits(const OwnedModel& owned, nb::handle ids, const std::vector<std::int32_t>& lengths,
-                  const std::vector<std::int32_t>& cu_seqlens) {
-  const Tensor tokens = tensor_from(ids, "ids");
-  if (tokens.rank() != 2 || tokens.dtype() != DType::i32) throw nb::type_error("ids must be int32 (batch, n)");
+// What one of the model's functions makes of a batch, as an array.
+template <class F>
+nb::object result_of(const OwnedModel& owned, const nb::dict& given, F&& run) {
+  const Batch batch = batch_from(*owned.context, given);
   Tensor out;
   {
     const Running running(*owned.context);
     Tape tape(*owned.context, {.record = false});
-    Sequences rows{.lengths = lengths, .cu_seqlens = cu_seqlens};
-    if (rows.empty())
-      rows.lengths.assign(static_cast<std::size_t>(tokens.dim(0)), static_cast<std::int32_t>(tokens.dim(1)));
-    out = owned.model.forward(tape, tokens.contiguous(*owned.context), rows).value();
+    out = run(tape, batch).value();
   }
   return array_from(out, Kind::numpy);
+}
+
+nb::object forward(const OwnedModel& owned, const nb::dict& given) {
+  return result_of(owned, given, [&](Tape& tape, const Batch& batch) { return owned.model.forward(tape, batch); });
+}
+
+nb::object features(const OwnedModel& owned, const nb::dict& given) {
+  return result_of(owned, given,
+                   [&](Tape& tape, const Batch& batch) { return owned.model.network().features(tape, batch.input); });
+}
+
+void forget_gradients(const Model& model) {
+  for (const Parameter& p : model.parameters())
+    if (p.trained()) p.var.slot()->grad = {};
+}
+
+// (loss, [(name, gradient)]) of a batch with targets; dropout is off.
+nb::tuple gradients(const OwnedModel& owned, const nb::dict& given) {
+  const Batch batch = batch_from(*owned.context, given);
+  double value = 0.0;
+  std::vector<NamedTensor> found;
+  {
+    const Running running(*owned.context);
+    forget_gradients(owned.model);
+    Tape tape(*owned.context);
+    const Loss loss = owned.model.loss(tape, batch);
+    value = loss.value.value().item();
+    tape.backward(loss.value);
+    for (const Parameter& p : owned.model.parameters())
+      if (p.trained() && p.var.grad().defined()) found.push_back({p.name, p.var.grad().clone(*owned.context)});
+    forget_gradients(owned.model);
+  }
+  nb::list named;
+  for (const NamedTensor& gradient : found)
+    named.append(nb::make_tuple(gradient.name, array_from(gradient.tensor, Kind::numpy)));
+  return nb::make_tuple(value, named);
+}
+
+void save(const OwnedModel& owned, const std::string& folder) {
+  if (owned.tokenizer) return save_model(owned.model, *owned.tokenizer, folder);
+  save_model(owned.model, folder);
 }
 
 // (name, array, trained) of each; the arrays are the model's own memory.
@@ -62,14 +99,21 @@ nb::list parameters(const OwnedModel& owned) {
 
 }  // namespace
 
+std::shared_ptr<Context> context_of(std::uint64_t seed) {
+  const KeepThreads keep;
+  return std::make_shared<Context>(ContextOptions{.threads = threads(), .seed = seed});
+}
+
 void bind_model(nb::module_& module) {
   nb::class_<OwnedModel>(module, "Model")
-      .def("logits", logits)
+      .def("forward", forward)
+      .def("features", features)
+      .def("gradients", gradients)
       .def("parameters", parameters)
       .def("parameter_count", [](const OwnedModel& m) { return m.model.parameter_count(); })
       .def("config", [](const OwnedModel& m) { return write_fields(m.model.config()).dump(); })
       .def("text", [](const OwnedModel& m) { return m.model.text(); })
-      .def("save", [](const OwnedModel& m, const std::string& folder) { save_model(m.model, folder); });
+      .def("save", save);
   module.def("make_model", make);
   module.def("load_model", load);
   module.def("preset_names", [] {

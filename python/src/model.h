@@ -1,16 +1,20 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "fovea/model.h"
+#include "fovea/pretrained.h"
 
 namespace fovea::python {
 
-// A model and the context it lives in.
+// A model, the context it lives in and the tokeniser it came with.
 struct OwnedModel {
   std::shared_ptr<Context> context;
   Model model;
+  std::optional<Tokenizer> tokenizer = {};
 };
+
+std::shared_ptr<Context> context_of(std::uint64_t seed);
 
 }  // namespace fovea::python

@@ -30,13 +30,14 @@ class Guard {
  public:
   explicit Guard(const std::string& where) : where_(where) {}
 
-  bool operator()(int depth, Event event, const Json& value) {
+  template <class AnyJson>
+  bool operator()(int depth, Event event, const AnyJson& value) {
     if (depth > kJsonDepth)
       fail(ErrorCode::bad_input, "JSON is nested deeper than " + std::to_string(kJsonDepth) + " levels", where_);
     if (event == Event::object_start) keys_.emplace_back();
     if (event == Event::object_end) keys_.pop_back();
-    if (event == Event::key && !keys_.back().insert(value.get_ref<const std::string&>()).second)
-      fail(ErrorCode::bad_input, "key \"" + value.get<std::string>() + "\" is given twice", where_);
+    if (event == Event::key && !keys_.back().insert(value.template get_ref<const std::string&>()).second)
+      fail(ErrorCode::bad_input, "key \"" + value.template get<std::string>() + "\" is given twice", where_);
     return true;
   }
 
@@ -45,23 +46,29 @@ class Guard {
   std::vector<std::set<std::string>> keys_;
 };
 
-}  // namespace
-
-Json parse_json(std::string_view text, const std::string& where) {
+template <class AnyJson>
+AnyJson parse(std::string_view text, const std::string& where) {
   Guard guard(where);
   try {
-    return Json::parse(text, [&](int depth, Event event, Json& value) { return guard(depth, event, value); });
-  } catch (const Json::parse_error& error) {
+    return AnyJson::parse(text, [&](int depth, typename AnyJson::parse_event_t event, AnyJson& value) {
+      return guard(depth, static_cast<Event>(event), value);
+    });
+  } catch (const typename AnyJson::parse_error& error) {
     fail(ErrorCode::bad_input, "not JSON: " + reason(error.what()), where + ", " + position(text, error.byte));
-  } catch (const Json::exception& error) {
+  } catch (const typename AnyJson::exception& error) {
     fail(ErrorCode::bad_input, "not JSON: " + reason(error.what()), where);
   }
 }
 
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where) { return parse<Json>(text, where); }
+JsonMap parse_json_map(std::string_view text, const std::string& where) { return parse<JsonMap>(text, where); }
+
 std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-std::string_view json_kind(const Json& json) {
-  switch (json.type()) {
+std::string_view json_kind(Json::value_t kind) {
+  switch (kind) {
     case Json::value_t::null: return "null";
     case Json::value_t::boolean: return "true or false";
     case Json::value_t::string: return "a string";

@@ -49,6 +49,7 @@ class HeaderReader {
   std::vector<Entry> entries() {
     const Json header = parse_json(header_text(), path_ + ", header");
     if (!header.is_object()) refuse("the header is not a JSON object");
+    check_size(header);
     std::vector<Entry> entries;
     for (const auto& [name, value] : header.items()) {
       if (name == kMetadataKey)
@@ -75,6 +76,20 @@ class HeaderReader {
           fmt::format("file is cut off: the header claims {} bytes, {} follow", length, bytes_.size() - kLengthBytes));
     header_bytes_ = static_cast<std::size_t>(length);
     return {reinterpret_cast<const char*>(bytes_.data()) + kLengthBytes, header_bytes_};
+  }
+
+  // A file that was copied in part is told from one that is wrong in itself.
+  void check_size(const Json& header) const {
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 60;
+    std::uint64_t end = 0;
+    for (const auto& [name, value] : header.items()) {
+      const bool ranged = value.is_object() && value.contains("data_offsets") && value["data_offsets"].is_array() &&
+                          value["data_offsets"].size() == 2 && value["data_offsets"][1].is_number_unsigned();
+      if (ranged) end = std::max(end, value["data_offsets"][1].get<std::uint64_t>());
+    }
+    if (end > bytes_.size() - data_begin() && end < kMost)
+      refuse(fmt::format("file is cut off: it has {} bytes, {} are expected", bytes_.size(), data_begin() + end), {},
+             "copy it again");
   }
 
   void read_metadata(const Json& value) {

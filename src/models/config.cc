@@ -169,8 +169,6 @@ void ModelConfig::check() {
   if (task == Task::seq2seq && shared_embedding && (decoder->width != width || decoder_vocabulary > 0))
     fail(ErrorCode::usage, "encoder and decoder can share an embedding only of the same width and vocabulary",
          "shared_embedding", "false");
-  if (dtype == DType::f16)
-    fail(ErrorCode::unsupported, "models do not run in f16: it would need loss scaling", "dtype", "bf16");
 }
 
 void StackConfig::fields(FieldVisitor& v) {
@@ -226,6 +224,7 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("types", types, "parts of a text that have a vector of their own", between(0, 1 << 16));
   v("position_offset", position_offset, "rows of a learned position table before position 0", between(0, 1 << 16));
   v("pooling", pooling, "what the classifier reads", one_of({"mean", "cls", "first", "last"}));
+  v("unit_features", unit_features, "vectors of whole inputs have length 1, in encode");
   v("classifier_hidden", classifier_hidden, "hidden size of the classifier; 0: none", between(0, 1 << 20));
   v("classifier_activation", classifier_activation, "of its hidden layer", one_of(activation_names()));
   v("tied", tied, "a language model's head uses the embedding");

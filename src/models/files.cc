@@ -47,16 +47,22 @@ ModelConfig read_model_config(const Path& file) {
   return config;
 }
 
+void write_model(const Model& model, const Path& folder) {
+  write_safetensors((folder / kModelFile).string(), named_tensors(model), {{"format", "fovea"}});
+  write_file(folder / kConfigFile, json_text(Json{{"model", write_fields(model.config())}}));
+}
+
 void save_model(const Model& model, const std::string& folder) {
   AtomicFolder out(folder);
-  write_safetensors((out.path() / kModelFile).string(), named_tensors(model), {{"format", "fovea"}});
-  write_file(out.path() / kConfigFile, json_text(Json{{"model", write_fields(model.config())}}));
+  write_model(model, out.path());
   out.commit();
 }
 
-Model load_model(Context& context, const std::string& folder) {
+Model load_model(Context& context, const std::string& folder, std::optional<DType> dtype) {
   const Path path = committed_folder(folder);
-  Model model(context, read_model_config(path / kConfigFile));
+  ModelConfig config = read_model_config(path / kConfigFile);
+  if (dtype) config.dtype = *dtype;
+  Model model(context, std::move(config));
   TensorUpdate(path / kModelFile, named_tensors(model)).apply();
   return model;
 }

@@ -28,6 +28,9 @@ class TensorUpdate {
 
 std::vector<NamedTensor> named_tensors(const Model& model);
 
+// Both files, into a folder that is there.
+void write_model(const Model& model, const Path& folder);
+
 // The "model" section of a config.json.
 ModelConfig read_model_config(const Path& file);
 

@@ -6,12 +6,15 @@
 namespace fovea {
 namespace {
 
-bool reads_tokens(Task task) { return task != Task::vision && task != Task::forecast; }
+bool reads_tokens(const ModelConfig& config) {
+  if (config.task == Task::encode) return !config.image;
+  return config.task != Task::vision && config.task != Task::forecast;
+}
 bool has_classes(Task task) { return task == Task::classify || task == Task::match || task == Task::vision; }
 
 ModelConfig checked(ModelConfig config) {
   config.check();
-  if (reads_tokens(config.task) && config.vocabulary < 1)
+  if (reads_tokens(config) && config.vocabulary < 1)
     fail(ErrorCode::usage, "the size of the vocabulary is not set", "vocabulary");
   if (has_classes(config.task) && config.classes < 1)
     fail(ErrorCode::usage, "the number of classes is not set", "classes");
@@ -32,6 +35,7 @@ std::unique_ptr<Network> make_network(const nn::Scope& root, const ModelConfig& 
     case Task::vision: return make_vision(root, config);
     case Task::image_text: return make_image_text(root, config);
     case Task::forecast: return make_forecaster(root, config);
+    case Task::encode: return make_encoder(root, config);
   }
   fail(ErrorCode::usage, "no such task", "task");
 }

@@ -44,5 +44,6 @@ std::unique_ptr<Network> make_seq2seq(const nn::Scope& scope, const ModelConfig&
 std::unique_ptr<Network> make_vision(const nn::Scope& scope, const ModelConfig& config);
 std::unique_ptr<Network> make_image_text(const nn::Scope& scope, const ModelConfig& config);
 std::unique_ptr<Network> make_forecaster(const nn::Scope& scope, const ModelConfig& config);
+std::unique_ptr<Network> make_encoder(const nn::Scope& scope, const ModelConfig& config);
 
 }  // namespace fovea

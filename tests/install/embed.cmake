@@ -1,7 +1,6 @@
 # Run by ctest; see CMakeLists.txt beside this file for the variables.
 set(prefix ${WORK}/prefix)
-set(embed ${WORK}/embed)
-file(REMOVE_RECURSE ${prefix} ${embed})
+file(REMOVE_RECURSE ${prefix} ${WORK}/embed ${WORK}/pretrained)
 
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY OUTPUT_VARIABLE output)
@@ -13,10 +12,19 @@ if(SANITIZE)
   set(flags -DCMAKE_CXX_FLAGS=-fsanitize=${SANITIZE})
 endif()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
-run(${CMAKE_COMMAND} -S ${SOURCE}/examples/embed -B ${embed} -G Ninja -DCMAKE_PREFIX_PATH=${prefix}
-    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=${TYPE} ${flags})
-run(${CMAKE_COMMAND} --build ${embed})
-run(${embed}/embed)
+foreach(example embed pretrained)
+  run(${CMAKE_COMMAND} -S ${SOURCE}/examples/${example} -B ${WORK}/${example} -G Ninja -DCMAKE_PREFIX_PATH=${prefix}
+      -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=${TYPE} ${flags})
+  run(${CMAKE_COMMAND} --build ${WORK}/${example})
+endforeach()
+
+run(${WORK}/pretrained/pretrained ${SOURCE}/tests/fixtures/pretrained/tiny-encoder "the cat sits" "a cat sits" "trees")
+message("${output}")
+if(NOT output MATCHES "BertModel, [0-9]+ parameters\nthe cat sits\n  0\\.[0-9]+  a cat sits\n")
+  message(FATAL_ERROR "the texts do not have the expected neighbours")
+endif()
+
+run(${WORK}/embed/embed)
 message("${output}")
 
 foreach(mechanism softmax norm)

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "io/file.h"
+
+namespace fovea {
+
+// The whole file, unpacked when its name ends in ".xz". Refuses content larger than `cap` bytes, before or after
+// unpacking (a small packed file may hold any number of zeros), and a packed file that is damaged or cut short.
+std::string read_maybe_xz(const Path& path, std::size_t cap = std::size_t{1} << 30);
+
+}  // namespace fovea

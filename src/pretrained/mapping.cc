@@ -1,0 +1,171 @@
+#include "pretrained/mapping.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fovea::pretrained {
+namespace {
+
+bool names_a_layer(Kind kind) { return kind != Kind::tensor && kind != Kind::framed; }
+
+// "layers.3.attention.qkv" -> "layers.*.attention.qkv" and "3".
+struct Numbered {
+  std::string pattern, number;
+};
+
+Numbered numbered(std::string_view name) {
+  constexpr std::string_view kLayers = "layers.";
+  const std::size_t layers = name.find(kLayers);
+  if (layers == std::string_view::npos) return {std::string(name), {}};
+  const std::size_t begin = layers + kLayers.size(), end = name.find('.', begin);
+  return {fmt::format("{}*{}", name.substr(0, begin), name.substr(end)), std::string(name.substr(begin, end - begin))};
+}
+
+std::string with_number(std::string_view pattern, std::string_view number) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return std::string(pattern);
+  return fmt::format("{}{}{}", pattern.substr(0, star), number, pattern.substr(star + 1));
+}
+
+std::vector<std::string> split(std::string_view text, char at) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = text.find(at);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// "a.{q,k}.b" -> "a.q.b", "a.k.b"
+std::vector<std::string> layers_in(std::string_view name) {
+  const std::size_t open = name.find('{'), close = name.find('}');
+  if (open == std::string_view::npos) return {std::string(name)};
+  std::vector<std::string> out;
+  for (const std::string& part : split(name.substr(open + 1, close - open - 1), ','))
+    out.push_back(fmt::format("{}{}{}", name.substr(0, open), part, name.substr(close + 1)));
+  return out;
+}
+
+// (rows, heads * d) with the pairs of rope as neighbours -> (rows, heads, 2, d / 2): first halves, then second ones.
+Tensor halves_of(const Tensor& columns, std::int64_t heads) {
+  const std::int64_t rows = columns.rank() == 1 ? 1 : columns.dim(0), width = columns.dim(-1) / heads;
+  const Tensor flat = columns.rank() == 1 ? columns.reshape({1, columns.dim(0)}) : columns;
+  return flat.reshape({rows, heads, width / 2, 2}).transpose(2, 3);
+}
+
+// Convolution (out, channels, height, width) of our weight (height * width * channels, out).
+Tensor as_convolution(const Tensor& weight, const ImageConfig& image) {
+  return weight.reshape({image.patch, image.patch, image.channels, weight.dim(1)})
+      .transpose(0, 3)   // (out, width, channels, height)
+      .transpose(1, 2)   // (out, channels, width, height)
+      .transpose(2, 3);  // (out, channels, height, width)
+}
+
+class Mapper {
+ public:
+  Mapper(const Model& model, const Naming& naming) : config_(model.config()), naming_(naming) {}
+
+  void add(const Parameter& parameter, std::vector<Piece>& pieces) const {
+    const auto [full, number] = numbered(parameter.name);
+    const std::size_t dot = full.rfind('.');
+    const std::string layer = full.substr(0, dot), leaf = full.substr(dot + 1);
+    const Found found = find(full, layer);
+    const Rule& rule = *found.rule;
+    const std::string theirs = with_number(rule.theirs, number);
+    const Tensor tensor = parameter.var.value();
+    if (!names_a_layer(rule.kind)) {
+      std::vector<std::string> names = split(theirs, '|');
+      for (std::string& name : names) name = found.prefix + name;
+      const Shape shape = rule.kind == Kind::framed ? Shape{1, tensor.dim(0), tensor.dim(1)} : tensor.shape();
+      pieces.push_back({std::move(names), tensor, shape});
+      return;
+    }
+    const std::vector<std::string> layers = layers_in(theirs);
+    const std::vector<std::int64_t> ends = column_ends(layer, tensor.dim(-1), layers.size());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const Tensor columns = tensor.slice(tensor.rank() - 1, i == 0 ? 0 : ends[i - 1], ends[i]);
+      const std::string name = fmt::format("{}{}.{}", found.prefix, layers[i], leaf == "bias" ? "bias" : "weight");
+      pieces.push_back(piece_of(name, columns, rule.kind, turned_heads(layer, i)));
+    }
+  }
+
+ private:
+  struct Found {
+    const Rule* rule;
+    std::string prefix;
+  };
+
+  Found find(const std::string& full, const std::string& layer) const {
+    const auto in = [&](std::span<const Rule> rules) -> const Rule* {
+      for (const Rule& rule : rules)
+        if (rule.ours == (names_a_layer(rule.kind) ? layer : full) && (rule.when == nullptr || rule.when(config_)))
+          return &rule;
+      return nullptr;
+    };
+    if (const Rule* rule = in(naming_.variant.rules)) return {rule, ""};
+    if (const Rule* rule = in(naming_.architecture.rules))
+      return {rule, naming_.prefixed ? std::string(naming_.architecture.prefix) : ""};
+    fail(ErrorCode::unsupported, fmt::format("{} has no place for \"{}\"", naming_.variant.name, full), "format");
+  }
+
+  const StackConfig& stack_of(const std::string& layer) const {
+    return layer.starts_with("decoder.") ? *config_.decoder : static_cast<const StackConfig&>(config_);
+  }
+
+  // Where each of the layers that stand side by side ends: q has its heads, k and v have theirs; others are equal.
+  std::vector<std::int64_t> column_ends(const std::string& layer, std::int64_t columns, std::size_t count) const {
+    constexpr std::size_t kQkv = 3;
+    const StackConfig& stack = stack_of(layer);
+    std::int64_t first = columns / static_cast<std::int64_t>(count);
+    if (count == kQkv) first = columns / (stack.heads + 2 * stack.key_heads()) * stack.heads;
+    std::vector<std::int64_t> ends = {first};
+    for (std::size_t i = 1; i < count; ++i)
+      ends.push_back(ends.back() + (columns - first) / static_cast<std::int64_t>(count - 1));
+    return ends;
+  }
+
+  // Heads of q or k whose pairs have to be turned; 0: as they are.
+  std::int64_t turned_heads(const std::string& layer, std::size_t part) const {
+    if (!naming_.turn_pairs || !layer.ends_with(".attention.qkv") || part > 1) return 0;
+    return part == 0 ? stack_of(layer).heads : stack_of(layer).key_heads();
+  }
+
+  Piece piece_of(const std::string& name, const Tensor& columns, Kind kind, std::int64_t turned) const {
+    const bool matrix = columns.rank() == 2;
+    if (kind == Kind::patches && matrix) {
+      const Tensor view = as_convolution(columns, *config_.image);
+      return {{name}, view, view.shape()};
+    }
+    const Tensor view = matrix && kind == Kind::linear ? columns.transpose(0, 1) : columns;
+    if (turned == 0) return {{name}, view, view.shape()};
+    Tensor halves = halves_of(columns, turned);  // (in, heads, 2, d / 2)
+    for (int axis = 0; axis < 3; ++axis) halves = halves.transpose(axis, axis + 1);
+    return {{name}, halves, view.shape()};
+  }
+
+  const ModelConfig& config_;
+  const Naming& naming_;
+};
+
+}  // namespace
+
+std::vector<Piece> pieces_of(const Model& model, const Naming& naming) {
+  std::vector<Piece> pieces;
+  const Mapper mapper(model, naming);
+  for (const Parameter& parameter : model.parameters()) mapper.add(parameter, pieces);
+  return pieces;
+}
+
+bool fits(std::string_view name, std::string_view pattern) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return name == pattern;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (std::size_t skip = star; skip <= name.size(); ++skip)
+    if (fits(name.substr(skip), rest)) return true;
+  return false;
+}
+
+}  // namespace fovea::pretrained

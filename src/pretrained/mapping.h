@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pretrained/architecture.h"
+
+namespace fovea::pretrained {
+
+// A tensor of theirs as a view of one of our parameters: reading copies into the view, writing copies out of it, and so
+// both follow the same table.
+struct Piece {
+  std::vector<std::string> names;  // the first is written, any is read
+  Tensor view;                     // its elements in their order
+  Shape shape;                     // theirs, of the same elements
+};
+
+struct Naming {
+  const Architecture& architecture;
+  const Variant& variant;
+  bool prefixed;            // names begin with the architecture's prefix, where it stands on a base model
+  bool turn_pairs = false;  // rope turns neighbours in the model, halves in the file
+};
+
+// Every parameter of the model, in the model's order.
+std::vector<Piece> pieces_of(const Model& model, const Naming& naming);
+
+// A name that fits the pattern; "*" stands for any text.
+bool fits(std::string_view name, std::string_view pattern);
+
+}  // namespace fovea::pretrained
