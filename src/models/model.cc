@@ -20,6 +20,8 @@ ModelConfig checked(ModelConfig config) {
     fail(ErrorCode::usage, "the number of classes is not set", "classes");
   if (config.image && (config.image->height < 1 || config.image->width < 1 || config.image->channels < 1))
     fail(ErrorCode::usage, "the size of pictures is not set", "image");
+  if (config.series && (config.series->length < 1 || config.series->horizon < 1 || config.series->channels < 1))
+    fail(ErrorCode::usage, "rows that are read, rows that are foretold or channels are not set", "series");
   return config;
 }
 

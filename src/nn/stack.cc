@@ -9,6 +9,12 @@ AddNorm close_branch(Tape& tape, const Stream& stream, double dropout_p, const N
   return {stream.residual, norm(tape, stream.residual, layout)};
 }
 
+// The residual with the open branch, without a norm.
+Var sum_of(Tape& tape, const Stream& stream, double dropout_p) {
+  return stream.branch.defined() ? add(tape, stream.residual, dropout(tape, stream.branch, dropout_p))
+                                 : stream.residual;
+}
+
 // Which parts of a stream are there: a list of Vars has only those.
 struct Parts {
   bool branch, penalty;
@@ -78,11 +84,17 @@ Block::Block(const Scope& scope, const StackSpec& spec, std::size_t index)
   if (!spec.cross.empty()) {
     cross_norm_.emplace(scope / "cross_norm", spec);
     within(place_ + ".cross", [&] { cross_.emplace(scope / "cross", spec, index, Role::cross); });
+    if (spec.gated_cross) gate_ = (scope / "cross").add("gate", {1}, Init::zeros());
   }
   if (spec.experts > 0)
     experts_.emplace(scope / "feed_forward", spec);
   else
     feed_forward_.emplace(scope / "feed_forward", spec);
+}
+
+Var Block::cross(Tape& tape, const Var& x, const Layout& layout, const Source& source) const {
+  const Var branch = (*cross_)(tape, x, layout, source);
+  return gate_.defined() ? mul(tape, branch, activate(tape, gate_, Activation::tanh)) : branch;
 }
 
 Var Block::feed_forward(Tape& tape, Stream& stream, const Var& x, const Layout& layout) const {
@@ -111,7 +123,7 @@ Stream Block::operator()(Tape& tape, Stream stream, const Layout& layout, const 
            [&](const Var& x) { return within("attention", [&] { return attention_(tape, x, layout); }); });
     if (cross_)
       around(tape, stream, *cross_norm_, layout,
-             [&](const Var& x) { return within("cross", [&] { return (*cross_)(tape, x, layout, source); }); });
+             [&](const Var& x) { return within("cross", [&] { return cross(tape, x, layout, source); }); });
     around(tape, stream, feed_forward_norm_, layout,
            [&](const Var& x) { return within("feed_forward", [&] { return feed_forward(tape, stream, x, layout); }); });
   });
@@ -128,12 +140,22 @@ Stack::Stack(const Scope& scope, const StackSpec& spec) : checkpointing_(spec.ch
 
 Var Stack::operator()(Tape& tape, const Var& x, const std::shared_ptr<const Layout>& layout,
                       const Source& source) const {
-  Stream stream{x, {}, {}};
-  for (const Block& block : blocks_)
-    stream = checkpointing_ && tape.recording() ? run_again_later(tape, block, stream, layout, source)
-                                                : block(tape, std::move(stream), *layout, source);
+  return run(tape, {x, layout}, source, {}).rows;
+}
+
+Source Stack::run(Tape& tape, Source x, const Source& source, const Between& between) const {
+  Stream stream{x.rows, {}, {}};
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    if (i > 0 && between) {
+      x = between(tape, {sum_of(tape, stream, dropout_), x.layout}, i - 1);
+      stream = {x.rows, {}, stream.penalty};
+    }
+    stream = checkpointing_ && tape.recording() ? run_again_later(tape, blocks_[i], stream, x.layout, source)
+                                                : blocks_[i](tape, std::move(stream), *x.layout, source);
+  }
   if (stream.penalty.defined()) tape.charge(stream.penalty);
-  return final_norm_ ? close_branch(tape, stream, dropout_, *final_norm_, *layout).normed : stream.residual;
+  const Var out = final_norm_ ? close_branch(tape, stream, dropout_, *final_norm_, *x.layout).normed : stream.residual;
+  return {out, x.layout};
 }
 
 }  // namespace fovea::nn

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -26,6 +27,7 @@ class Block {
  private:
   template <class Sublayer>
   void around(Tape& tape, Stream& stream, const NormLayer& norm, const Layout& layout, Sublayer&& sublayer) const;
+  Var cross(Tape& tape, const Var& x, const Layout& layout, const Source& source) const;
   Var feed_forward(Tape& tape, Stream& stream, const Var& x, const Layout& layout) const;
 
   std::string place_;  // "layers[1]", for errors
@@ -35,6 +37,7 @@ class Block {
   std::optional<NormLayer> cross_norm_;
   AttentionLayer attention_;
   std::optional<AttentionLayer> cross_;
+  Var gate_;  // (1), of the cross-attention; undefined: none
   std::optional<FeedForwardLayer> feed_forward_;  // one for all tokens, or ...
   std::optional<ExpertLayer> experts_;            // ... one of many for each
 };
@@ -47,6 +50,10 @@ class Stack {
   // x (b, n, width) -> (b, n, width); a stack with cross-attention needs a source.
   Var operator()(Tape& tape, const Var& x, const std::shared_ptr<const Layout>& layout,
                  const Source& source = {}) const;
+  // The same with something between the blocks that may leave other rows, and fewer. It gets the index of the block
+  // before it.
+  using Between = std::function<Source(Tape& tape, const Source& x, std::size_t block)>;
+  Source run(Tape& tape, Source x, const Source& source, const Between& between) const;
   std::size_t size() const { return blocks_.size(); }
 
  private:
