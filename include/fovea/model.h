@@ -147,7 +147,8 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   static ModelConfig preset(std::string_view name);
   static std::vector<std::string_view> preset_names();
 
-  // The mechanism of every layer, or the list of all layers. Causal when one of them has no other form.
+  // The mechanism of every layer, the list of all layers, or "transnormer-t1", "transnormer-t2": local attention in the
+  // first half of them, linear attention in the others. Causal when one of them has no other form.
   void set_attention(std::string_view text);
 
   // Fills in what the task decides, and refuses what cannot be built, naming the field. Vocabulary and classes may
