@@ -187,7 +187,7 @@ void add_options(const Arguments& verb, BenchOptions& o) {
 void add_bench(Program& program) {
   const Arguments group =
       program.add_group({"bench",
-                         "Times attention mechanisms on this machine.",
+                         "Times attention mechanisms and models on this machine.",
                          {"fovea bench attention --n 1024,4096 --backward", "fovea bench attention --help"}});
   const auto options = std::make_shared<BenchOptions>();
   const Arguments verb = program.add(
@@ -201,6 +201,7 @@ void add_bench(Program& program) {
       },
       &group);
   add_options(verb, *options);
+  add_bench_decode(program, group);
 }
 
 }  // namespace fovea::cli

@@ -7,11 +7,13 @@ int main(int argc, char** argv) {
   add_bench(program);
   add_train(program);
   add_eval(program);
+  add_generate(program);
   add_import(program);
   add_export(program);
   add_embed(program);
   add_lra(program);
   add_data(program);
+  add_tokenize(program);
   add_completion(program);
   return program.main(argc, argv);
 }

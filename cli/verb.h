@@ -41,13 +41,16 @@ class Program {
 void add_list(Program& program);
 void add_doctor(Program& program);
 void add_bench(Program& program);
+void add_bench_decode(Program& program, const Arguments& bench);
 void add_train(Program& program);
 void add_eval(Program& program);
+void add_generate(Program& program);
 void add_import(Program& program);
 void add_export(Program& program);
 void add_embed(Program& program);
 void add_lra(Program& program);
 void add_data(Program& program);
+void add_tokenize(Program& program);
 void add_completion(Program& program);
 
 }  // namespace fovea::cli

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fovea/export.h"
@@ -106,6 +107,10 @@ class FOVEA_EXPORT Tape {
   // The same for one output.
   Var record(const Op& op, std::initializer_list<Var> inputs, Tensor output, std::vector<Tensor> saved,
              std::any attributes = {});
+  // Something a layer adds to the loss on the way, a scalar: whoever makes the loss collects it.
+  void charge(Var penalty) { penalties_.push_back(std::move(penalty)); }
+  std::vector<Var> take_penalties() { return std::exchange(penalties_, {}); }
+
   // Will record() keep anything? Lets an operation skip work that only backward needs.
   bool wants_grad(std::span<const Var> inputs) const;
   bool wants_grad(std::initializer_list<Var> inputs) const { return wants_grad({inputs.begin(), inputs.size()}); }
@@ -140,6 +145,7 @@ class FOVEA_EXPORT Tape {
   TapeOptions options_;
   std::uint64_t stream_;
   std::vector<Node> nodes_;
+  std::vector<Var> penalties_;
 };
 
 // A piece of a model that can be run again: the recompute segment of gradient checkpointing.

@@ -19,6 +19,9 @@ namespace fovea {
 class FieldVisitor;
 
 enum class NormPlacement : std::uint8_t { pre, post };
+// layer, rms and rms_a normalise each row; the others channels, over positions too, which a causal stack cannot have
+// (its group norm keeps to each token).
+enum class StackNorm : std::uint8_t { layer, rms, rms_a, batch, instance, group };
 enum class FeedForward : std::uint8_t { ffn, glu };
 // The first three enter with the tokens, the others in every attention layer: rope, alibi and t5 in mechanisms that
 // have the feature (rotary, alibi, bias); shaw and xl in place of softmax.
@@ -42,15 +45,21 @@ struct FOVEA_EXPORT StackConfig {
   std::int64_t head_width = 0;                               // 0: width / heads
   std::vector<std::string> layers = {"softmax", "softmax"};  // one mechanism each: "diag:block=64"; "norm*2" is two
   std::vector<std::string> cross = {};  // of the layers of a decoder: one for each layer, or one for all
+  bool gated_cross = false;             // their cross-attention enters times tanh(a), a learned from 0
   bool causal = false;                  // tokens read no later one; for mechanisms that have no bidirectional form
-  NormKind norm = NormKind::layer;
+  StackNorm norm = StackNorm::layer;
   double norm_eps = 1e-5;
-  bool norm_affine = true;  // learned gains (and for LayerNorm biases)
+  bool norm_affine = true;       // learned gains (and but for rms biases)
+  std::int64_t norm_groups = 1;  // of a group norm
   NormPlacement placement = NormPlacement::pre;
   FeedForward feed_forward = FeedForward::ffn;
   std::int64_t inner = 128;  // hidden size of the feed-forward layers
   Activation activation = Activation::gelu;
-  bool bias = true;  // of the products in attention and feed-forward layers
+  std::int64_t experts = 0;       // feed-forward layers of which each token takes one; 0: one for all
+  double expert_capacity = 1.25;  // tokens an expert takes, as a multiple of an even share
+  double expert_balance = 0.01;   // weight of the loss that spreads tokens evenly
+  bool bias = true;               // of the products in attention and feed-forward layers
+  bool weight_norm = false;       // their weights are direction times length
   Positions positions = Positions::learned;
   double rope_base = 10000.0;
   RopePairs rope_pairs = RopePairs::adjacent;
@@ -71,6 +80,7 @@ struct FOVEA_EXPORT StackConfig {
 // A stack with what all stacks of a model have in common.
 struct FOVEA_EXPORT StackSpec : StackConfig {
   std::int64_t max_length = 2048;  // longest sequence, without the token that cls pooling puts in front
+  std::int64_t source_width = 0;   // of what cross-attention reads; 0: width
   DType dtype = DType::f32;        // of activations: f32, bf16 (or f64, for tests); parameters stay f32
   bool checkpointing = false;      // keep only each layer's input and run the layer again in backward
 };
@@ -81,6 +91,25 @@ struct FOVEA_EXPORT ImageConfig {
   std::int64_t patch = 4;
 
   std::int64_t patches() const { return (height / patch) * (width / patch); }
+  void check() const;
+  void fields(FieldVisitor& v);
+};
+
+enum class Forecaster : std::uint8_t { informer, memformer };
+
+// Measurements and what foretells them. Sizes of 0 are taken from the data.
+struct FOVEA_EXPORT SeriesConfig {
+  Forecaster kind = Forecaster::informer;
+  std::int64_t length = 0, label = 0, horizon = 0;  // rows: read; of these, read again by a decoder; foretold
+  std::int64_t channels = 0, marks = 0;             // of a row; features of its time
+  bool distil = true;                               // informer: half as many rows after every layer but the last
+  std::int64_t patch = 32, stride = 8;              // memformer: rows read as one, and from one patch to the next
+  std::int64_t memory_rows = 2, memory_width = 4;   // memformer: of the memory
+  bool recurrent = false;                           // memformer: patches are read one after another, with a gated state
+
+  std::int64_t patches() const { return (length - patch) / stride + 2; }  // the last one may run over the end
+  // Takes the sizes that are 0 from the data, and refuses data of others.
+  void fit(const Dataset& data);
   void check() const;
   void fields(FieldVisitor& v);
 };
@@ -104,12 +133,13 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   bool head_transform = false;                  // a product, activation and norm before it
   double head_scale = 1.0;                      // on what enters it
   std::int64_t embedding_size = 64;             // of the vectors that image_text compares
-  std::optional<StackConfig> decoder = {};      // of seq2seq
+  std::optional<StackConfig> decoder = {};      // of seq2seq, and of forecast by an informer
   std::int64_t decoder_vocabulary = 0;          // 0: the same as the encoder's
   std::int64_t decoder_max_length = 0;          // 0: the same as the encoder's
   bool shared_embedding = true;                 // encoder and decoder use one table
   std::optional<StackConfig> image_stack = {};  // of image_text; the first stack reads the text
   std::optional<ImageConfig> image = {};        // of vision and image_text
+  std::optional<SeriesConfig> series = {};      // of forecast
 
   // A frame for a task ("transformer", "gpt", "seq2seq", "vit", ...); or a mechanism ("norm", "diag:block=32"): the
   // transformer preset with that mechanism in every layer; or a list ("diag*1,norm*1"): with those layers. Sizes of the
@@ -123,6 +153,10 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   // Fills in what the task decides, and refuses what cannot be built, naming the field. Vocabulary and classes may
   // still be 0; a Model refuses that.
   void check();
+
+  // Fills in the sizes that are still 0 from the data, and refuses data that is for another task or too large. A
+  // classifier that is given pairs compares them.
+  void fit(const Dataset& data);
 
   void fields(FieldVisitor& v);  // names, help and ranges of all of the above
 };
@@ -186,6 +220,7 @@ class FOVEA_EXPORT Model {
 
 // A folder with model.safetensors and config.json.
 FOVEA_EXPORT void save_model(const Model& model, const std::string& folder);
-FOVEA_EXPORT Model load_model(Context& context, const std::string& folder);
+// `dtype` of activations, in place of the one it was saved with.
+FOVEA_EXPORT Model load_model(Context& context, const std::string& folder, std::optional<DType> dtype = {});
 
 }  // namespace fovea

@@ -20,6 +20,7 @@ struct Encoding {
   std::vector<std::int32_t> ids;
   // First and one past the last byte of the text; of a pair, of the token's own text. {0, 0} for special tokens.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> offsets;
+  std::vector<std::int32_t> sources;  // the text it is from: 0, or 1 for the second of a pair; -1 for special tokens
   std::vector<std::int32_t> types;    // the segment: 0, or 1 in the second text of a pair
   std::vector<std::int32_t> special;  // 1 for a token that is not from the text, such as [CLS]
 };
@@ -30,10 +31,10 @@ struct SpecialIds {
 };
 
 struct BpeTraining {
-  std::int64_t vocabulary = 8000;           // ids in all: special tokens, the 256 bytes, then merges
-  std::vector<std::string> special_tokens;  // the first ids, in this order
-  std::int64_t min_frequency = 2;           // of a pair that is merged
-  std::function<void(std::int64_t done, std::int64_t wanted)> progress;  // ids so far; now and then
+  std::int64_t vocabulary = 8000;                // ids in all: special tokens, the 256 bytes, then merges
+  std::vector<std::string> special_tokens = {};  // the first ids, in this order
+  std::int64_t min_frequency = 2;                // of a pair that is merged
+  std::function<void(std::int64_t done, std::int64_t wanted)> progress = {};  // ids so far; now and then
 };
 
 // Text to ids and back: byte-level and other BPE, WordPiece, Unigram, words, characters, bytes. Reads and writes the

@@ -22,8 +22,8 @@ struct FOVEA_EXPORT TrainConfig {
   double minutes = 0.0;           // budget of training time, evaluation and checkpoints not counted; 0: none
   std::int64_t batch = 32;        // examples per step, all accumulated parts together
   std::int64_t accumulation = 1;  // parts a batch is cut into; memory falls, results stay the same but for rounding
-  Schedule schedule;              // in JSON: lr, schedule, power, lr_floor, warmup
-  AdamWOptions adamw;             // in JSON: beta1, beta2, eps, weight_decay, decoupled
+  Schedule schedule = {};         // in JSON: lr, schedule, power, lr_floor, warmup
+  AdamWOptions adamw = {};        // in JSON: beta1, beta2, eps, weight_decay, decoupled
   double clip_norm = 0.0;         // 0: off
   double clip_value = 1.0;        // 0: off
   double label_smoothing = 0.0;
@@ -39,7 +39,7 @@ struct FOVEA_EXPORT TrainConfig {
   std::int64_t log_every = 10;          // steps between rows of metrics.csv
   std::uint64_t seed = 0;               // must be the seed of the context
   std::int64_t length_window = 0;       // batches among which examples are sorted by length; 0: none
-  std::string out;                      // folder for checkpoints and metrics; empty: nothing is written
+  std::string out = {};                 // folder for checkpoints and metrics; empty: nothing is written
 
   // Refuses what cannot be run, naming the field.
   void check() const;

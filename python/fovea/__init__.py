@@ -8,9 +8,11 @@
 
 from fovea import _fovea
 from fovea._attention import Gradients, attention, attention_backward
+from fovea._generate import Generated, generate
 from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
-from fovea._model import Dataset, Model, TrainResult, export_model, import_model, listops, load, train
+from fovea._model import Dataset, Model, TrainResult, export_model, import_model, listops, load, load_data, train
 from fovea._pattern import Pattern
+from fovea._tokenizer import Encoding, Tokenizer
 
 __version__: str = _fovea.version
 get_num_threads = _fovea.get_num_threads
@@ -18,20 +20,25 @@ set_num_threads = _fovea.set_num_threads
 
 __all__ = [
     "Dataset",
+    "Encoding",
+    "Generated",
     "Gradients",
     "Mechanism",
     "MechanismInfo",
     "Model",
     "Pattern",
+    "Tokenizer",
     "TrainResult",
     "attention",
     "attention_backward",
+    "generate",
     "export_model",
     "get_num_threads",
     "import_model",
     "list_mechanisms",
     "listops",
     "load",
+    "load_data",
     "set_num_threads",
     "train",
 ]

@@ -16,5 +16,7 @@ void bind_files(nb::module_& module);
 void bind_model(nb::module_& module);
 void bind_pretrained(nb::module_& module);
 void bind_training(nb::module_& module);
+void bind_tokenizer(nb::module_& module);
+void bind_generation(nb::module_& module);
 
 }  // namespace fovea::python

@@ -16,6 +16,8 @@ NB_MODULE(_fovea, module) {
   bind_model(module);
   bind_pretrained(module);
   bind_training(module);
+  bind_tokenizer(module);
+  bind_generation(module);
   module.def("set_num_threads", set_threads, nb::arg("threads"));
   module.def("get_num_threads", threads);
 }

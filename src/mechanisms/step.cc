@@ -1,15 +1,18 @@
+#include "fovea/zones.h"
 #include "mechanisms/kind.h"
+#include "tile/query.h"
 
 namespace fovea {
 namespace {
 
 constexpr std::int64_t kFirstCapacity = 64;
 
-// Room for `extra` more rows after `length`, doubling; what was there stays.
+// Room for `extra` more rows after `length`, doubling; what was there stays. A cache that another state sees too is
+// left to it: copies of a state cost nothing until one of them is moved on.
 void reserve(const Context& context, Tensor& cache, const Tensor& rows, std::int64_t length, std::int64_t extra) {
-  const std::int64_t needed = length + extra;
-  if (cache.defined() && cache.dim(1) >= needed) return;
-  const std::int64_t capacity = std::max({kFirstCapacity, needed, cache.defined() ? 2 * cache.dim(1) : 0});
+  const std::int64_t needed = length + extra, now = cache.defined() ? cache.dim(1) : 0;
+  if (now >= needed && !cache.is_shared()) return;
+  const std::int64_t capacity = now >= needed ? now : std::max({kFirstCapacity, needed, 2 * now});
   const Tensor larger = Tensor::zeros(context, rows.shape().with(1, capacity), rows.dtype(), Lifetime::persistent);
   if (length > 0) larger.slice(1, 0, length).copy_from(cache.slice(1, 0, length));
   cache = larger;
@@ -19,6 +22,38 @@ void reserve(const Context& context, Tensor& cache, const Tensor& rows, std::int
 void drop(Tensor& cache, std::int64_t held, std::int64_t count) {
   for (std::int64_t i = 0; i + count < held; ++i)  // row by row: source and target may overlap
     cache.slice(1, i, i + 1).copy_from(cache.slice(1, i + count, i + count + 1));
+}
+
+// May the kernel for single queries take this step? Plain softmax over all that is cached.
+bool is_single_query(const Call& call) {
+  const AttentionOptions& o = call.options;
+  const Var &q = call.q, &k = call.k, &v = call.v;
+  const bool fits = q.dtype() == k.dtype() && q.dtype() == v.dtype() && q.dim(3) == k.dim(3) && v.dim(2) == k.dim(2) &&
+                    k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0;  // what does not is refused with the other calls
+  return fits && call.mechanism.text() == "softmax" && q.dim(0) == 1 && q.dim(1) == 1 && k.dim(1) == 1 &&
+         (q.dtype() == DType::f32 || q.dtype() == DType::bf16) && o.weights.empty() && !o.window && !o.pattern &&
+         !o.alibi && !o.rotary && !o.diagonal_bias.defined();
+}
+
+// (1, n, heads, d) with a dense last axis.
+tile::In rows_of(const Tensor& cache) { return {cache.raw(), cache.stride(0), cache.stride(1), cache.stride(2)}; }
+
+Tensor step_single(const Context& context, const Call& call, const DecodeState& state) {
+  const ZoneTimer timer(context.zones(), Zone::attention);
+  const Tensor q = call.q.value().contiguous(context);
+  const Tensor o = Tensor::empty(context, {1, 1, q.dim(2), state.values.dim(3)}, q.dtype());
+  tile::attend_query(context, {.dtype = q.dtype(),
+                               .n = state.held,
+                               .heads = q.dim(2),
+                               .kv_heads = state.keys.dim(2),
+                               .d_k = q.dim(3),
+                               .d_v = o.dim(3),
+                               .scale = scale_of(call),
+                               .q = q.raw(),
+                               .keys = rows_of(state.keys),
+                               .values = rows_of(state.values),
+                               .o = o.raw()});
+  return o;
 }
 
 Tensor step_cache(Context& context, const Call& call, DecodeState& state) {
@@ -31,6 +66,7 @@ Tensor step_cache(Context& context, const Call& call, DecodeState& state) {
   state.values.slice(1, state.held, state.held + fresh).copy_from(v);
   state.held += fresh;
   state.length += fresh;
+  if (is_single_query(call)) return step_single(context, call, state);
 
   Tape tape(context, {.record = false});
   AttentionOptions options = call.options;

@@ -82,6 +82,33 @@ std::vector<std::string_view> activation_names() {
           "elu_plus_one", "tanh", "sigmoid", "gelu_quick", "relu_squared", "swish"};
 }
 
+// What a task needs and the config leaves out.
+void add_sections(ModelConfig& config) {
+  const StackConfig& first = config;
+  if (config.task == Task::forecast && !config.series) config.series.emplace();
+  const bool informer = config.task == Task::forecast && config.series->kind == Forecaster::informer;
+  if ((config.task == Task::seq2seq || informer) && !config.decoder) {
+    config.decoder = first;
+    config.decoder->causal = true;
+    config.cross.clear();
+  }
+  if (config.decoder && config.decoder->cross.empty()) config.decoder->cross = {"softmax"};
+  if ((config.task == Task::vision || config.task == Task::image_text) && !config.image) config.image.emplace();
+  if (config.task == Task::image_text && !config.image_stack) {
+    config.image_stack = first;
+    config.image_stack->causal = config.image_stack->gated_cross = false;
+    config.image_stack->cross.clear();
+  }
+}
+
+void check_towers(const ModelConfig& config) {
+  if (!config.image_stack->cross.empty())
+    fail(ErrorCode::usage, "the stack that reads pictures has nothing else to attend to", "image_stack.cross",
+         "cross, of the stack that reads texts");
+  if (config.causal && (config.pooling == Pooling::cls || config.pooling == Pooling::first))
+    fail(ErrorCode::usage, "the first row of a causal stack has seen nothing of the text", "pooling", "last or mean");
+}
+
 }  // namespace
 
 std::vector<std::string> parse_layers(std::string_view text) {
@@ -110,9 +137,15 @@ void StackConfig::check() {
   if (head_width == 0 && width % heads != 0)
     fail(ErrorCode::usage, fmt::format("{} heads do not divide the width {}", heads, width), "heads",
          "a divisor of the width");
+  if (width % norm_groups != 0)
+    fail(ErrorCode::usage, fmt::format("{} groups do not divide the width {}", norm_groups, width), "norm_groups",
+         "a divisor of the width");
   if (heads % key_heads() != 0)
     fail(ErrorCode::usage, fmt::format("{} heads of keys do not divide {} heads", kv_heads, heads), "kv_heads",
          "a divisor of the heads");
+  if (gated_cross && placement == NormPlacement::post)
+    fail(ErrorCode::usage, "a closed gate leaves the rows as they are, a norm after it would not", "gated_cross",
+         "placement pre");
 }
 
 void ImageConfig::check() const {
@@ -123,22 +156,19 @@ void ImageConfig::check() const {
 
 void ModelConfig::check() {
   if (task == Task::lm) causal = true;
-  if (task == Task::seq2seq && !decoder) {
-    decoder = static_cast<const StackConfig&>(*this);
-    decoder->causal = true;
-  }
-  if (decoder && decoder->cross.empty()) decoder->cross = {"softmax"};
-  if ((task == Task::vision || task == Task::image_text) && !image) image.emplace();
+  add_sections(*this);
   StackConfig::check();
+  if (!cross.empty() && task != Task::image_text)
+    fail(ErrorCode::usage, "this stack has nothing else to attend to", "cross", "decoder.cross, for seq2seq");
   if (max_length < 1) fail(ErrorCode::usage, fmt::format("must be at least 1, got {}", max_length), "max_length");
   if (decoder) nn::within("decoder", [&] { decoder->check(); });
   if (image_stack) nn::within("image_stack", [&] { image_stack->check(); });
   if (image) nn::within("image", [&] { image->check(); });
-  if (decoder && shared_embedding && (decoder->width != width || decoder_vocabulary > 0))
+  if (series) nn::within("series", [&] { series->check(); });
+  if (task == Task::image_text) check_towers(*this);
+  if (task == Task::seq2seq && shared_embedding && (decoder->width != width || decoder_vocabulary > 0))
     fail(ErrorCode::usage, "encoder and decoder can share an embedding only of the same width and vocabulary",
          "shared_embedding", "false");
-  if (dtype == DType::f16)
-    fail(ErrorCode::unsupported, "models do not run in f16: it would need loss scaling", "dtype", "bf16");
 }
 
 void StackConfig::fields(FieldVisitor& v) {
@@ -148,15 +178,21 @@ void StackConfig::fields(FieldVisitor& v) {
   v("head_width", head_width, "size of a head; 0: width / heads", between(0, 1 << 16));
   v("layers", layers, "mechanism of each layer: \"diag:block=64\", \"norm*2\"");
   v("cross", cross, "mechanism of the cross-attention of each layer, or one for all");
+  v("gated_cross", gated_cross, "cross-attention enters through a learned gate that starts closed");
   v("causal", causal, "tokens read no later one");
-  v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a", "l2"}));
+  v("norm", norm, "kind of norm", one_of({"layer", "rms", "rms_a", "batch", "instance", "group"}));
   v("norm_eps", norm_eps, "epsilon of the norms", above(0));
   v("norm_affine", norm_affine, "norms have learned gains");
+  v("norm_groups", norm_groups, "of a group norm; must divide the width", between(1, 1 << 16));
   v("placement", placement, "norm before or after each sub-layer", one_of({"pre", "post"}));
   v("feed_forward", feed_forward, "plain or gated feed-forward layers", one_of({"ffn", "glu"}));
   v("inner", inner, "hidden size of the feed-forward layers", between(1, 1 << 20));
   v("activation", activation, "of the feed-forward layers", one_of(activation_names()));
+  v("experts", experts, "feed-forward layers of which each token takes one; 0: one for all", between(0, 1 << 12));
+  v("expert_capacity", expert_capacity, "tokens an expert takes, as a multiple of an even share", above(0));
+  v("expert_balance", expert_balance, "weight of the loss that spreads tokens evenly", at_least(0));
   v("bias", bias, "products in attention and feed-forward layers have biases");
+  v("weight_norm", weight_norm, "weights of products are direction times length");
   v("positions", positions, "how positions enter", one_of(position_names()));
   v("rope_base", rope_base, "base of the angles of rope", above(0));
   v("rope_pairs", rope_pairs, "channels that rope turns together", one_of({"adjacent", "halves"}));
@@ -196,12 +232,13 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("head_transform", head_transform, "a product, activation and norm before that head");
   v("head_scale", head_scale, "factor on what enters that head", above(0));
   v("embedding_size", embedding_size, "of the vectors that image_text compares", between(1, 1 << 16));
-  v("decoder", decoder, "the second stack of seq2seq");
+  v("decoder", decoder, "the second stack of seq2seq, and of forecast by an informer");
   v("decoder_vocabulary", decoder_vocabulary, "of the decoder; 0: the encoder's", between(0, kMost));
   v("decoder_max_length", decoder_max_length, "of the decoder; 0: the encoder's", between(0, kMost));
   v("shared_embedding", shared_embedding, "encoder and decoder use one table");
   v("image_stack", image_stack, "the stack of image_text that reads pictures");
   v("image", image, "pictures and their patches");
+  v("series", series, "measurements and what foretells them");
   v("dtype", dtype, "of activations", one_of({"f32", "bf16", "f16", "f64"}));
   v("checkpointing", checkpointing, "run layers again in backward instead of keeping their activations");
 }

@@ -58,9 +58,11 @@ void save_model(const Model& model, const std::string& folder) {
   out.commit();
 }
 
-Model load_model(Context& context, const std::string& folder) {
+Model load_model(Context& context, const std::string& folder, std::optional<DType> dtype) {
   const Path path = committed_folder(folder);
-  Model model(context, read_model_config(path / kConfigFile));
+  ModelConfig config = read_model_config(path / kConfigFile);
+  if (dtype) config.dtype = *dtype;
+  Model model(context, std::move(config));
   TensorUpdate(path / kModelFile, named_tensors(model)).apply();
   return model;
 }

@@ -20,6 +20,8 @@ ModelConfig checked(ModelConfig config) {
     fail(ErrorCode::usage, "the number of classes is not set", "classes");
   if (config.image && (config.image->height < 1 || config.image->width < 1 || config.image->channels < 1))
     fail(ErrorCode::usage, "the size of pictures is not set", "image");
+  if (config.series && (config.series->length < 1 || config.series->horizon < 1 || config.series->channels < 1))
+    fail(ErrorCode::usage, "rows that are read, rows that are foretold or channels are not set", "series");
   return config;
 }
 
@@ -75,7 +77,11 @@ Var Model::forward(Tape& tape, const Tensor& ids, const Sequences& rows) const {
 }
 
 Loss Model::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
-  return nn::within("model", [&] { return impl_->network->loss(tape, batch, options); });
+  return nn::within("model", [&] {
+    Loss loss = impl_->network->loss(tape, batch, options);
+    for (const Var& penalty : tape.take_penalties()) loss.value = add(tape, loss.value, penalty);
+    return loss;
+  });
 }
 
 }  // namespace fovea

@@ -30,6 +30,15 @@ std::int64_t count_correct(const Context& context, const Tensor& logits, const s
 
 }  // namespace
 
+StackSpec stack_spec(const ModelConfig& config, const StackConfig& stack, std::int64_t max_length) {
+  StackSpec spec;
+  static_cast<StackConfig&>(spec) = stack;
+  spec.max_length = max_length;
+  spec.dtype = config.dtype;
+  spec.checkpointing = config.checkpointing;
+  return spec;
+}
+
 Loss classification_loss(Tape& tape, const Var& logits, const Tensor& targets, const LossOptions& options) {
   const Context& context = tape.context();
   const std::int64_t rows = targets.numel(), classes = logits.dim(-1);

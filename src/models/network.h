@@ -32,6 +32,9 @@ class Network {
                    const nn::Source& source) const;
 };
 
+// Another stack of a model.
+StackSpec stack_spec(const ModelConfig& config, const StackConfig& stack, std::int64_t max_length);
+
 // Cross-entropy of logits (..., classes), and how many of them have their largest entry at the target.
 Loss classification_loss(Tape& tape, const Var& logits, const Tensor& targets, const LossOptions& options);
 

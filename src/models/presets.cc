@@ -67,7 +67,7 @@ ModelConfig gpt2_small() {
 
 ModelConfig llama() {
   ModelConfig config = gpt_of(256, 4);
-  config.norm = NormKind::rms;
+  config.norm = StackNorm::rms;
   config.positions = Positions::rope;
   config.rope_pairs = RopePairs::halves;
   config.kv_heads = config.heads / 2;
@@ -106,7 +106,7 @@ ModelConfig seq2seq() {
 
 ModelConfig t5() {
   ModelConfig config = plain(Task::seq2seq, 256, 3);
-  config.norm = NormKind::rms;
+  config.norm = StackNorm::rms;
   config.norm_eps = 1e-6;
   config.positions = Positions::t5;
   config.activation = Activation::relu;

@@ -7,11 +7,9 @@ namespace fovea {
 namespace {
 
 StackSpec decoder_spec(const ModelConfig& config) {
-  StackSpec spec;
-  static_cast<StackConfig&>(spec) = *config.decoder;
-  spec.max_length = config.decoder_max_length > 0 ? config.decoder_max_length : config.max_length;
-  spec.dtype = config.dtype;
-  spec.checkpointing = config.checkpointing;
+  StackSpec spec = stack_spec(config, *config.decoder,
+                              config.decoder_max_length > 0 ? config.decoder_max_length : config.max_length);
+  spec.source_width = config.width;
   return spec;
 }
 

@@ -51,6 +51,14 @@ void check_input(const EmbeddingSpec& spec, const Input& input) {
 
 }  // namespace
 
+std::shared_ptr<const Layout> full_layout(const Context& context, std::int64_t batch, std::int64_t n) {
+  auto layout = std::make_shared<Layout>();
+  layout->positions = Tensor::empty(context, {batch, n}, DType::i32);
+  for (std::int64_t i = 0; i < batch * n; ++i)
+    layout->positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % n);
+  return layout;
+}
+
 void advance(const Input& tokens, const std::vector<Past*>& pasts) {
   const auto rows = tokens.rows.rows(tokens.ids.dim(0), tokens.ids.dim(1), "rows");
   for (std::size_t s = 0; s < pasts.size(); ++s) pasts[s]->length += rows[s].count;

@@ -146,12 +146,16 @@ void AttentionLayer::make_projections(const Scope& scope, const StackSpec& spec)
   const bool self = role_ == Role::self;
   const bool plain = !style.shared_qk && !style.values_only && keys == values &&
                      style.qk_activation == Activation::identity && style.v_activation == Activation::identity;
+  const std::int64_t source = !self && spec.source_width > 0 ? spec.source_width : spec.width;
   const auto add = [&](std::optional<Linear>& linear, std::string_view name, std::int64_t width, Activation activation,
                        std::int64_t fan_out = 0) {
-    linear.emplace(
-        scope / name, spec.width, width,
-        Linear::Options{
-            .activation = activation, .fan_out = fan_out, .bias = spec.bias, .deviation = spec.init_deviation});
+    const bool reads_source = &linear == &qkv_ || &linear == &k_ || &linear == &v_;
+    linear.emplace(scope / name, reads_source ? source : spec.width, width,
+                   Linear::Options{.activation = activation,
+                                   .fan_out = fan_out,
+                                   .bias = spec.bias,
+                                   .deviation = spec.init_deviation,
+                                   .weight_norm = spec.weight_norm});
   };
   if (plain) {
     add(qkv_, self ? "qkv" : "kv", (self ? queries : 0) + keys + values, Activation::identity, queries);

@@ -26,7 +26,8 @@ EmbeddingSpec EmbeddingSpec::of(const ModelConfig& config) {
           .max_length = config.max_length,
           .types = config.types,
           .offset = config.position_offset,
-          .front = config.pooling == Pooling::cls && (config.task == Task::classify || config.task == Task::match),
+          .front = config.pooling == Pooling::cls &&
+                   (config.task == Task::classify || config.task == Task::match || config.task == Task::image_text),
           .positions = config.positions,
           .scale = config.embedding_scale,
           .dropout = config.dropout,
@@ -68,7 +69,7 @@ Embedding::Embedding(const Scope& scope, const ModelConfig& config, const Embedd
                                            Init::normal(kDeviation))),
       types_(spec.types > 0 ? scope.add("types", {spec.types, spec.width}, Init::normal(kDeviation)) : Var()),
       positions_(scope, spec) {
-  if (config.embedding_norm) norm_ = make_norm(scope / "norm", config);
+  if (config.embedding_norm) norm_.emplace(scope / "norm", config);
 }
 
 Var Embedding::operator()(Tape& tape, const Arranged& batch) const {
@@ -80,7 +81,7 @@ Var Embedding::operator()(Tape& tape, const Arranged& batch) const {
     x = add(tape, x, embedding(tape, types_, types));
   }
   x = positions_(tape, x, batch.layout->positions);
-  if (norm_) x = normalize(tape, x, *norm_);
+  if (norm_) x = (*norm_)(tape, x, *batch.layout);
   return cast(tape, dropout(tape, x, spec_.dropout), spec_.dtype);
 }
 

@@ -5,6 +5,7 @@
 
 #include "nn/layers.h"
 #include "nn/layout.h"
+#include "nn/norm_layer.h"
 
 namespace fovea::nn {
 
@@ -62,7 +63,7 @@ class Embedding {
   EmbeddingSpec spec_;
   Var tokens_, types_;
   PositionTable positions_;
-  std::optional<Norm> norm_;
+  std::optional<NormLayer> norm_;
 };
 
 }  // namespace fovea::nn

@@ -23,7 +23,9 @@ LanguageHead::LanguageHead(const Scope& scope, const ModelConfig& config, std::i
   if (config.head_transform) {
     transform_.emplace(scope / "transform", config.width, config.width,
                        Linear::Options{.activation = config.activation, .deviation = config.init_deviation});
-    norm_ = make_norm(scope / "norm", config);
+    StackConfig rows = config;  // chosen rows have no neighbours
+    if (rows.norm > StackNorm::rms_a) rows.norm = StackNorm::layer;
+    norm_.emplace(scope / "norm", rows);
   }
   if (config.tied)
     tokens_ = tokens;
@@ -36,7 +38,7 @@ LanguageHead::LanguageHead(const Scope& scope, const ModelConfig& config, std::i
 }
 
 Var LanguageHead::operator()(Tape& tape, Var x) const {
-  if (transform_) x = normalize(tape, (*transform_)(tape, x), *norm_);
+  if (transform_) x = (*norm_)(tape, (*transform_)(tape, x), {});
   if (scale_ != 1.0) x = scale(tape, x, scale_);
   const Var weight = weight_.defined() ? weight_ : transpose(tape, tokens_, 0, 1);
   return cast(tape, linear(tape, x, weight, bias_), wide_type(x.dtype()));

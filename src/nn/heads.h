@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "nn/layers.h"
+#include "nn/norm_layer.h"
 
 namespace fovea::nn {
 
@@ -32,7 +33,7 @@ class LanguageHead {
  private:
   double scale_;
   std::optional<Linear> transform_;
-  std::optional<Norm> norm_;
+  std::optional<NormLayer> norm_;
   Var tokens_, weight_, bias_;  // (vocabulary, width) where tied, else (width, vocabulary); (vocabulary)
 };
 

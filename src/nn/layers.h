@@ -12,23 +12,23 @@ class Linear {
     std::int64_t fan_out = 0;  // outputs its initial values are drawn for; 0: all. Projections side by side in one
                                // product are drawn as if each stood alone
     bool bias = true;
-    double deviation = 0.0;  // of normal initial values; 0: uniform, by the sizes
+    double deviation = 0.0;    // of normal initial values; 0: uniform, by the sizes
+    bool weight_norm = false;  // the weight is direction times length
   };
   Linear(const Scope& scope, std::int64_t in, std::int64_t out) : Linear(scope, in, out, Options{}) {}
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, Options options);
 
-  Var operator()(Tape& tape, const Var& x) const { return linear(tape, x, weight_, bias_, activation_); }
+  Var operator()(Tape& tape, const Var& x) const {
+    return linear(tape, x, length_.defined() ? weight_norm(tape, weight_, length_) : weight_, bias_, activation_);
+  }
 
  private:
-  Var weight_, bias_;  // (in, out), (out)
+  Var weight_, length_, bias_;  // (in, out), (out), (out)
   Activation activation_;
 };
 
 // The product that ends a residual branch: where weights start normal, it starts smaller the more branches there are.
 Linear::Options branch_end(const StackConfig& config);
-
-// LayerNorm or RMSNorm over the last axis, with gain (and for LayerNorm bias) unless the config leaves them out.
-Norm make_norm(const Scope& scope, const StackConfig& config);
 
 // (act(x W1 + b1)) W2 + b2, or (act(x Wg + bg) * (x Wv + bv)) W2 + b2 with both first products as one.
 class FeedForwardLayer {

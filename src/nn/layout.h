@@ -27,6 +27,9 @@ struct Layout {
   std::vector<Past*> pasts;  // empty, or one for each sequence: its rows follow on what it remembers (no gradients)
 };
 
+// Every item of the batch is one sequence of n rows.
+std::shared_ptr<const Layout> full_layout(const Context& context, std::int64_t batch, std::int64_t n);
+
 // Counts the tokens that a step has added to each past.
 void advance(const Input& tokens, const std::vector<Past*>& pasts);
 

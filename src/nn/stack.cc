@@ -4,46 +4,72 @@ namespace fovea::nn {
 namespace {
 
 // Adds the open branch to the residual and normalises. Returns what the next sub-layer reads.
-AddNorm close_branch(Tape& tape, const Stream& stream, double dropout_p, const Norm& norm) {
-  if (stream.branch.defined()) return add_norm(tape, stream.residual, stream.branch, dropout_p, norm);
-  return {stream.residual, normalize(tape, stream.residual, norm)};
+AddNorm close_branch(Tape& tape, const Stream& stream, double dropout_p, const NormLayer& norm, const Layout& layout) {
+  if (stream.branch.defined()) return norm.add(tape, stream.residual, stream.branch, dropout_p, layout);
+  return {stream.residual, norm(tape, stream.residual, layout)};
 }
 
-// One block that backward runs again. Inputs: the residual, where there is one the branch, where there is one the
-// source. Outputs: the residual and the branch.
+// The residual with the open branch, without a norm.
+Var sum_of(Tape& tape, const Stream& stream, double dropout_p) {
+  return stream.branch.defined() ? add(tape, stream.residual, dropout(tape, stream.branch, dropout_p))
+                                 : stream.residual;
+}
+
+// Which parts of a stream are there: a list of Vars has only those.
+struct Parts {
+  bool branch, penalty;
+
+  static Parts of(const Stream& stream) { return {stream.branch.defined(), stream.penalty.defined()}; }
+  std::vector<Var> pack(const Stream& stream) const {
+    std::vector<Var> vars;
+    vars.reserve(4);
+    vars.push_back(stream.residual);
+    if (branch) vars.push_back(stream.branch);
+    if (penalty) vars.push_back(stream.penalty);
+    return vars;
+  }
+  Stream unpack(std::span<const Var> vars) const {
+    std::size_t next = 1;
+    Stream stream{vars[0], {}, {}};
+    if (branch) stream.branch = vars[next++];
+    if (penalty) stream.penalty = vars[next++];
+    return stream;
+  }
+};
+
+// One block that backward runs again. Inputs: the stream and, where there is one, the source. Outputs: the stream.
 class BlockSegment : public Segment {
  public:
-  BlockSegment(const Block& block, std::shared_ptr<const Layout> layout, bool branch, Source source)
-      : block_(&block), layout_(std::move(layout)), branch_(branch), source_(std::move(source)) {
+  BlockSegment(const Block& block, std::shared_ptr<const Layout> layout, Parts parts, Source source)
+      : block_(&block), layout_(std::move(layout)), parts_(parts), source_(std::move(source)) {
     source_.rows = {};  // comes as an input, so that its gradient is known
   }
 
   std::vector<Var> run(Tape& tape, std::span<const Var> inputs) const override {
-    Stream stream{inputs[0], branch_ ? inputs[1] : Var()};
     Source source = source_;
     if (source.layout != nullptr) source.rows = inputs.back();
-    stream = (*block_)(tape, std::move(stream), *layout_, source);
-    if (stream.branch.defined()) return {stream.residual, stream.branch};
-    return {stream.residual};
+    const Stream out = (*block_)(tape, parts_.unpack(inputs), *layout_, source);
+    made_ = Parts::of(out);
+    return made_.pack(out);
   }
+  const Parts& made() const { return made_; }  // what the outputs of the last run are
 
  private:
   const Block* block_;
   std::shared_ptr<const Layout> layout_;
-  bool branch_;
+  Parts parts_;
+  mutable Parts made_ = {};
   Source source_;
 };
 
 Stream run_again_later(Tape& tape, const Block& block, const Stream& stream,
                        const std::shared_ptr<const Layout>& layout, const Source& source) {
-  const bool branch = stream.branch.defined();
-  std::vector<Var> inputs;
-  inputs.reserve(3);
-  inputs.push_back(stream.residual);
-  if (branch) inputs.push_back(stream.branch);
+  const Parts parts = Parts::of(stream);
+  std::vector<Var> inputs = parts.pack(stream);
   if (source.defined()) inputs.push_back(source.rows);
-  const auto out = checkpoint(tape, std::make_shared<BlockSegment>(block, layout, branch, source), inputs);
-  return {out[0], out.size() > 1 ? out[1] : Var()};
+  const auto segment = std::make_shared<BlockSegment>(block, layout, parts, source);
+  const std::vector<Var> out = checkpoint(tape, segment, inputs);
+  return segment->made().unpack(out);
 }
 
 }  // namespace
@@ -52,35 +78,54 @@ Block::Block(const Scope& scope, const StackSpec& spec, std::size_t index)
     : place_("layers[" + std::to_string(index) + "]"),
       placement_(spec.placement),
       dropout_(spec.dropout),
-      attention_norm_(make_norm(scope / "attention_norm", spec)),
-      cross_norm_(spec.cross.empty() ? Norm{} : make_norm(scope / "cross_norm", spec)),
-      feed_forward_norm_(make_norm(scope / "feed_forward_norm", spec)),
-      attention_(within(place_ + ".attention", [&] { return AttentionLayer(scope / "attention", spec, index); })),
-      feed_forward_(scope / "feed_forward", spec) {
-  if (!spec.cross.empty())
+      attention_norm_(scope / "attention_norm", spec),
+      feed_forward_norm_(scope / "feed_forward_norm", spec),
+      attention_(within(place_ + ".attention", [&] { return AttentionLayer(scope / "attention", spec, index); })) {
+  if (!spec.cross.empty()) {
+    cross_norm_.emplace(scope / "cross_norm", spec);
     within(place_ + ".cross", [&] { cross_.emplace(scope / "cross", spec, index, Role::cross); });
+    if (spec.gated_cross) gate_ = (scope / "cross").add("gate", {1}, Init::zeros());
+  }
+  if (spec.experts > 0)
+    experts_.emplace(scope / "feed_forward", spec);
+  else
+    feed_forward_.emplace(scope / "feed_forward", spec);
+}
+
+Var Block::cross(Tape& tape, const Var& x, const Layout& layout, const Source& source) const {
+  const Var branch = (*cross_)(tape, x, layout, source);
+  return gate_.defined() ? mul(tape, branch, activate(tape, gate_, Activation::tanh)) : branch;
+}
+
+Var Block::feed_forward(Tape& tape, Stream& stream, const Var& x, const Layout& layout) const {
+  if (feed_forward_) return (*feed_forward_)(tape, x);
+  const ExpertLayer::Result result = (*experts_)(tape, x, layout);
+  if (result.penalty.defined())
+    stream.penalty = stream.penalty.defined() ? add(tape, stream.penalty, result.penalty) : result.penalty;
+  return result.output;
 }
 
 template <class Sublayer>
-void Block::around(Tape& tape, Stream& stream, const Norm& norm, Sublayer&& sublayer) const {
+void Block::around(Tape& tape, Stream& stream, const NormLayer& norm, const Layout& layout, Sublayer&& sublayer) const {
   if (placement_ == NormPlacement::pre) {
-    const auto [sum, normed] = close_branch(tape, stream, dropout_, norm);
-    stream = {sum, sublayer(normed)};
+    const auto [sum, normed] = close_branch(tape, stream, dropout_, norm, layout);
+    stream.residual = sum;
+    stream.branch = sublayer(normed);
   } else {
     const Var branch = sublayer(stream.residual);
-    stream = {add_norm(tape, stream.residual, branch, dropout_, norm).normed, {}};
+    stream.residual = norm.add(tape, stream.residual, branch, dropout_, layout).normed;
   }
 }
 
 Stream Block::operator()(Tape& tape, Stream stream, const Layout& layout, const Source& source) const {
   within(place_, [&] {
-    around(tape, stream, attention_norm_,
+    around(tape, stream, attention_norm_, layout,
            [&](const Var& x) { return within("attention", [&] { return attention_(tape, x, layout); }); });
     if (cross_)
-      around(tape, stream, cross_norm_,
-             [&](const Var& x) { return within("cross", [&] { return (*cross_)(tape, x, layout, source); }); });
-    around(tape, stream, feed_forward_norm_,
-           [&](const Var& x) { return within("feed_forward", [&] { return feed_forward_(tape, x); }); });
+      around(tape, stream, *cross_norm_, layout,
+             [&](const Var& x) { return within("cross", [&] { return cross(tape, x, layout, source); }); });
+    around(tape, stream, feed_forward_norm_, layout,
+           [&](const Var& x) { return within("feed_forward", [&] { return feed_forward(tape, stream, x, layout); }); });
   });
   return stream;
 }
@@ -90,16 +135,27 @@ Stack::Stack(const Scope& scope, const StackSpec& spec) : checkpointing_(spec.ch
   blocks_.reserve(spec.layers.size());
   for (std::size_t i = 0; i < spec.layers.size(); ++i)
     blocks_.emplace_back(root / "layers" / static_cast<std::int64_t>(i), spec, i);
-  if (spec.placement == NormPlacement::pre) final_norm_ = make_norm(root / "final_norm", spec);
+  if (spec.placement == NormPlacement::pre) final_norm_.emplace(root / "final_norm", spec);
 }
 
 Var Stack::operator()(Tape& tape, const Var& x, const std::shared_ptr<const Layout>& layout,
                       const Source& source) const {
-  Stream stream{x, {}};
-  for (const Block& block : blocks_)
-    stream = checkpointing_ && tape.recording() ? run_again_later(tape, block, stream, layout, source)
-                                                : block(tape, std::move(stream), *layout, source);
-  return final_norm_ ? close_branch(tape, stream, dropout_, *final_norm_).normed : stream.residual;
+  return run(tape, {x, layout}, source, {}).rows;
+}
+
+Source Stack::run(Tape& tape, Source x, const Source& source, const Between& between) const {
+  Stream stream{x.rows, {}, {}};
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    if (i > 0 && between) {
+      x = between(tape, {sum_of(tape, stream, dropout_), x.layout}, i - 1);
+      stream = {x.rows, {}, stream.penalty};
+    }
+    stream = checkpointing_ && tape.recording() ? run_again_later(tape, blocks_[i], stream, x.layout, source)
+                                                : blocks_[i](tape, std::move(stream), *x.layout, source);
+  }
+  if (stream.penalty.defined()) tape.charge(stream.penalty);
+  const Var out = final_norm_ ? close_branch(tape, stream, dropout_, *final_norm_, *x.layout).normed : stream.residual;
+  return {out, x.layout};
 }
 
 }  // namespace fovea::nn

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "nn/attention_layer.h"
+#include "nn/experts.h"
+#include "nn/norm_layer.h"
 
 namespace fovea::nn {
 
@@ -11,6 +14,7 @@ namespace fovea::nn {
 // pass.
 struct Stream {
   Var residual, branch;  // (b, n, width); the branch may be undefined
+  Var penalty;           // a scalar that layers add to the loss, or undefined
 };
 
 // Attention, in decoders cross-attention, and a feed-forward layer, each with its residual connection and norm.
@@ -22,15 +26,20 @@ class Block {
 
  private:
   template <class Sublayer>
-  void around(Tape& tape, Stream& stream, const Norm& norm, Sublayer&& sublayer) const;
+  void around(Tape& tape, Stream& stream, const NormLayer& norm, const Layout& layout, Sublayer&& sublayer) const;
+  Var cross(Tape& tape, const Var& x, const Layout& layout, const Source& source) const;
+  Var feed_forward(Tape& tape, Stream& stream, const Var& x, const Layout& layout) const;
 
   std::string place_;  // "layers[1]", for errors
   NormPlacement placement_;
   double dropout_;
-  Norm attention_norm_, cross_norm_, feed_forward_norm_;
+  NormLayer attention_norm_, feed_forward_norm_;
+  std::optional<NormLayer> cross_norm_;
   AttentionLayer attention_;
   std::optional<AttentionLayer> cross_;
-  FeedForwardLayer feed_forward_;
+  Var gate_;  // (1), of the cross-attention; undefined: none
+  std::optional<FeedForwardLayer> feed_forward_;  // one for all tokens, or ...
+  std::optional<ExpertLayer> experts_;            // ... one of many for each
 };
 
 // Blocks one after another, with the final norm of pre-norm models.
@@ -41,13 +50,17 @@ class Stack {
   // x (b, n, width) -> (b, n, width); a stack with cross-attention needs a source.
   Var operator()(Tape& tape, const Var& x, const std::shared_ptr<const Layout>& layout,
                  const Source& source = {}) const;
+  // The same with something between the blocks that may leave other rows, and fewer. It gets the index of the block
+  // before it.
+  using Between = std::function<Source(Tape& tape, const Source& x, std::size_t block)>;
+  Source run(Tape& tape, Source x, const Source& source, const Between& between) const;
   std::size_t size() const { return blocks_.size(); }
 
  private:
   bool checkpointing_;
   double dropout_;
   std::vector<Block> blocks_;
-  std::optional<Norm> final_norm_;
+  std::optional<NormLayer> final_norm_;
 };
 
 }  // namespace fovea::nn

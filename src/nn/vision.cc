@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/wide.h"
 #include "fovea/zones.h"
 
 namespace fovea::nn {
@@ -60,16 +61,13 @@ Source VisionStack::operator()(Tape& tape, const Tensor& pictures) const {
   within("batch", [&] { check_pictures(image_, pictures); });
   const Context& context = tape.context();
   const Tensor cut = cut_patches(context, pictures, image_.patch);
-  Var x = patches_(tape, Var(cut.to(context, front_.defined() ? front_.dtype() : cut.dtype())));
+  Var x = patches_(tape, Var(cut.to(context, wide_type(spec_.dtype))));
   const std::int64_t b = x.dim(0);
   if (front_.defined()) {
     const std::vector<Var> parts = {embedding(tape, front_, Tensor::zeros(context, {b, 1}, DType::i32)), x};
     x = concat(tape, parts, 1);
   }
-  auto layout = std::make_shared<Layout>();
-  layout->positions = Tensor::empty(context, {b, x.dim(1)}, DType::i32);
-  for (std::int64_t i = 0; i < layout->positions.numel(); ++i)
-    layout->positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % x.dim(1));
+  const auto layout = full_layout(context, b, x.dim(1));
   x = cast(tape, dropout(tape, positions_(tape, x, layout->positions), spec_.dropout), spec_.dtype);
   return {stack_(tape, x, layout), layout};
 }

@@ -6,50 +6,11 @@
 #include <cmath>
 
 #include "hwy/highway.h"
+#include "ops/feature_scratch.h"
 #include "ops/features_cpu.h"
 #include "policy/turn.h"
 #include "simd/matrix.h"
 #include "simd/product-inl.h"
-
-#ifndef FOVEA_OPS_FEATURES_CPU_ONCE_
-#define FOVEA_OPS_FEATURES_CPU_ONCE_
-namespace fovea::cpu {
-
-// Rows that are multiplied at a time: 32 of 256 features are 32 KB.
-inline constexpr std::int64_t kFeatureBlock = 32;
-inline constexpr double kUnitEps = 1e-3;
-
-template <class R>
-struct FeatureScratch {
-  FeatureScratch(const FeatureRows& in, R* data)
-      : d(in.x.dim(3)), r(in.count), outputs(in.map == FeatureMap::waves ? 2 * r : r) {
-    const std::size_t ld_d = padded<R>(static_cast<std::size_t>(d)), ld_r = padded<R>(static_cast<std::size_t>(r));
-    const std::size_t ld_out = padded<R>(static_cast<std::size_t>(outputs));
-    const auto take = [&](std::size_t count) {
-      R* taken = data == nullptr ? nullptr : data + used;
-      used += count;
-      return taken;
-    };
-    z = {take(kFeatureBlock * ld_d), ld_d};
-    dz = {take(kFeatureBlock * ld_d), ld_d};
-    u = {take(kFeatureBlock * ld_r), ld_r};
-    half_norm = take(kFeatureBlock);
-    total = take(kFeatureBlock);
-    length = take(kFeatureBlock);
-    y = take(ld_out);
-    dy = take(ld_out);
-  }
-
-  std::int64_t d, r, outputs;
-  std::size_t used = 0;
-  Matrix<R> z, dz;                // [rows][d]
-  Matrix<R> u;                    // [rows][r]
-  R *half_norm, *total, *length;  // [rows]: |z|^2 / 2, sum of da, |x|
-  R *y, *dy;                      // [outputs], for types that are not R
-};
-
-}  // namespace fovea::cpu
-#endif  // FOVEA_OPS_FEATURES_CPU_ONCE_
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea {
@@ -118,15 +79,19 @@ const R* directions_of(const cpu::FeatureRows& in, const cpu::FeatureTask& task)
   return in.directions.data<R>() + group_of(in, task) * in.directions.stride(0);
 }
 
-// u = z W^T of the rows.
+// About how many register tiles a product of m x n takes.
+std::size_t tiles(std::size_t m, std::size_t n) { return m * n / 256; }
+
+// u = z W^T of the rows; the next ones are fetched meanwhile.
 template <class T, class R>
-void project(const cpu::FeatureRows& in, const cpu::FeatureTask& rows, const FeatureScratch<R>& s) {
+void project(const cpu::FeatureRows& in, const cpu::FeatureTask& rows, const FeatureScratch<R>& s, Prefetch& next) {
   load_rows<T>(in, rows, s);
   const auto m = static_cast<std::size_t>(rows.end - rows.begin);
   if (in.gain.defined())
     for (std::size_t i = 0; i < m; ++i) times(in.gain.data<R>() + group_of(in, rows) * s.d, s.z.row(i), s.d);
+  next.spread(tiles(m, s.u.ld));
   product<Order::rows>(Product<R>{s.z.data, s.z.ld, directions_of<R>(in, rows), s.u.ld, s.u.data, s.u.ld, m, s.u.ld,
-                                  static_cast<std::size_t>(s.d)},
+                                  static_cast<std::size_t>(s.d), &next},
                        StartZero{});
 }
 
@@ -183,18 +148,45 @@ void finish_row(const cpu::FeatureRows& in, const R* u, std::int64_t index, R ha
   }
 }
 
+// body(a block of the task's rows, those of `arrays` that the next block reads)
 template <class Body>
-void for_blocks_of(const cpu::FeatureTask& task, const Body& body) {
-  for (std::int64_t i = task.begin; i < task.end; i += kFeatureBlock)
-    body(cpu::FeatureTask{task.batch, i, std::min(task.end, i + kFeatureBlock), task.head});
+void for_blocks_of(const cpu::FeatureTask& task, std::initializer_list<const Tensor*> arrays, const Body& body) {
+  for (std::int64_t i = task.begin; i < task.end; i += kFeatureBlock) {
+    const std::int64_t end = std::min(task.end, i + kFeatureBlock), following = std::min(task.end, end + kFeatureBlock);
+    Prefetch next;
+    for (const Tensor* x : arrays) {
+      const std::size_t size = size_of(x->dtype());
+      const std::int64_t first = task.batch * x->stride(0) + end * x->stride(1) + task.head * x->stride(2);
+      next.add(static_cast<const std::byte*>(x->raw()) + static_cast<std::size_t>(first) * size,
+               static_cast<std::size_t>(x->dim(3)) * size, static_cast<std::size_t>(x->stride(1)) * size,
+               static_cast<std::size_t>(following - end));
+    }
+    body(cpu::FeatureTask{task.batch, i, end, task.head}, next);
+  }
+}
+
+// Features of long sequences are read again only after the caches have seen all of them: they are written past them.
+template <class Y>
+bool streams(const Tensor& y) {
+  constexpr std::int64_t kLarge = std::int64_t{8} << 20;
+  constexpr std::int64_t kVector = hn::MaxLanes(hn::ScalableTag<Y>());
+  return y.numel() * static_cast<std::int64_t>(sizeof(Y)) > kLarge && y.dim(3) % kVector == 0 &&
+         reinterpret_cast<std::uintptr_t>(y.raw()) % (kVector * sizeof(Y)) == 0;
+}
+template <class R>
+HWY_NOINLINE void stream_row(const R* HWY_RESTRICT from, R* HWY_RESTRICT to, std::int64_t count) {
+  const hn::ScalableTag<R> d;
+  for (std::int64_t l = 0; l < count; l += static_cast<std::int64_t>(hn::Lanes(d)))
+    hn::Stream(hn::LoadU(d, from + l), d, to + l);
 }
 
 template <class T, class Y>
 void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, void* scratch) {
   using R = Wide<T>;
   const FeatureScratch<R> s(io.in, static_cast<R*>(scratch));
-  for_blocks_of(task, [&](const cpu::FeatureTask& rows) {
-    project<T>(io.in, rows, s);
+  const bool past_caches = streams<Y>(io.y);
+  for_blocks_of(task, {&io.in.x}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
+    project<T>(io.in, rows, s, next);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const auto at = static_cast<std::size_t>(i - rows.begin);
       Y* out = row_of<Y>(io.y, rows, i);
@@ -203,7 +195,8 @@ void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, 
         io.in.peaks.data<std::int32_t>()[index] =
             static_cast<std::int32_t>(std::max_element(s.u.row(at), s.u.row(at) + s.r) - s.u.row(at));
       if constexpr (std::is_same_v<Y, R>) {
-        finish_row(io.in, s.u.row(at), index, s.half_norm[at], out);
+        finish_row(io.in, s.u.row(at), index, s.half_norm[at], past_caches ? s.y : out);
+        if (past_caches) stream_row(s.y, out, s.outputs);
       } else {
         finish_row(io.in, s.u.row(at), index, s.half_norm[at], s.y);
         for (std::int64_t l = 0; l < s.outputs; ++l) out[l] = Y(s.y[l]);
@@ -216,8 +209,8 @@ template <class T>
 void tops_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, void* scratch) {
   using R = Wide<T>;
   const FeatureScratch<R> s(in, static_cast<R*>(scratch));
-  for_blocks_of(task, [&](const cpu::FeatureTask& rows) {
-    project<T>(in, rows, s);
+  for_blocks_of(task, {&in.x}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
+    project<T>(in, rows, s, next);
     for (std::int64_t i = rows.begin; i < rows.end; ++i)
       in.tops.data<R>()[row_index(in.x, rows, i)] = largest(s.u.row(static_cast<std::size_t>(i - rows.begin)), s.r);
   });
@@ -328,7 +321,7 @@ void backward_typed(const cpu::FeatureBackward& io, const cpu::FeatureTask& task
   using R = Wide<T>;
   const FeatureScratch<R> s(io.in, static_cast<R*>(scratch));
   const R* gain = io.in.gain.defined() ? io.in.gain.data<R>() + group_of(io.in, task) * s.d : nullptr;
-  for_blocks_of(task, [&](const cpu::FeatureTask& rows) {
+  for_blocks_of(task, {&io.in.x, &io.y, &io.dy}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
     load_rows<T>(io.in, rows, s);
     const auto m = static_cast<std::size_t>(rows.end - rows.begin);
     for (std::size_t at = 0; at < m; ++at) {
@@ -337,8 +330,9 @@ void backward_typed(const cpu::FeatureBackward& io, const cpu::FeatureTask& task
       const R* dy = read_row(row_of<Y>(io.dy, rows, i), s.dy, s.outputs);
       s.total[at] = pull_row<Y>(io, row_index(io.y, rows, i), PullRow<R>{y, dy, 0, 0, s.u.row(at)});
     }
+    next.spread(tiles(m, s.dz.ld));
     product<Order::rows>(Product<R>{s.u.data, s.u.ld, directions_of<R>(io.in, rows), s.dz.ld, s.dz.data, s.dz.ld, m,
-                                    s.dz.ld, static_cast<std::size_t>(s.r)},
+                                    s.dz.ld, static_cast<std::size_t>(s.r), &next},
                          StartZero{});
     for (std::size_t at = 0; at < m; ++at)
       pull_input(io.in,

@@ -1,4 +1,5 @@
 #include "gemm/gemm.h"
+#include "gemm/packed.h"
 #include "ops/activation_cpu.h"
 #include "ops/activation_policy.h"
 #include "ops/column_sum_cpu.h"
@@ -77,6 +78,18 @@ void check_linear(const Var& x, const Var& weight, const Var& bias) {
          "linear: bias of shape " + bias.shape().text() + " for weight of shape " + weight.shape().text(), {}, "(out)");
 }
 
+// x W + b by packed weights; undefined where there are none for this product.
+Tensor packed_product(Tape& tape, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const gemm::PackedWeights* weights = gemm::UsePacked::current();
+  if (weights == nullptr || tape.recording() || x.dim(0) > gemm::kPackedRows || x.dtype() == DType::f64) return {};
+  const Context& context = tape.context();
+  const gemm::PackedWeight* packed = weights->find(context, weight);
+  if (packed == nullptr) return {};
+  const Tensor y = Tensor::empty(context, {x.dim(0), weight.dim(1)});
+  packed->multiply(context, x.to(context, DType::f32).contiguous(context), bias, y);
+  return y.to(context, x.dtype());
+}
+
 }  // namespace
 
 Var linear(Tape& tape, const Var& x, const Var& weight, const Var& bias, Activation activation) {
@@ -87,10 +100,11 @@ Var linear(Tape& tape, const Var& x, const Var& weight, const Var& bias, Activat
   for (int i = 0; i + 1 < x.value().rank(); ++i) rows *= x.dim(i);
   const Tensor flat = x.value().rank() == 2 ? x.value() : x.value().contiguous(context).reshape({rows, in});
   const Tensor wide_bias = bias.defined() ? bias.value().to(context, wide(x.dtype())).contiguous(context) : Tensor();
-  const Tensor z =
-      gemm::multiply(context, flat, weight.value(), {.bias = wide_bias, .relu = activation == Activation::relu});
+  Tensor z = packed_product(tape, flat, weight.value(), wide_bias);
+  const bool fused = !z.defined() && activation == Activation::relu;
+  if (!z.defined()) z = gemm::multiply(context, flat, weight.value(), {.bias = wide_bias, .relu = fused});
   Tensor y = z;
-  if (activation != Activation::identity && activation != Activation::relu) {
+  if (activation != Activation::identity && !fused) {
     // In place when nobody will ask for z again.
     const bool keep = !slope_from_output(activation) && tape.wants_grad({x, weight, bias});
     if (keep) y = Tensor::empty(context, z.shape(), z.dtype());

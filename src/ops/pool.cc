@@ -77,6 +77,29 @@ void spread(const Context& context, const Tensor& shares, const std::vector<std:
   });
 }
 
+// The same added to a gradient that is there already.
+void add_spread(const Context& context, const Tensor& shares, const std::vector<std::int32_t>& owner,
+                const Tensor& dx) {
+  const std::int64_t width = dx.dim(1);
+  visit_float(dx.dtype(), [&]<class T>() {
+    using R = Wide<T>;
+    for_rows(context, dx.dim(0), width, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const std::int32_t s = owner[static_cast<std::size_t>(row)];
+        if (s < 0) continue;
+        const T* share = shares.data<T>() + s * width;
+        T* to = dx.data<T>() + row * width;
+        for (std::int64_t c = 0; c < width; ++c) to[c] = T(static_cast<R>(to[c]) + static_cast<R>(share[c]));
+      }
+    });
+  });
+}
+
+// A dense gradient of a value between two operations, to which more of its own dtype can be added.
+bool takes_more(const Slot& slot, DType dtype) {
+  return !slot.leaf && slot.grad.defined() && slot.grad.is_contiguous() && slot.grad.dtype() == dtype;
+}
+
 void backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const auto& pool = std::any_cast<const Pool&>(node.attributes);
@@ -91,6 +114,8 @@ void backward(Tape& tape, Node& node) {
     const auto row = static_cast<std::int64_t>(s);
     if (count > 0) scale_row(g.select(0, row), 1.0 / static_cast<double>(count), shares.select(0, row));
   }
+  if (takes_more(*node.inputs[0], g.dtype()))
+    return add_spread(context, shares, owner, tape.target(node.inputs[0]).grad.reshape({shape.dim(0) * n, width}));
   const Tensor dx = Tensor::empty(context, {shape.dim(0) * n, width}, g.dtype());
   spread(context, shares, owner, dx);
   tape.accumulate(node.inputs[0], dx.reshape(shape));

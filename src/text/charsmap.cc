@@ -54,41 +54,41 @@ class Charsmap final : public Normalizer {
   // (shortest) entry counts.
   void apply(AlignedText& text) const override {
     const std::string_view all = text.text();
-    std::vector<Change> changes;
-    bool changed = false;
+    Changes changes;
     std::uint32_t begin = 0;
     for (const std::uint32_t end : grapheme_ends(all)) {
       const std::string_view cluster = all.substr(begin, end - begin);
       begin = end;
-      if (cluster.size() < 6 && add(cluster, changes)) {
-        changed = true;
-        continue;
-      }
+      if (cluster.size() < 6 && add(cluster, changes)) continue;
       for_characters(cluster, [&](const Character& c, std::size_t at) {
-        if (add(cluster.substr(at, c.size), changes))
-          changed = true;
-        else
-          changes.push_back({c.code, 0});
+        if (!add(cluster.substr(at, c.size), changes)) changes.list.push_back({c.code, 0});
       });
     }
-    if (changed) text.transform(changes, 0);
+    if (changes.any) text.transform(changes.list, changes.dropped);
   }
 
  private:
-  bool add(std::string_view chunk, std::vector<Change>& changes) const {
+  struct Changes {
+    std::vector<Change> list;
+    std::size_t dropped = 0;  // at the beginning
+    bool any = false;
+  };
+
+  // Character by character as far as both go; then the rest is new, or the rest goes.
+  bool add(std::string_view chunk, Changes& changes) const {
     const std::optional<std::string_view> found = find(chunk);
     if (!found) return false;
-    const auto count = [](std::string_view s) {
-      int n = 0;
-      for_characters(s, [&](const Character&, std::size_t) { ++n; });
-      return n;
-    };
-    int place = 0;
-    const int more = count(*found) - count(chunk);
+    changes.any = true;
+    int left = 0;  // characters of the chunk
+    for_characters(chunk, [&](const Character&, std::size_t) { ++left; });
     for_characters(*found, [&](const Character& c, std::size_t) {
-      changes.push_back({c.code, place == 0 ? more : place});
-      ++place;
+      changes.list.push_back({c.code, left > 0 ? 0 : 1});
+      left -= left > 0 ? 1 : 0;
     });
+    if (changes.list.empty())
+      changes.dropped += static_cast<std::size_t>(left);
+    else
+      changes.list.back().kind -= left;
     return true;
   }
 

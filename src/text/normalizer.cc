@@ -130,7 +130,7 @@ std::unique_ptr<Normalizer> make(const std::string& type, Settings& settings) {
   if (type == "Replace") return std::make_unique<Replace>(settings);
   if (type == "Sequence") return std::make_unique<Sequence>(settings);
   if (type == "StripAccents")
-    return simple([](AlignedText& text) { text.filter([](char32_t c) { return !is_nonspacing_mark(c); }); });
+    return simple([](AlignedText& text) { text.filter([](char32_t c) { return !is_mark(c); }); });
   if (type == "Strip") {
     const bool left = settings.flag("strip_left", true), right = settings.flag("strip_right", true);
     return simple([=](AlignedText& text) { text.strip(left, right); });

@@ -8,7 +8,7 @@
 namespace fovea::text {
 namespace {
 
-Run special_run(std::int32_t id, std::int32_t type) { return {-1, {{id}, {{0, 0}}, {type}, {1}}}; }
+Run special_run(std::int32_t id, std::int32_t type) { return {-1, {{id}, {{0, 0}}, {}, {type}, {1}}}; }
 
 // Takes the white space at both ends of tokens out of their offsets.
 struct Trim {

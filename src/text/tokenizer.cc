@@ -80,12 +80,12 @@ void truncate(std::vector<Run>& runs, const text::Truncation& how, std::size_t l
   shorten(runs[1].tokens, second, how.left);
 }
 
-Encoding joined(std::vector<Run> runs) {
-  Encoding all = std::move(runs.front().tokens);
-  for (std::size_t i = 1; i < runs.size(); ++i) {
-    const Encoding& more = runs[i].tokens;
+Encoding joined(const std::vector<Run>& runs) {
+  Encoding all;
+  for (const auto& [source, more] : runs) {
     all.ids.insert(all.ids.end(), more.ids.begin(), more.ids.end());
     all.offsets.insert(all.offsets.end(), more.offsets.begin(), more.offsets.end());
+    all.sources.insert(all.sources.end(), more.ids.size(), source);
     all.types.insert(all.types.end(), more.types.begin(), more.types.end());
     all.special.insert(all.special.end(), more.special.begin(), more.special.end());
   }
@@ -108,7 +108,7 @@ Encoding finished(const text::Pipeline& pipeline, std::vector<Run> runs, const t
     truncate(runs, pipeline.truncation(), how.max_length - extra);
   }
   if (post != nullptr) post->apply(runs, sources, how.special_tokens);
-  return runs.empty() ? Encoding{} : joined(std::move(runs));
+  return joined(runs);
 }
 
 Run encode_run(const text::Pipeline& pipeline, std::string_view text, int source, text::Workspace& workspace) {
@@ -191,7 +191,7 @@ std::vector<std::vector<std::int32_t>> Tokenizer::encode_all(const Context& cont
   }
   if (special_tokens && pipeline.post_processor() != nullptr)
     for (std::vector<std::int32_t>& ids : all) {
-      std::vector<Run> runs{{0, {.ids = std::move(ids), .offsets = {}, .types = {}, .special = {}}}};
+      std::vector<Run> runs{{0, {.ids = std::move(ids), .offsets = {}, .sources = {}, .types = {}, .special = {}}}};
       ids = finished(pipeline, std::move(runs), sources_of(pipeline, {}, {}), {}).ids;
     }
   return all;

@@ -93,6 +93,7 @@ struct CloseBreaks {
 bool is_white_space(char32_t code) { return u_isUWhiteSpace(icu(code)); }
 bool is_letter(char32_t code) { return has(code, U_GC_L_MASK); }
 bool is_number(char32_t code) { return has(code, U_GC_N_MASK); }
+bool is_mark(char32_t code) { return has(code, U_GC_M_MASK); }
 bool is_nonspacing_mark(char32_t code) { return has(code, U_GC_MN_MASK); }
 
 bool is_punctuation(char32_t code) {

@@ -13,6 +13,7 @@ bool is_letter(char32_t code);       // general category L
 bool is_number(char32_t code);       // N
 bool is_punctuation(char32_t code);  // P, and every ASCII character that is neither letter, digit, space nor control
 bool is_word(char32_t code);         // \w: alphabetic, marks, decimal digits, connectors, joiners
+bool is_mark(char32_t code);         // M
 bool is_nonspacing_mark(char32_t code);
 bool is_control(char32_t code);  // control, format, private use and surrogate; not tab, line feed, carriage return
 bool is_ideograph(char32_t code);

@@ -49,7 +49,7 @@ class Settings(CliTest):
         self.good(*bench, "--attention", "nystrom:landmarks=7")  # does not divide it
 
     def test_settings_the_model_cannot_have(self):
-        self.bad(2, ["dtype"], *self.train(), "--dtype", "f16")
+        self.bad(2, ["dtype"], *self.train(), "--dtype", "f8")
         self.bad(3, ["max_length"], *self.train(), "--set", "model.max_length=4")
 
 

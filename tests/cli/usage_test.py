@@ -8,8 +8,9 @@ from pathlib import Path
 
 from support import PROGRAM, CliTest
 
-VERBS = [["list"], ["doctor"], ["bench"], ["bench", "attention"], ["train"], ["eval"], ["import"], ["export"], ["embed"], ["lra"], ["lra", "listops"],
-         ["data"], ["data", "listops"], ["completion"]]
+VERBS = [["list"], ["doctor"], ["bench"], ["bench", "attention"], ["bench", "decode"], ["train"], ["eval"], ["generate"],
+         ["import"], ["export"], ["embed"], ["lra"], ["lra", "listops"], ["data"], ["data", "listops"], ["tokenize"],
+         ["tokenize", "train"], ["tokenize", "encode"], ["tokenize", "text"], ["completion"]]
 
 
 class Help(CliTest):
@@ -24,7 +25,7 @@ class Help(CliTest):
 
     def test_main_page_names_verbs_and_exit_codes(self):
         page = self.good("--help").stdout
-        for word in ["train", "eval", "lra", "bench", "list", "doctor", "data", "completion", "130 interrupted"]:
+        for word in ["train", "eval", "lra", "bench", "list", "doctor", "data", "tokenize", "completion", "130 interrupted"]:
             self.assertIn(word, page)
 
     def test_version(self):

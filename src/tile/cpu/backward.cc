@@ -8,6 +8,7 @@
 #include "tile/cpu/bias_gradient.h"
 #include "tile/cpu/kernel.h"
 #include "tile/cpu/scratch.h"
+#include "tile/cpu/turns.h"
 #include "tile/cpu/units.h"
 
 namespace fovea::tile {
@@ -16,14 +17,51 @@ namespace {
 constexpr std::size_t kWaveBytes = std::size_t{64} << 20;   // packed heads at a time, or one
 constexpr std::size_t kMostBytes = std::size_t{256} << 20;  // so that every thread has a head of its own
 constexpr std::size_t kRingBytes = std::size_t{640} << 10;  // what a core's own cache holds beside the tiles
-constexpr std::size_t kEnoughRings = 8;
-constexpr std::int64_t kEnoughUnits = 4;  // for each thread
+constexpr std::size_t kStripBytes = std::size_t{1600} << 10;
+constexpr std::size_t kEnoughTasks = 8;    // to do without threads that share one
+constexpr std::int64_t kShareRows = 1024;  // queries whose dk and dv are summed apart
+constexpr std::int64_t kEnoughUnits = 4;   // for each thread
 
-// Two ways to divide the work:
+// Sums of dk and dv over the shares of each unit, which are added in order.
+class UnitTotals {
+ public:
+  template <class BytesOf>
+  UnitTotals(Allocator& allocator, const std::vector<Unit>& units, const BytesOf& bytes_of)
+      : turns_(units.size(), 0), memory_(allocator, place(units, bytes_of)) {}
+
+  // Runs body(the unit's total) after `before` others.
+  template <class Body>
+  void take_turn(std::size_t unit, std::int32_t before, const Body& body) {
+    await_turn(turns_[unit], before);
+    body(memory_.data() + at_[unit]);
+    pass_turn(turns_[unit]);
+  }
+
+ private:
+  template <class BytesOf>
+  std::size_t place(const std::vector<Unit>& units, const BytesOf& bytes_of) {
+    std::size_t used = 0;
+    for (const Unit& unit : units) {
+      at_.push_back(used);
+      used += bytes_of(unit);
+    }
+    return used;
+  }
+
+  std::vector<std::int32_t> turns_;
+  std::vector<std::size_t> at_;
+  Scratch memory_;
+};
+
+// Three ways to divide the work:
 // - in waves: pack what a few units need, run their key blocks, write dq;
 // - in rings (windows, block-diagonal patterns, short sequences): a thread walks the key blocks of a unit, packs blocks
-//   just before they are needed and writes dq as soon as it is complete, so that nothing leaves the core's cache.
-// Both give the same bits, and so does any number of threads.
+//   just before they are needed and writes dq as soon as it is complete, so that nothing leaves the core's cache;
+// - in strips (few keys, many queries): the keys of a unit and the sums of their gradients stay in the core's cache,
+// and a
+//   thread walks a share of the query blocks, packing each just before it is needed.
+// The first two give the same bits. The third sums dk and dv by shares, which follow from the shape: the same bits,
+// too, at any number of threads.
 class BackwardDriver {
  public:
   BackwardDriver(const Context& context, const Problem& problem, const Backward& io)
@@ -37,7 +75,7 @@ class BackwardDriver {
 
   void run() {
     clear_bias_gradient(context_, call_.problem, call_.io.d_bias);
-    if (run_rings()) return;
+    if (run_rings() || run_strips()) return;
     run_waves();
   }
 
@@ -98,10 +136,12 @@ class BackwardDriver {
 
   void pull(const Task& task, const Team& team) const {
     std::byte* const scratch = scratch_of(team.rank());
-    if (task.block != kAll) return kernel_.pull(call_, *task.unit, task.block, scratch, nullptr);
-    for (std::int32_t block = task.unit->island.key_begin; block < task.unit->island.key_end; ++block) {
+    if (task.block != kAll) return kernel_.pull(call_, *task.unit, {task.block, task.block + 1}, scratch, nullptr);
+    const Unit& unit = *task.unit;
+    const std::int32_t blocks = pulled_blocks(call_.problem, unit.plan().tile_k);
+    for (std::int32_t block = unit.island.key_begin; block < unit.island.key_end; block += blocks) {
       if (team.stopping()) return;
-      kernel_.pull(call_, *task.unit, block, scratch, nullptr);
+      kernel_.pull(call_, unit, {block, std::min(block + blocks, unit.island.key_end)}, scratch, nullptr);
     }
   }
 
@@ -134,7 +174,7 @@ class BackwardDriver {
 
   // Tries the ring form: false when units are few, must follow one another, or need more than a core's cache.
   bool run_rings() {
-    if (sharing_.units || units_.size() < kEnoughRings) return false;
+    if (sharing_.units || units_.size() < kEnoughTasks) return false;
     std::vector<Unit> rings = units_;
     std::size_t largest = 0;
     for (Unit& unit : rings) {
@@ -172,6 +212,83 @@ class BackwardDriver {
     } while (++key_block < unit.island.key_end);
   }
 
+  // A range of a unit's query blocks.
+  struct Share {
+    std::size_t unit;
+    std::int32_t index, begin, end;
+    bool is_last;
+  };
+
+  // Tries the strip form: false when shares are few, or keys too many for a core's cache or for the queries.
+  bool run_strips() {
+    if (sharing_.any()) return false;
+    std::vector<Unit> strips = units_;
+    std::size_t largest = 0;
+    for (Unit& unit : strips) {
+      unit.query_slots = 1;
+      unit.sums_keys = true;
+      if (unit.queries() < unit.keys()) return false;
+      largest = std::max(largest, unit_bytes(unit).all());
+    }
+    const std::vector<Share> shares = cut_shares(strips);
+    if (largest > kStripBytes || shares.size() < kEnoughTasks) return false;
+    UnitTotals totals(*context_.allocator(), strips, [&](const Unit& unit) { return key_sums_bytes(unit); });
+    const Scratch memory(*context_.allocator(), largest * static_cast<std::size_t>(context_.threads()));
+    parallel(context_.threads(), [&](const Team& team) {
+      for (auto i = static_cast<std::size_t>(team.take()); i < shares.size();
+           i = static_cast<std::size_t>(team.take())) {
+        Unit unit = strips[shares[i].unit];
+        UnitMemory::place(unit, unit_bytes(unit), memory.data() + static_cast<std::size_t>(team.rank()) * largest);
+        run_share(unit, shares[i], totals, scratch_of(team.rank()));
+      }
+    });
+    return true;
+  }
+
+  // The first shares of all units, then the second ones and so on: neighbours share rows, and a share seldom has to
+  // wait for the one before it.
+  static std::vector<Share> cut_shares(const std::vector<Unit>& units) {
+    std::vector<Share> shares;
+    bool more = true;
+    for (std::int32_t s = 0; more; ++s) {
+      more = false;
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        const Plan::Island& island = units[u].island;
+        const auto blocks = static_cast<std::int32_t>(std::max<std::int64_t>(1, kShareRows / units[u].plan().tile_q));
+        const std::int32_t begin = island.query_begin + s * blocks, end = std::min(begin + blocks, island.query_end);
+        if (s > 0 && begin >= island.query_end) continue;
+        shares.push_back({u, s, begin, end, end == island.query_end});
+        more |= end < island.query_end;
+      }
+    }
+    return shares;
+  }
+
+  std::size_t key_sums_bytes(Unit unit) const {
+    const std::size_t with = unit_bytes(unit).sums;
+    unit.sums_keys = false;
+    return with - unit_bytes(unit).sums;
+  }
+
+  void run_share(const Unit& unit, const Share& share, UnitTotals& totals, std::byte* scratch) const {
+    for (std::int32_t block = unit.island.key_begin; block < unit.island.key_end; ++block)
+      kernel_.pack_keys(call_, unit, block);
+    const std::int64_t heads = heads_of(call_.problem, unit.kv_head).size();
+    for (std::int32_t block = share.begin; block < share.end; ++block) {
+      Prefetch next;
+      if (block + 1 < share.end) fetch_queries(unit, {block + 1, block + 2}, next);
+      next.spread(5 * register_tiles(unit.plan(), heads * count_blocks(unit.plan().row(block))));
+      for_each_query(unit, {block, block + 1}, [&](HeadBlock queries) {
+        kernel_.pack_queries(call_, unit, queries, scratch);
+        kernel_.pull_row(call_, unit, queries, scratch, &next);
+        kernel_.finish(call_, unit, queries);
+      });
+    }
+    totals.take_turn(share.unit, share.index, [&](std::byte* total) {
+      kernel_.finish_keys(call_, unit, {total, share.index == 0, share.is_last});
+    });
+  }
+
   template <class Body>
   void for_each_query(const Unit& unit, Band::Range blocks, Body&& body) const {
     const HeadRange heads = heads_of(call_.problem, unit.kv_head);
@@ -182,7 +299,7 @@ class BackwardDriver {
   void pull_while_fetching(const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch& next) const {
     const std::int64_t heads = heads_of(call_.problem, unit.kv_head).size();
     next.spread(5 * register_tiles(unit.plan(), heads * count_blocks(unit.plan().column(key_block))));
-    kernel_.pull(call_, unit, key_block, scratch, &next);
+    kernel_.pull(call_, unit, {key_block, key_block + 1}, scratch, &next);
   }
 
   void fetch_first(const Unit& unit, Prefetch& next) const {
@@ -192,8 +309,12 @@ class BackwardDriver {
 
   void fetch(const Unit& unit, std::int32_t key_block, Band::Range queries, Prefetch& next) const {
     const UnitFetch fetch{call_.problem, unit, next};
-    const BlockRange blocks{queries.begin, queries.end};
     fetch.keys({key_block, key_block + 1}, call_.io.k, call_.io.v);
+    fetch_queries(unit, {queries.begin, queries.end}, next);
+  }
+
+  void fetch_queries(const Unit& unit, BlockRange blocks, Prefetch& next) const {
+    const UnitFetch fetch{call_.problem, unit, next};
     fetch.queries(blocks, call_.io.q, call_.problem.d_k);
     fetch.queries(blocks, call_.io.d_o, call_.problem.d_v);
     fetch.queries(blocks, call_.io.o, call_.problem.d_v);

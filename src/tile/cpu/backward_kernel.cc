@@ -18,47 +18,45 @@ namespace fovea {
 namespace tile {
 namespace HWY_NAMESPACE {
 
-// One key block: over the query blocks that read it, of every head of the group,
+// Pairs of blocks, one after another:
 //   S^T = K Q^T, modified; dP^T = V dO^T; P = again(S); dS = pull(P, dP);
 //   dV += P^T dO; dK += dS^T Q; dQ += dS K.
-// Five products of one kind. dK and dV of the block stay in cache; only dQ is summed in memory.
+// Five products of one kind. Column by column dK and dV of the key block stay in cache and dQ is summed in memory; row
+// by row it is the other way round.
 template <class M>
-class KeyTile {
+class PullTile {
  public:
   using R = typename M::Real;
   using Element = typename M::Element;
 
-  KeyTile(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next)
+  PullTile(const BackwardCall& call, const Unit& unit, std::byte* scratch, Prefetch* next)
       : call_(call),
         problem_(call.problem),
         unit_(unit),
         packed_(call, unit),
-        keys_(packed_.keys(key_block)),
-        key_block_(key_block),
         weights_(passes_of<R>(call.problem.weight)),
         t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch),
         next_(next) {}
 
-  void run() {
-    const Plan& plan = unit_.plan();
-    at_.k0 = std::int64_t{key_block_} * plan.tile_k;
-    at_.kc = std::min<std::int64_t>(plan.tile_k, unit_.piece->nk - at_.k0);
-    std::fill_n(t_.dk, at_.kc * packed_.ld_k, R{0});
-    std::fill_n(t_.dv, at_.kc * packed_.ld_v, R{0});
+  // Some key blocks, over the query blocks that read them, of every head of the group.
+  void run_columns(BlockRange keys) {
+    const std::int64_t count = keys.end - keys.begin;
+    std::fill_n(t_.dk, count * packed_.dk_size(), R{0});
+    std::fill_n(t_.dv, count * packed_.dv_size(), R{0});
+    const auto sums = [&](std::int32_t block) { return scratch_sums(block - keys.begin); };
+    const BlockRange queries = readers_of(keys);
     const HeadRange heads = heads_of(problem_, unit_.kv_head);
     for (std::int64_t h = heads.begin; h < heads.end; ++h) {
-      const Head head{h,
-                      {problem_, *unit_.piece, h, weights_.unit},
-                      {problem_, *unit_.piece, h},
-                      {call_.io.d_bias, call_.bias_is_shared, *unit_.piece, h}};
-      for (const Plan::Entry& entry : plan.column(key_block_))
-        for (std::int32_t block = entry.block; block < entry.block + entry.count; ++block)
-          visit(head, block, entry.mask);
+      const Head head = head_of(h);
+      for (std::int32_t block = queries.begin; block < queries.end; ++block) visit_row(head, block, keys, sums);
     }
-    const auto dk = key_rows(problem_, call_.io.dk, unit_, key_block_, problem_.d_k);
-    const auto dv = key_rows(problem_, call_.io.dv, unit_, key_block_, problem_.d_v);
-    store_rows<R>(t_.dk, packed_.ld_k, M::product_scale(static_cast<R>(problem_.scale)), dk, call_.keep);
-    store_rows<R>(t_.dv, packed_.ld_v, R{1}, dv, call_.keep);
+    for (std::int32_t block = keys.begin; block < keys.end; ++block) store_keys<M>(call_, unit_, block, sums(block));
+  }
+
+  // One query block, over all key blocks it reads.
+  void run_row(HeadBlock queries) {
+    visit_row(head_of(queries.head), queries.block, {unit_.island.key_begin, unit_.island.key_end},
+              [&](std::int32_t block) { return packed_.key_sums(block); });
   }
 
  private:
@@ -69,6 +67,49 @@ class KeyTile {
     WeightDropout dropout;
     BiasGradient<R> bias;
   };
+
+  Head head_of(std::int64_t head) const {
+    return {head,
+            {problem_, *unit_.piece, head, weights_.unit},
+            {problem_, *unit_.piece, head},
+            {call_.io.d_bias, call_.bias_is_shared, *unit_.piece, head}};
+  }
+
+  KeySums<R> scratch_sums(std::int64_t i) const {
+    return {t_.dk + i * packed_.dk_size(), t_.dv + i * packed_.dv_size()};
+  }
+
+  // From the first query block that reads one of the key blocks to the last.
+  BlockRange readers_of(BlockRange keys) const {
+    BlockRange hull{unit_.island.query_end, unit_.island.query_begin};
+    for (std::int32_t block = keys.begin; block < keys.end; ++block) {
+      const auto column = unit_.plan().column(block);
+      if (column.empty()) continue;
+      hull = {std::min(hull.begin, column.front().block),
+              std::max(hull.end, column.back().block + column.back().count)};
+    }
+    return hull;
+  }
+
+  template <class SumsOf>
+  void visit_row(const Head& head, std::int32_t query_block, BlockRange keys, const SumsOf& sums_of) {
+    for (const Plan::Entry& entry : unit_.plan().row(query_block)) {
+      if (entry.block >= keys.end) break;
+      const std::int32_t end = std::min(entry.block + entry.count, keys.end);
+      for (std::int32_t block = std::max(entry.block, keys.begin); block < end; ++block) {
+        open(block, sums_of(block));
+        visit(head, query_block, entry.mask);
+      }
+    }
+  }
+
+  void open(std::int32_t key_block, KeySums<R> sums) {
+    keys_ = packed_.keys(key_block);
+    sums_ = sums;
+    key_block_ = key_block;
+    at_.k0 = std::int64_t{key_block} * unit_.plan().tile_k;
+    at_.kc = std::min<std::int64_t>(unit_.plan().tile_k, unit_.piece->nk - at_.k0);
+  }
 
   void visit(const Head& head, std::int32_t query_block, std::int32_t mask) {
     const TileAt queries = query_tile<R>(unit_, query_block);
@@ -124,9 +165,9 @@ class KeyTile {
   void add_to_keys(const QuerySlot<M>& slot, bool hides) const {
     const std::size_t kc = size(at_.kc), along = size(elements<M>(at_.lanes)), queries = size(elements<M>(at_.qc));
     const std::size_t ld_k = size(packed_.ld_k), ld_v = size(packed_.ld_v);
-    add<Order::rows>({t_.p_along, along, slot.d_o, ld_v, t_.dv, ld_v, kc, ld_v, queries, next_},
+    add<Order::rows>({t_.p_along, along, slot.d_o, ld_v, sums_.dv, ld_v, kc, ld_v, queries, next_},
                      hides && *slot.finite_do == 0);
-    add<Order::rows>({t_.ds_along, along, slot.q, ld_k, t_.dk, ld_k, kc, ld_k, queries, next_},
+    add<Order::rows>({t_.ds_along, along, slot.q, ld_k, sums_.dk, ld_k, kc, ld_k, queries, next_},
                      hides && *slot.finite_q == 0);
   }
 
@@ -149,17 +190,23 @@ class KeyTile {
   const Problem& problem_;
   const Unit& unit_;
   PackedUnit<M> packed_;
-  KeySlot<M> keys_;
-  std::int32_t key_block_;
   WeightPasses<R> weights_;
   BackwardScratch<M> t_;
   Prefetch* next_;
+  KeySlot<M> keys_{};
+  KeySums<R> sums_{};
+  std::int32_t key_block_ = 0;
   TileAt at_{};
 };
 
 template <class M>
-void pull(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next) {
-  KeyTile<M>(call, unit, key_block, scratch, next).run();
+void pull(const BackwardCall& call, const Unit& unit, BlockRange keys, std::byte* scratch, Prefetch* next) {
+  PullTile<M>(call, unit, scratch, next).run_columns(keys);
+}
+
+template <class M>
+void pull_row(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next) {
+  PullTile<M>(call, unit, scratch, next).run_row(queries);
 }
 
 template <class M>
@@ -175,7 +222,8 @@ std::size_t backward_scratch_bytes(const Problem& problem, TileSize largest) {
 template <class M>
 struct BackwardTable {
   static constexpr BackwardKernel kKernel{
-      backward_unit_bytes<M>, backward_scratch_bytes<M>, pack_keys<M>, pack_queries<M>, pull<M>, finish<M>};
+      backward_unit_bytes<M>, backward_scratch_bytes<M>, pack_keys<M>, pack_queries<M>, pull<M>, pull_row<M>, finish<M>,
+      finish_keys<M>};
 };
 
 const BackwardKernel* find_backward(Numbers numbers) { return choose<BackwardTable>(numbers); }

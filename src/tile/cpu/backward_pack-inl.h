@@ -59,6 +59,13 @@ struct QuerySlot {
   std::int32_t* turns;  // key blocks that have added to dq
 };
 
+// Sums of one key block.
+template <class R>
+struct KeySums {
+  R* dk;  // [tile_k, ld_k]
+  R* dv;  // [tile_k, ld_v]
+};
+
 // The slots of a unit: keys and values once, and the queries of every head of its group.
 template <class M>
 class PackedUnit {
@@ -82,8 +89,11 @@ class PackedUnit {
         do_size_(elements<M>(unit.plan().tile_q) * ld_v),
         do_across_size_(elements<M>(call.problem.d_v) * lanes),
         dq_size_(unit.plan().tile_q * ld_k),
+        dk_size_(unit.plan().tile_k * ld_k),
+        dv_size_(unit.plan().tile_k * ld_v),
         heads_(heads_of(call.problem, unit.kv_head)) {
     const std::int64_t queries = heads_.size() * unit.query_slots, keys = unit.key_slots;
+    const std::int64_t summed = unit.sums_keys ? keys : 0;
     Carver of_keys(unit.packed_keys), of_queries(unit.packed_queries), sums(unit.sums), notes(unit.notes);
     k_ = of_keys.take<Element>(keys * k_size_);
     woven_ = of_keys.take<Element>(keys * woven_size_);
@@ -93,6 +103,8 @@ class PackedUnit {
     d_o_ = of_queries.take<Element>(queries * do_size_);
     do_across_ = of_queries.take<Element>(queries * do_across_size_);
     dq_ = sums.take<R>(queries * dq_size_);
+    dk_ = sums.take<R>(summed * dk_size_);
+    dv_ = sums.take<R>(summed * dv_size_);
     statistic_ = notes.take<R>(queries * lanes);
     delta_ = notes.take<R>(queries * lanes);
     turns_ = notes.take<std::int32_t>(queries);
@@ -105,6 +117,20 @@ class PackedUnit {
     Element* k = k_ + i * k_size_;
     return {k, M::kPaired ? woven_ + i * woven_size_ : k, v_ + i * v_size_, finite_ + i};
   }
+
+  // Those of a unit that sums its keys; together they are one array of key_sums_size() elements.
+  KeySums<R> key_sums(std::int32_t key_block) const {
+    const std::int64_t i = unit_->key_slot(key_block);
+    return {dk_ + i * dk_size_, dv_ + i * dv_size_};
+  }
+  void clear_key_sums(std::int32_t key_block) const {
+    const KeySums<R> sums = key_sums(key_block);
+    std::fill_n(sums.dk, dk_size_, R{0});
+    std::fill_n(sums.dv, dv_size_, R{0});
+  }
+  std::int64_t dk_size() const { return dk_size_; }
+  std::int64_t dv_size() const { return dv_size_; }
+  std::int64_t key_sums_size() const { return unit_->key_slots * (dk_size_ + dv_size_); }
 
   QuerySlot<M> queries(HeadBlock q) const {
     const std::int64_t i = (q.head - heads_.begin) * unit_->query_slots + unit_->query_slot(q.block);
@@ -126,9 +152,10 @@ class PackedUnit {
  private:
   const Unit* unit_;
   std::int64_t k_size_, woven_size_, v_size_, q_size_, q_across_size_, do_size_, do_across_size_, dq_size_;
+  std::int64_t dk_size_, dv_size_;
   HeadRange heads_;
   Element *k_, *woven_, *v_, *q_, *q_across_, *d_o_, *do_across_;
-  R *dq_, *statistic_, *delta_;
+  R *dq_, *dk_, *dv_, *statistic_, *delta_;
   std::int32_t* turns_;
   std::uint8_t* finite_;
   UnitBytes bytes_;
@@ -146,8 +173,8 @@ struct BackwardScratch {
   Element* ds_woven;  // [elements(tile_k), lanes]: ... and the other way round
   R* spare;           // [tile_k, lanes]: a bias tile or a dropout mask
   R* turned;          // [tile_q, tile_k]: score gradients on their way to d_bias
-  R* dk;              // [tile_k, ld_k]
-  R* dv;              // [tile_k, ld_v]
+  R* dk;              // [blocks, tile_k, ld_k]
+  R* dv;              // [blocks, tile_k, ld_v]
   R* rows;            // [tile_q, max(ld_k, ld_v)]: queries, or gradients of outputs, on their way in
   R* outputs;         // [tile_q, d_v]
   Element* halves;    // [tile_q, elements(max(ld_k, ld_v))]: rows, rounded
@@ -170,8 +197,9 @@ struct BackwardScratch {
     }
     spare = carver.take<R>(extra ? tile.key * lanes : 0);
     turned = carver.take<R>(problem.bias.data != nullptr ? std::int64_t{tile.query} * tile.key : 0);
-    dk = carver.take<R>(tile.key * ld_k);
-    dv = carver.take<R>(tile.key * ld_v);
+    const std::int64_t blocks = pulled_blocks(problem, tile.key);
+    dk = carver.take<R>(blocks * tile.key * ld_k);
+    dv = carver.take<R>(blocks * tile.key * ld_v);
     rows = carver.take<R>(tile.query * std::max(ld_k, ld_v));
     outputs = carver.take<R>(tile.query * problem.d_v);
     halves = carver.take<Element>(M::kPaired ? tile.query * elements<M>(std::max(ld_k, ld_v)) : 0);
@@ -200,6 +228,7 @@ void pack_keys(const BackwardCall& call, const Unit& unit, std::int32_t key_bloc
   *to.finite = M::load(k, 1, to.k, packed.across_k);
   if constexpr (M::kPaired) M::load_woven(k, to.k_woven, packed.ld_k);
   M::load(v, 1, to.v, elements<M>(problem.d_v));
+  if (unit.sums_keys) packed.clear_key_sums(key_block);
 }
 
 // Packs one query block of one head.
@@ -331,6 +360,35 @@ void finish(const BackwardCall& call, const Unit& unit, HeadBlock queries) {
   const TileAt at = query_tile<R>(unit, queries.block);
   const auto to = QueryRows{call.problem, *unit.piece, queries.head}(call.io.dq, at, call.problem.d_k);
   store_rows<R>(slot.dq, packed.ld_k, static_cast<R>(call.problem.scale), to, call.keep);
+}
+
+template <class M>
+void store_keys(const BackwardCall& call, const Unit& unit, std::int32_t key_block,
+                const KeySums<typename M::Real>& sums) {
+  using R = typename M::Real;
+  const Problem& problem = call.problem;
+  const auto dk = key_rows(problem, call.io.dk, unit, key_block, problem.d_k);
+  const auto dv = key_rows(problem, call.io.dv, unit, key_block, problem.d_v);
+  store_rows<R>(sums.dk, padded_width<R>(problem.d_k), M::product_scale(static_cast<R>(problem.scale)), dk, call.keep);
+  store_rows<R>(sums.dv, padded_width<R>(problem.d_v), R{1}, dv, call.keep);
+}
+
+// Adds what the shares before this one have left, and leaves the sum or, after the last one, writes it.
+template <class M>
+void finish_keys(const BackwardCall& call, const Unit& unit, const KeyShare& share) {
+  using R = typename M::Real;
+  const PackedUnit<M> packed(call, unit);
+  R* HWY_RESTRICT own = packed.key_sums(unit.island.key_begin).dk;
+  R* HWY_RESTRICT total = reinterpret_cast<R*>(share.total);
+  const std::int64_t count = packed.key_sums_size();
+  if (!share.is_first)
+    for (std::int64_t i = 0; i < count; ++i) own[i] += total[i];
+  if (!share.is_last) {
+    std::copy_n(own, count, total);
+    return;
+  }
+  for (std::int32_t block = unit.island.key_begin; block < unit.island.key_end; ++block)
+    store_keys<M>(call, unit, block, packed.key_sums(block));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -14,12 +14,14 @@ namespace {
 constexpr std::size_t kWaveBytes = std::size_t{48} << 20;   // packed keys and values at a time, or one head's
 constexpr std::size_t kSmallUnit = std::size_t{512} << 10;  // a unit whose keys and values stay in a core's own cache
 constexpr std::int32_t kPackBlocks = 4;
+constexpr std::int64_t kFewBlocks = 4;  // of queries that read the same keys
 
-// Two ways to divide the work, with the same bits as result, since every query block is computed the same way:
+// Three ways to divide the work, with the same bits as result, since every query block is computed the same way:
 // - long rows: keys and values of a few heads are packed by all threads, then query blocks are handed out one by one,
 //   those with the most keys first (a static division of a causal problem loses a third);
 // - many small units (block-diagonal patterns, windows, short sequences): a thread packs and computes whole units, and
-//   fetches the next unit's rows meanwhile.
+//   fetches the next unit's rows meanwhile;
+// - few queries, many keys: a thread packs a few key blocks of a unit at a time, so that they never leave its cache.
 class ForwardDriver {
  public:
   ForwardDriver(const Context& context, const ForwardCall& call)
@@ -34,7 +36,12 @@ class ForwardDriver {
     std::size_t largest = 0;
     for (const Unit& unit : units_) largest = std::max(largest, unit_bytes(unit).all());
     const bool many = units_.size() >= 4 * static_cast<std::size_t>(context_.threads());
-    largest <= kSmallUnit&& many ? run_small(largest) : run_long();
+    if (largest <= kSmallUnit && many)
+      run_small(largest);
+    else if (is_wide())
+      run_wide();
+    else
+      run_long();
   }
 
  private:
@@ -80,7 +87,7 @@ class ForwardDriver {
     parallel(context_.threads(), [&](const Team& team) {
       for (std::int64_t i = team.take(); i < count; i = team.take()) {
         const Task& task = tasks[static_cast<std::size_t>(i)];
-        kernel_.attend(call_, *task.unit, {task.head, task.block}, scratch_of(team.rank()), nullptr);
+        kernel_.attend(call_, *task.unit, {task.head, task.block}, {scratch_of(team.rank()), nullptr});
       }
     });
   }
@@ -120,12 +127,68 @@ class ForwardDriver {
       kernel_.pack(call_, unit, block);
     for (std::int64_t head = heads.begin; head < heads.end; ++head)
       for (std::int32_t block = unit.island.query_begin; block < unit.island.query_end; ++block)
-        kernel_.attend(call_, unit, {head, block}, scratch, &next);
+        kernel_.attend(call_, unit, {head, block}, {scratch, &next});
+  }
+
+  // Whether every unit has few queries, and every thread a unit.
+  bool is_wide() const {
+    const auto has_few = [&](const Unit& unit) { return query_tiles(unit) <= kFewBlocks; };
+    return units_.size() >= static_cast<std::size_t>(context_.threads()) &&
+           std::all_of(units_.begin(), units_.end(), has_few);
+  }
+  std::int64_t query_tiles(const Unit& unit) const {
+    return unit.query_blocks() * heads_of(call_.problem, unit.kv_head).size();
+  }
+
+  void run_wide() const {
+    std::size_t largest = 0;
+    for (const Unit& unit : units_) largest = std::max(largest, unit_bytes(keys_of(unit, unit.island.key_begin)).all());
+    const std::size_t each = largest + kFewBlocks * scratch_bytes_;
+    const Scratch memory(*context_.allocator(), each * static_cast<std::size_t>(context_.threads()));
+    const auto count = static_cast<std::int64_t>(units_.size());
+    parallel(context_.threads(), [&](const Team& team) {
+      std::byte* const own = memory.data() + static_cast<std::size_t>(team.rank()) * each;
+      for (std::int64_t i = team.take(); i < count; i = team.take())
+        run_parts(units_[static_cast<std::size_t>(i)], own, own + largest);
+    });
+  }
+
+  // A few key blocks of a unit.
+  static Unit keys_of(Unit unit, std::int32_t begin) {
+    unit.island = {unit.island.query_begin, unit.island.query_end, begin,
+                   std::min(begin + kPackBlocks, unit.island.key_end)};
+    return unit;
+  }
+
+  // Every query block has a scratch of its own, where its sums stay.
+  void run_parts(const Unit& unit, std::byte* packed, std::byte* scratch) const {
+    const HeadRange heads = heads_of(call_.problem, unit.kv_head);
+    std::int32_t begin = unit.island.key_begin;
+    do {
+      Unit part = keys_of(unit, begin);
+      UnitMemory::place(part, unit_bytes(part), packed);
+      for (std::int32_t block = begin; block < part.island.key_end; ++block) kernel_.pack(call_, part, block);
+      Prefetch next;
+      const Unit following = keys_of(unit, part.island.key_end);
+      fetch_keys(following, next);
+      next.spread(2 * register_tiles(unit.plan(), query_tiles(unit) * part.key_blocks()));
+      const KeyPart which{begin == unit.island.key_begin, part.island.key_end == unit.island.key_end};
+      std::byte* at = scratch;
+      for (std::int64_t head = heads.begin; head < heads.end; ++head)
+        for (std::int32_t block = unit.island.query_begin; block < unit.island.query_end; ++block, at += scratch_bytes_)
+          kernel_.attend(call_, part, {head, block}, {at, &next, which});
+      begin = part.island.key_end;
+    } while (begin < unit.island.key_end);
+  }
+
+  void fetch_keys(const Unit& unit, Prefetch& next) const {
+    const UnitFetch fetch{call_.problem, unit, next};
+    fetch.keys({unit.island.key_begin, unit.island.key_end}, call_.io.k, call_.io.v);
   }
 
   void fetch(const Unit& unit, Prefetch& next) const {
     const UnitFetch fetch{call_.problem, unit, next};
-    fetch.keys({unit.island.key_begin, unit.island.key_end}, call_.io.k, call_.io.v);
+    fetch_keys(unit, next);
     fetch.queries({unit.island.query_begin, unit.island.query_end}, call_.io.q, call_.problem.d_k);
   }
 

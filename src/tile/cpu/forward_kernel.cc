@@ -119,6 +119,7 @@ class QueryTile {
       : problem_(call.problem),
         io_(call.io),
         piece_(*unit.piece),
+        island_(unit.island),
         head_(head),
         rows_{call.problem, *unit.piece, head},
         keys_(call.problem, unit),
@@ -128,16 +129,19 @@ class QueryTile {
         dropout_(call.problem, *unit.piece, head),
         keep_(call.keep) {}
 
-  void run(std::int32_t query_block, Prefetch* next) {
+  void run(std::int32_t query_block, const AttendRoom& room) {
     const Plan& plan = *piece_.plan;
-    next_ = next;
+    next_ = room.next;
     at_.q0 = std::int64_t{query_block} * plan.tile_q;
     at_.qc = std::min<std::int64_t>(plan.tile_q, piece_.nq - at_.q0);
     at_.lanes = static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(at_.qc)));
-    open();
-    for (const Plan::Entry& entry : plan.row(query_block))
-      for (std::int32_t block = entry.block; block < entry.block + entry.count; ++block) visit(block, entry.mask);
-    close();
+    if (room.part.is_first) open();
+    for (const Plan::Entry& entry : plan.row(query_block)) {
+      const std::int32_t end = std::min(entry.block + entry.count, island_.key_end);
+      for (std::int32_t block = std::max(entry.block, island_.key_begin); block < end; ++block)
+        visit(block, entry.mask);
+    }
+    if (room.part.is_last) close();
   }
 
  private:
@@ -216,6 +220,7 @@ class QueryTile {
   const Problem& problem_;
   const Forward& io_;
   const Piece& piece_;
+  const Plan::Island& island_;
   std::int64_t head_;
   QueryRows rows_;
   PackedKeys<M> keys_;
@@ -249,8 +254,8 @@ void pack(const ForwardCall& call, const Unit& unit, std::int32_t key_block) {
 }
 
 template <class M>
-void attend(const ForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next) {
-  QueryTile<M>(call, unit, queries.head, scratch).run(queries.block, next);
+void attend(const ForwardCall& call, const Unit& unit, HeadBlock queries, const AttendRoom& room) {
+  QueryTile<M>(call, unit, queries.head, room.scratch).run(queries.block, room);
 }
 
 template <class M>

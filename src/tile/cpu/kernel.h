@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -18,6 +19,7 @@ struct Unit {
   std::int64_t kv_head = 0;
   // Blocks that are packed at the same time: all of them, or a ring (block i in slot i % slots).
   std::int32_t query_slots = 0, key_slots = 0;
+  bool sums_keys = false;  // backward: dk and dv are summed row by row of the plan, beside dq
   // The kernel's own layout; sizes from unit_bytes.
   std::byte* packed_keys = nullptr;
   std::byte* packed_queries = nullptr;  // backward only, like the rest
@@ -56,6 +58,10 @@ struct UnitBytes {
   }
 };
 
+struct BlockRange {
+  std::int32_t begin, end;
+};
+
 // One query block of one query head.
 struct HeadBlock {
   std::int64_t head;
@@ -75,14 +81,26 @@ struct ForwardCall {
   Keep keep = Keep::cached;
 };
 
+// Which part of a query block's keys a unit has: sums are opened at the first and written after the last.
+struct KeyPart {
+  bool is_first = true, is_last = true;
+};
+
+struct AttendRoom {
+  std::byte* scratch;
+  Prefetch* next;
+  KeyPart part = {};
+};
+
 struct ForwardKernel {
   // Bytes of a unit's packed keys and values, and of a thread's scratch for tiles up to this size.
   UnitBytes (*unit_bytes)(const Problem& problem, const Unit& unit);
   std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
   // Copies and converts one key block of the plan.
   void (*pack)(const ForwardCall& call, const Unit& unit, std::int32_t key_block);
-  // Computes one query block; `next` is fetched meanwhile.
-  void (*attend)(const ForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next);
+  // Computes one query block over the unit's keys; `next` is fetched meanwhile. The scratch keeps the sums from one
+  // part of the keys to the next.
+  void (*attend)(const ForwardCall& call, const Unit& unit, HeadBlock queries, const AttendRoom& room);
 };
 const ForwardKernel& forward_kernel(const Problem& problem);
 
@@ -94,16 +112,34 @@ struct BackwardCall {
   Keep keep = Keep::cached;
 };
 
+// Key blocks that are pulled at a time: as many as a core's cache holds beside the tiles. Every one more saves a pass
+// over the packed queries and the sums of dq, which at d 128 and n 8192 come from memory.
+inline std::int32_t pulled_blocks(const Problem& problem, std::int64_t tile_k) {
+  constexpr std::int64_t kBytes = std::int64_t{256} << 10;
+  const std::int64_t size = problem.dtype == DType::f64 ? sizeof(double) : sizeof(float);
+  return static_cast<std::int32_t>(std::max<std::int64_t>(1, kBytes / (tile_k * (problem.d_k + problem.d_v) * size)));
+}
+
+// What the shares of a unit's queries add up to: each continues the total of those before it.
+struct KeyShare {
+  std::byte* total;
+  bool is_first, is_last;
+};
+
 struct BackwardKernel {
   UnitBytes (*unit_bytes)(const BackwardCall& call, const Unit& unit);
   std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
   // Copy and convert one key block, or one query block, of the plan.
   void (*pack_keys)(const BackwardCall& call, const Unit& unit, std::int32_t key_block);
   void (*pack_queries)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch);
-  // One key block: writes its dk and dv (and d_bias), adds to the sum of dq.
-  void (*pull)(const BackwardCall& call, const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch* next);
+  // Up to pulled_blocks key blocks: writes their dk and dv (and d_bias), adds to the sum of dq.
+  void (*pull)(const BackwardCall& call, const Unit& unit, BlockRange keys, std::byte* scratch, Prefetch* next);
+  // One query block of a unit that sums its keys: adds to dq, dk and dv.
+  void (*pull_row)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next);
   // Writes dq of one query block from its sum.
   void (*finish)(const BackwardCall& call, const Unit& unit, HeadBlock queries);
+  // Writes dk and dv of such a unit, or their total so far.
+  void (*finish_keys)(const BackwardCall& call, const Unit& unit, const KeyShare& share);
 };
 const BackwardKernel& backward_kernel(const Problem& problem);
 

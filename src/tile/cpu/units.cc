@@ -36,6 +36,19 @@ Islands cut_island(const Plan& plan, const Plan::Island& island, std::int64_t ma
   return out;
 }
 
+// Ranges of query blocks of a long island with few keys, each long enough that packing the keys again is a fiftieth of
+// its work. A thread can then fetch the rows of its next range while it works on one.
+Islands cut_tall(const Plan& plan, const Plan::Island& island) {
+  constexpr std::int64_t kRows = 512;
+  const std::int64_t keys = (island.key_end - island.key_begin) * std::int64_t{plan.tile_k};
+  const auto blocks = static_cast<std::int32_t>(std::max(kRows, keys) / plan.tile_q);
+  if (island.query_end - island.query_begin < 2 * blocks) return {island};
+  Islands out;
+  for (std::int32_t begin = island.query_begin; begin < island.query_end; begin += blocks)
+    out.push_back({begin, std::min(begin + blocks, island.query_end), island.key_begin, island.key_end});
+  return out;
+}
+
 }  // namespace
 
 std::vector<Unit> list_units(const Problem& problem, const std::function<Islands(const Plan&)>& cut) {
@@ -57,7 +70,12 @@ Islands cut_narrow(const Plan& plan, std::int64_t max_keys) {
   for (const Plan::Island& island : plan.islands) {
     const std::int64_t blocks = island.key_end - island.key_begin;
     Islands parts;
-    if (blocks * plan.tile_k > max_keys) parts = cut_island(plan, island, max_keys / plan.tile_k);
+    if (blocks * plan.tile_k <= max_keys) {
+      const Islands ranges = cut_tall(plan, island);
+      out.insert(out.end(), ranges.begin(), ranges.end());
+      continue;
+    }
+    parts = cut_island(plan, island, max_keys / plan.tile_k);
     std::int64_t copied = 0;
     for (const Plan::Island& part : parts) copied += part.key_end - part.key_begin;
     if (parts.empty() || 2 * copied > 3 * blocks)  // copying more than half of the keys twice is no gain
@@ -76,11 +94,15 @@ TileSize largest_tile(const Problem& problem) {
 }
 
 Keep keep_for(const Problem& problem) {
-  constexpr std::int64_t kLarge = std::int64_t{16} << 20;
-  std::int64_t rows = 0;
-  for (const Piece& piece : problem.pieces) rows += piece.nq;
-  const std::int64_t bytes = rows * problem.heads * problem.d_v * static_cast<std::int64_t>(size_of(problem.dtype));
-  return bytes > kLarge ? Keep::streamed : Keep::cached;
+  constexpr std::int64_t kLarge = std::int64_t{8} << 20;
+  std::int64_t queries = 0, keys = 0;
+  for (const Piece& piece : problem.pieces) {
+    queries += piece.nq;
+    keys += piece.nk;
+  }
+  const std::int64_t rows = std::max(queries * problem.heads, keys * problem.kv_heads);
+  return rows * problem.d_v * static_cast<std::int64_t>(size_of(problem.dtype)) > kLarge ? Keep::streamed
+                                                                                         : Keep::cached;
 }
 
 std::vector<Wave> cut_waves(const std::vector<Unit>& units, std::size_t budget,

@@ -98,10 +98,6 @@ void for_each_unit(const Context& context, const Problem& problem, const std::ve
   });
 }
 
-struct BlockRange {
-  std::int32_t begin, end;
-};
-
 // Asks for the rows of some blocks of a unit ahead of time: those of its kv head, or of its first query head.
 struct UnitFetch {
   const Problem& problem;

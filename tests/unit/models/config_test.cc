@@ -87,11 +87,5 @@ TEST(Config, RefusesUnknownAndMisspeltKeysWithThePath) {
   EXPECT_EQ(write_fields(config), write_fields(ModelConfig{}));  // nothing was changed
 }
 
-TEST(Config, F16IsRefused) {
-  ModelConfig config;
-  config.dtype = DType::f16;
-  EXPECT_ERROR(config.check(), ErrorCode::unsupported, "f16", "dtype", "bf16");
-}
-
 }  // namespace
 }  // namespace fovea

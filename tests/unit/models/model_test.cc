@@ -297,7 +297,7 @@ TEST(Gradients, OfTransNormerT2PostNormWithClsAndSinusoids) {
 
 TEST(Gradients, OfLinearAttentionWithRmsNorm) {
   ModelConfig config = tiny_double("linear*1,norm*1");
-  config.norm = NormKind::rms;
+  config.norm = StackNorm::rms;
   config.classifier_hidden = 0;
   check_gradients(config);
 }

@@ -46,12 +46,19 @@ TEST_F(Layers, ScopeNamesParameters) {
 
 TEST_F(Layers, NormHasTheParametersOfItsKind) {
   StackSpec c = config();
-  make_norm(scope() / "a", c);
-  c.norm = NormKind::rms;
-  make_norm(scope() / "b", c);
+  const NormLayer a(scope() / "a", c);
+  c.norm = StackNorm::rms;
+  const NormLayer b(scope() / "b", c);
+  c.norm = StackNorm::batch;
+  const NormLayer d(scope() / "d", c);
+  c.norm = StackNorm::group;
   c.norm_affine = false;
-  make_norm(scope() / "c", c);
-  EXPECT_EQ(names(), (std::vector<std::string>{"a.gain", "a.bias", "b.gain"}));
+  const NormLayer e(scope() / "e", c);
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"a.gain", "a.bias", "b.gain", "d.gain", "d.bias", "d.mean", "d.variance"}));
+  c.norm = StackNorm::instance;
+  c.causal = true;
+  EXPECT_ERROR(NormLayer(scope(), c), ErrorCode::unsupported, "mixes positions", "norm", "group");
 }
 
 TEST_F(Layers, SplitGivesViewsAndGathersTheirGradients) {

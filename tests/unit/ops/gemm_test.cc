@@ -33,8 +33,13 @@ class GemmTest : public ::testing::TestWithParam<DType> {
 };
 
 TEST_P(GemmTest, PlainAndTransposed) {
-  for (const auto& [m, k, n] :
-       {std::array<std::int64_t, 3>{1, 1, 1}, {1, 7, 5}, {3, 1, 4}, {5, 9, 1}, {33, 65, 17}, {130, 64, 70}})
+  for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                {1, 7, 5},
+                                {3, 1, 4},
+                                {5, 9, 1},
+                                {33, 65, 17},
+                                {130, 64, 70},
+                                {66, 140, 20}})
     for (int turned = 0; turned < 4; ++turned) {
       const Tensor a = turned & 1 ? draw({k, m}, 1).transpose(0, 1) : draw({m, k}, 1);
       const Tensor b = turned & 2 ? draw({n, k}, 2).transpose(0, 1) : draw({k, n}, 2);

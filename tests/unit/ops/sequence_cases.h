@@ -54,6 +54,12 @@ inline void add_sums(std::vector<OpCase>& cases) {
                        return scale(t, fill_padding(t, v[0], sequences_of(v[0], l), 2.0), 1.0);
                      }),
                      laid_out(layout, {{3, 5, 2}}), laid_out(layout, {{3, 600, 17}})});
+    cases.push_back({std::string("segment_means_of_one_value") + name, one([l = layout](Tape& t, Inputs v) {
+                       const Var x = scale(t, v[0], 2.0);
+                       return add(t, segment_mean(t, x, 3, sequences_of(v[0], l)).means,
+                                  segment_mean(t, x, 3, sequences_of(v[0], l)).means);
+                     }),
+                     laid_out(layout, {{3, 5, 2, 3}}), laid_out(layout, {{3, 1000, 2, 17}})});
     cases.push_back({std::string("segment_mean") + name, one([l = layout](Tape& t, Inputs v) {
                        return segment_mean(t, v[0], 3, sequences_of(v[0], l)).means;
                      }),

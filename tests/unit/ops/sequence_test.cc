@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "ops/features.h"
 #include "support/expect_error.h"
 #include "support/gradcheck.h"
 
@@ -25,6 +26,20 @@ class SequenceOps : public ::testing::Test {
   Tape tape_{context_};
   std::uint64_t seed_ = 70;
 };
+
+// More features than the caches hold are written past them.
+TEST_F(SequenceOps, FeaturesOfLongSequencesAreThoseOfTheirParts) {
+  const std::int64_t n = 4300, half = 2112;
+  const Tensor x = draw({1, n, 2, 8}, DType::f32), directions = draw({1, 256, 8}, DType::f32);
+  const auto of = [&](std::int64_t begin, std::int64_t end) {
+    FeatureOptions options;
+    options.rows = {{0, 0, end - begin}};
+    return features(tape_, x.slice(1, begin, end), directions, options).value();
+  };
+  const Tensor whole = of(0, n);
+  EXPECT_TRUE(same_bits(whole.slice(1, 0, half).contiguous(context_), of(0, half)));
+  EXPECT_TRUE(same_bits(whole.slice(1, half, n).contiguous(context_), of(half, n)));
+}
 
 TEST_F(SequenceOps, DiagonalsByHand) {
   const Tensor q = values({1, 3, 1, 1}, {1, 2, 3}), k = values({1, 3, 1, 1}, {5, 7, 11});

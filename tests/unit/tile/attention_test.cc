@@ -154,6 +154,16 @@ void add_pieces_and_edges(CaseList& list) {
     o.n_q = 47, o.n_k = 52, o.d_k = 7, o.d_v = 9, o.pattern = Pattern::causal(), o.dropout = 0.2f;
     o.step = 3;
   });
+  list.add("few_keys", [](Options& o) {
+    o.n_q = 3500, o.n_k = 37, o.heads = 4, o.pattern = Pattern::window(3000, 900) & Pattern::block_diagonal(3100);
+    o.alibi = true, o.dropout = 0.2f, o.d_lse = true;
+  });
+  list.add("few_keys_bias", [](Options& o) { o.n_q = 3500, o.n_k = 21, o.bias = Bias::dense, o.bias_hides = true; });
+  list.half("few_keys", [](Options& o) { o.n_q = 3500, o.n_k = 37, o.d_k = 7, o.d_v = 9; });
+  list.add("few_queries", [](Options& o) {
+    o.n_q = 50, o.n_k = 203, o.pattern = Pattern::causal(), o.bias = Bias::dense, o.alibi = true, o.dropout = 0.2f;
+  });
+  list.half("few_queries", [](Options& o) { o.n_q = 21, o.n_k = 203, o.d_k = 7, o.d_v = 9, o.heads = 4; });
   list.add("no_queries", [](Options& o) { o.n_q = 0; });
   list.add("no_keys", [](Options& o) { o.n_k = 0; });
   list.add("huge", [](Options& o) { o.size = 100.0, o.d_k = 4, o.tolerance = 3000.0; });

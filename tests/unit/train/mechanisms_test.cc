@@ -21,7 +21,7 @@ void PrintTo(const TrainingCase& c, std::ostream* out) { *out << c.mechanism << 
 std::vector<TrainingCase> training_cases() {
   std::vector<TrainingCase> cases;
   for (const std::string_view name : mechanism_names())
-    for (const DType dtype : {DType::f32, DType::bf16}) cases.push_back({std::string(name), dtype});
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) cases.push_back({std::string(name), dtype});
   return cases;
 }
 
@@ -56,6 +56,7 @@ TEST_P(Training, LearnsABatchByHeart) {
   Model model(context, config);
   AdamW adamw(context, model.parameters(), {});
   const Packed batch = packed_batch(context, tiny::examples(5, 12, 40));
+  LossScaler scaler;
   double first = 0.0, last = 0.0;
   for (std::uint64_t step = 0; step < 60; ++step) {
     Tape tape(context, {.training = true, .stream = step << 20});
@@ -63,10 +64,16 @@ TEST_P(Training, LearnsABatchByHeart) {
     last = loss.value().item();
     if (step == 0) first = last;
     ASSERT_TRUE(std::isfinite(last)) << "step " << step;
-    tape.backward(loss);
+    if (config.dtype != DType::f16) {
+      tape.backward(loss);
+    } else {
+      tape.backward(scale(tape, loss, scaler.scale()));
+      if (!scaler.unscale(context, model.parameters())) continue;
+    }
     clip_norm(context, model.parameters(), 1.0);
     adamw.step(5e-3);
   }
+  EXPECT_LT(scaler.state().skipped, 20);
   EXPECT_GT(first, 1.5);
   EXPECT_LT(last, 0.5 * first) << "from " << first;
 }

@@ -51,6 +51,13 @@ TEST(Resume, ContinuesATransformerBitForBit) { expect_same_as_uninterrupted(tiny
 TEST(Resume, ContinuesTransNormerT1BitForBit) { expect_same_as_uninterrupted(tiny::config("transnormer-t1")); }
 TEST(Resume, ContinuesTransNormerT2BitForBit) { expect_same_as_uninterrupted(tiny::config("transnormer-t2")); }
 
+// The loss scale, halved by the first steps, is part of the state.
+TEST(Resume, ContinuesF16BitForBit) {
+  ModelConfig model = tiny::config("transformer");
+  model.dtype = DType::f16;
+  expect_same_as_uninterrupted(model);
+}
+
 TEST(Resume, ContinuesAnAverageBitForBit) {
   expect_same_as_uninterrupted(tiny::config("norm*1"), Averaging::exponential);
   expect_same_as_uninterrupted(tiny::config("norm*1"), Averaging::mean);

@@ -159,6 +159,26 @@ TEST(Trainer, NamesTheLayerThatDiverged) {
   EXPECT_ERROR(run.go(), ErrorCode::diverged, "model.layers[1]", "step 1", "train.lr");
 }
 
+// Gradients that overflow in f16 skip the step: nothing changes but the scale, and the run counts them.
+TEST(Trainer, SkipsStepsThatOverflowInF16) {
+  ModelConfig model = tiny::config("transformer");
+  model.dtype = DType::f16;
+  TrainConfig config = quick();
+  config.steps = 40;
+  TinyRun run(config, model);
+  for (const Parameter& p : run.model.parameters())
+    if (p.name == "classifier.out.weight") p.var.value().fill(30.0);
+  const TrainResult result = run.go();
+  std::int64_t skipped = 0;
+  for (const StepReport& report : run.steps) {
+    skipped += report.skipped;
+    EXPECT_GT(report.loss_scale, 0.0);
+  }
+  EXPECT_EQ(result.skipped, skipped);
+  EXPECT_LT(skipped, 20);
+  EXPECT_TRUE(std::isfinite(run.losses.back()));
+}
+
 TEST(Trainer, StopsWhenNothingGetsBetter) {
   TrainConfig config = quick();
   config.steps = 1000;

@@ -1,0 +1,166 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+
+#include "cli/generate_lines.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/verb.h"
+#include "fovea/generate.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "measure/stopwatch.h"
+
+// fovea generate: continues prompts, or translates lines.
+namespace fovea::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct GenerateVerb {
+  MachineOptions machine;
+  GenerateOptions options;
+  std::string folder, prompt, data, out, tokenizer, weights = "f32";
+  std::optional<std::string> dtype;
+  std::optional<std::int64_t> start;
+  std::vector<std::string> stop;
+
+  // With what was typed in another form than the options have.
+  GenerateVerb checked() const {
+    GenerateVerb out = *this;
+    for (const std::string& text : stop) out.options.stop.push_back(unescaped(text));
+    if (start) out.options.start = static_cast<std::int32_t>(*start);
+    return out;
+  }
+};
+
+// A run folder stands for its best checkpoint; a checkpoint folder for itself.
+fs::path model_folder(const std::string& folder) {
+  if (!fs::is_directory(folder))
+    fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", folder), "fovea generate",
+         "a folder made by fovea train or fovea import");
+  for (const char* name : {"best", "last"})
+    if (fs::is_directory(fs::path(folder) / name)) return fs::path(folder) / name;
+  return folder;
+}
+
+Tokenizer tokenizer_of(const GenerateVerb& verb, const fs::path& folder, const Model& model) {
+  if (!verb.tokenizer.empty()) return Tokenizer::load(verb.tokenizer);
+  if (fs::exists(folder / "tokenizer.json")) return Tokenizer::load(folder.string());
+  constexpr std::int64_t kBytes = 256;
+  if (model.config().vocabulary < kBytes)
+    fail(ErrorCode::bad_input,
+         fmt::format("no tokenizer.json, and a vocabulary of {} is too small for bytes", model.config().vocabulary),
+         folder.string(), "--tokenizer FOLDER");
+  return Tokenizer::bytes();
+}
+
+std::vector<std::string> prompts_of(const GenerateVerb& verb) {
+  constexpr std::size_t kMost = std::size_t{1} << 30;
+  if (verb.data.empty()) return {verb.prompt};
+  std::vector<std::string> lines = lines_of(read_file(verb.data, kMost));
+  if (lines.empty()) fail(ErrorCode::bad_input, "no lines", verb.data, "one prompt on each line");
+  return lines;
+}
+
+Json document_of(const std::vector<std::string>& prompts, const std::vector<Generated>& results, double seconds) {
+  Json list = Json::array();
+  std::size_t tokens = 0;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const Generated& r = results[i];
+    tokens += r.ids.size();
+    list.push_back({{"prompt", prompts[i]}, {"text", r.text}, {"ids", r.ids}, {"end", name_of(r.end)}});
+    if (r.score != 0.0) list.back()["score"] = r.score;
+  }
+  return {{"results", list},
+          {"tokens", tokens},
+          {"seconds", seconds},
+          {"tokens_per_second", static_cast<double>(tokens) / std::max(seconds, 1e-9)}};
+}
+
+// One prompt is shown as it grows, many as lines when they are complete.
+TextWatch watch_of(const GenerateVerb& verb, const Console& console, const std::shared_ptr<LineWriter>& lines) {
+  TextWatch watch;
+  if (lines != nullptr)
+    watch.done = [lines](std::int64_t prompt, const Generated& result) { lines->put(prompt, result.text); };
+  else if (!console.json)
+    watch.piece = [](std::int64_t, std::string_view piece) { write_now(piece); };
+  if (lines == nullptr && !console.json) write_now(verb.prompt);
+  return watch;
+}
+
+void run(const GenerateVerb& verb, const Console& console) {
+  const WeightForm form = weight_form(verb.weights);
+  const std::vector<std::string> prompts = prompts_of(verb);
+  Context context(verb.machine.context());
+  const fs::path folder = model_folder(verb.folder);
+  const Model model =
+      load_model(context, folder.string(), verb.dtype ? std::optional(parse_dtype(*verb.dtype)) : std::nullopt);
+  const Tokenizer tokenizer = tokenizer_of(verb, folder, model);
+  Generator generator(context, model, form);
+  const Interrupt interrupt;
+  const bool by_line = !verb.data.empty() || model.config().task == Task::seq2seq;
+  const auto lines = by_line ? std::make_shared<LineWriter>(verb.out, std::ssize(prompts), console) : nullptr;
+  const Stopwatch clock;
+  const auto results = generate_text(generator, tokenizer, prompts, verb.options, watch_of(verb, console, lines),
+                                     &interrupt.requested());
+  const double seconds = clock.seconds();
+  if (lines == nullptr && !console.json) write_now("\n");
+  if (lines != nullptr) lines->close();
+  const Json document = document_of(prompts, results, seconds);
+  console.document(document);
+  console.note(fmt::format("{} tokens in {:.2f} s: {:.1f} tokens/s", document["tokens"].get<std::int64_t>(), seconds,
+                           document["tokens_per_second"].get<double>()));
+  if (interrupt.requested())
+    fail(ErrorCode::interrupted, fmt::format("stopped after {} tokens", document["tokens"].get<std::int64_t>()));
+}
+
+void add_options(const Arguments& verb, GenerateVerb& o) {
+  GenerateOptions& g = o.options;
+  const auto number = [&](const char* name, auto& value, const char* help, double low, double high) {
+    verb.add_option(name, value, help).type_name("N").check(in_range(low, high)).show_default();
+  };
+  const Option prompt = verb.add_option("--prompt", o.prompt, "text to go on from").type_name("TEXT");
+  verb.add_option("--data", o.data, "file with a prompt, or a text to translate, on each line")
+      .type_name("FILE")
+      .excludes(prompt);
+  verb.add_option("--out", o.out, "file for the results of --data [standard output]").type_name("FILE");
+  number("--tokens", g.max_tokens, "new tokens at most", 1, 1e9);
+  number("--temperature", g.temperature, "0: the most likely token; above: draw", 0, 1e3);
+  number("--top-k", g.top_k, "draw among the k most likely; 0: all", 0, 1e9);
+  number("--top-p", g.top_p, "draw among the fewest with this probability", 1e-9, 1);
+  number("--repetition-penalty", g.repetition_penalty, "above 1: repeat less", 0.01, 100);
+  number("--beams", g.beams, "beginnings that beam search follows; 1: none", 1, 4096);
+  number("--length-penalty", g.length_penalty, "of beams: above 0 favours long ones", -10, 10);
+  verb.add_flag("--early-stop", g.early_stop, "end the search once enough beams are complete");
+  verb.add_option("--stop", o.stop, "text to stop at; \\n is a new line").type_name("TEXT").repeatable();
+  verb.add_option("--seed", g.seed, "of the draws").type_name("N").show_default();
+  verb.add_option("--start", o.start, "of seq2seq: token that the decoder starts from [the tokeniser's]")
+      .type_name("ID")
+      .check(in_range(0, 1 << 30));
+  number("--batch", g.batch, "prompts that run together", 1, 4096);
+  verb.add_option("--weights", o.weights, "f32, bf16 or int8: fewer bytes, faster").type_name("NAME").show_default();
+  verb.add_option("--dtype", o.dtype, "of activations, f32 or bf16 [as trained]").type_name("NAME");
+  verb.add_option("--tokenizer", o.tokenizer, "tokeniser [the model's own, or bytes]").type_name("FOLDER");
+  add_machine_options(verb, o.machine);
+}
+
+}  // namespace
+
+void add_generate(Program& program) {
+  const auto options = std::make_shared<GenerateVerb>();
+  const Arguments verb = program.add({"generate",
+                                      "Continues a prompt with a language model, or translates lines.",
+                                      {"fovea generate runs/first --prompt \"Once upon\" --temperature 0.8 --top-k 40",
+                                       "fovea generate runs/translation --data lines.de --beams 4 --out lines.en"}},
+                                     [options](const Console& console) { run(options->checked(), console); });
+  verb.add_option("folder", options->folder, "folder of a run (its best checkpoint), checkpoint or import").required();
+  add_options(verb, *options);
+}
+
+}  // namespace fovea::cli

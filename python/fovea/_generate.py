@@ -1,0 +1,72 @@
+"""Text from a model, token by token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fovea import _fovea
+
+if TYPE_CHECKING:
+    from fovea._model import Model
+
+Stream = Callable[[int, Any], None]
+
+
+class Generated:
+    """What became of a prompt: ``text`` (of a text), ``ids``, ``end`` (why it stopped) and ``score`` (of beam search)."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.ids = np.asarray(values["ids"], np.int32)
+        self.text = values["text"].decode("utf-8", "replace")
+        self.end = str(values["end"])
+        self.score = float(values["score"])
+
+    def __repr__(self) -> str:
+        return self.text or f"Generated({len(self.ids)} tokens, end {self.end!r})"
+
+
+def generate(model: Model, prompts: Any, *, tokenizer: str | PathLike[str] | None = None, weights: str = "f32",
+             stream: Stream | None = None, **settings: Any) -> Any:
+    """Continues a prompt with a language model, or translates it with an encoder-decoder model.
+
+    ``prompts`` is a text, a row of token ids, or a list of either; the result is one Generated, or a list of them.
+    Texts need a tokeniser: a folder or file, by default the one beside the loaded model, else bytes. ``weights`` are
+    kept as "f32", "bf16" or "int8" while tokens are made. ``stream(prompt, piece)`` hears every piece of text (or token)
+    as it is made. Settings are those of the command line: max_tokens, temperature, top_k, top_p, repetition_penalty,
+    beams, length_penalty, early_stop, seed, stop, stop_ids, start, batch.
+
+    >>> import fovea
+    >>> model = fovea.Model("gpt", vocabulary=256, width=16, heads=2, inner=16)
+    >>> len(fovea.generate(model, "Once", max_tokens=8).ids)
+    8
+    """
+    if isinstance(settings.get("stop"), str):
+        settings["stop"] = [settings["stop"]]
+    single = isinstance(prompts, str) or _is_row(prompts)
+    every: Sequence[Any] = [prompts] if single else list(prompts)
+    request = json.dumps({"options": settings, "weights": weights})
+    if all(isinstance(prompt, str) for prompt in every):
+        source = fspath(tokenizer) if tokenizer is not None else model._tokenizer
+        hear = None if stream is None else lambda prompt, piece: stream(prompt, piece.decode("utf-8", "replace"))
+        results = _fovea.generate_texts(model._engine, list(every), source, request, hear)
+    else:
+        rows = [_row(prompt) for prompt in every]
+        results = _fovea.generate_ids(model._engine, rows, request, stream)
+    made = [Generated(result) for result in results]
+    return made[0] if single else made
+
+
+def _is_row(prompts: Any) -> bool:
+    return not isinstance(prompts, str) and len(prompts) > 0 and np.ndim(prompts[0]) == 0 and not isinstance(prompts[0], str)
+
+
+def _row(ids: Any) -> list[int]:
+    tokens = np.asarray(ids)
+    if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
+        raise ValueError("a prompt is a text or a row of token ids")
+    return [int(i) for i in tokens]

@@ -1,0 +1,123 @@
+"""Text to token ids and back, with the files of Hugging Face's tokenisers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike, fspath
+from typing import Any, NamedTuple
+
+from fovea import _fovea
+
+
+class Encoding(NamedTuple):
+    """The tokens of a text, or of two. Offsets count characters of a str, and bytes of a bytes."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    sources: list[int]  # 0, or 1 for the second text; -1 for special tokens
+    types: list[int]
+    special: list[int]
+
+
+def _bytes(text: str | bytes) -> bytes:
+    if isinstance(text, str):
+        return text.encode("utf-8", "surrogateescape")
+    if isinstance(text, bytes):
+        return text
+    raise TypeError(f"a text is a str or bytes, not {type(text).__name__}")
+
+
+class Tokenizer:
+    """A tokeniser from a folder or file: tokenizer.json, vocab.json with merges.txt, vocab.txt, or a llama2.c .bin.
+
+    >>> tokenizer = Tokenizer.bytes()
+    >>> tokenizer.encode("né").ids
+    [110, 195, 169]
+    >>> tokenizer.decode([110, 195, 169])
+    'né'
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self._engine = _fovea.load_tokenizer(fspath(path))
+
+    @classmethod
+    def _of(cls, engine: Any) -> Tokenizer:
+        made = cls.__new__(cls)
+        made._engine = engine
+        return made
+
+    @classmethod
+    def bytes(cls) -> Tokenizer:
+        """The 256 bytes; the id is the byte."""
+        return cls._of(_fovea.byte_tokenizer())
+
+    @classmethod
+    def characters(cls, texts: Iterable[str]) -> Tokenizer:
+        """The characters of some texts; 0 is any other one."""
+        return cls._of(_fovea.character_tokenizer([_bytes(text) for text in texts]))
+
+    @classmethod
+    def words(cls, texts: Iterable[str], limit: int = 0) -> Tokenizer:
+        """The words between white space, the most frequent ones where there is a limit; 0 is any other one."""
+        return cls._of(_fovea.word_tokenizer([_bytes(text) for text in texts], limit))
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocabulary: int = 8000, *, special_tokens: Sequence[str] = (),
+              min_frequency: int = 2) -> Tokenizer:
+        """Byte-level BPE, learned from texts on all threads."""
+        encoded = [_bytes(text) for text in texts]
+        return cls._of(_fovea.train_tokenizer(encoded, vocabulary, list(special_tokens), min_frequency))
+
+    def encode(self, text: str | bytes, pair: str | bytes | None = None, *, special_tokens: bool = True,
+               max_length: int = 0) -> Encoding:
+        """The tokens of a text, or of two; max_length 0 keeps all of them."""
+        texts = [text] if pair is None else [text, pair]
+        return Encoding(*self._engine.encode([_bytes(t) for t in texts], special_tokens, max_length,
+                                             isinstance(text, str)))
+
+    def encode_all(self, texts: Iterable[str | bytes], *, special_tokens: bool = True) -> list[list[int]]:
+        """The ids of many texts, on all threads."""
+        return list(self._engine.encode_all([_bytes(text) for text in texts], special_tokens))
+
+    def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
+        return str(self._engine.decode([int(i) for i in ids], skip_special))
+
+    def stream(self, ids: Iterable[int], *, skip_special: bool = True) -> Iterator[str]:
+        """Text as the ids come, never half a character."""
+        stream = self._engine.decode_stream(skip_special)
+        for i in ids:
+            if piece := stream.next(int(i)):
+                yield piece
+        if rest := stream.finish():
+            yield rest
+
+    def id(self, token: str) -> int | None:
+        found = self._engine.id(token)
+        return None if found is None else int(found)
+
+    def token(self, id: int) -> str:
+        return str(self._engine.token(id))
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """Ids by role: bos, eos, pad, unk, mask, cls, sep, as far as the tokeniser has them."""
+        return dict(self._engine.special_ids())
+
+    @property
+    def truncation(self) -> int:
+        """The length that the tokeniser's file asks for; 0: none."""
+        return int(self._engine.truncation())
+
+    @property
+    def fingerprint(self) -> str:
+        return str(self._engine.fingerprint())
+
+    def __len__(self) -> int:
+        return int(self._engine.vocabulary())
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Writes tokenizer.json, which `tokenizers` and `transformers` read too."""
+        self._engine.save(fspath(folder))
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({len(self)} ids)"

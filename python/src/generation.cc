@@ -1,0 +1,117 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "engine.h"
+#include "fovea/generate.h"
+#include "io/fields.h"
+#include "model.h"
+
+namespace fovea::python {
+namespace {
+
+// Hands pieces to a Python function. What that raises is kept until the generator has stopped.
+class Listener {
+ public:
+  explicit Listener(nb::object hear) : hear_(std::move(hear)) {}
+
+  template <class Piece>
+  void tell(std::int64_t prompt, const Piece& piece) {
+    if (hear_.is_none()) return;
+    const nb::gil_scoped_acquire gil;
+    try {
+      hear_(prompt, piece());
+    } catch (const nb::python_error& error) {
+      if (!raised_) raised_ = std::make_exception_ptr(error);
+      stop_ = true;
+    }
+  }
+
+  const std::atomic<bool>& stop() const { return stop_; }
+  void rethrow() const {
+    if (raised_) std::rethrow_exception(raised_);
+  }
+
+ private:
+  nb::object hear_;
+  std::exception_ptr raised_;
+  std::atomic<bool> stop_{false};
+};
+
+struct Request {
+  GenerateOptions options;
+  WeightForm weights = WeightForm::f32;
+
+  void fields(FieldVisitor& v) {
+    v("options", options, "how tokens are chosen");
+    v("weights", weights, "what weights are kept as", one_of(weight_form_names()));
+  }
+  static Request from(const std::string& json) {
+    Request request;
+    read_fields(request, parse_json(json, "generate"), "generate");
+    return request;
+  }
+};
+
+nb::list results_of(const std::vector<Generated>& results) {
+  nb::list out;
+  for (const Generated& r : results) {
+    nb::dict one;
+    const std::string_view end = name_of(r.end);
+    one["ids"] = nb::cast(r.ids);
+    one["text"] = nb::bytes(r.text.data(), r.text.size());  // a model of bytes may say what is not UTF-8
+    one["end"] = nb::str(end.data(), end.size());
+    one["score"] = r.score;
+    out.append(one);
+  }
+  return out;
+}
+
+nb::list generate_ids(const OwnedModel& owned, const std::vector<Tokens>& prompts, const std::string& settings,
+                      nb::object hear) {
+  const Request request = Request::from(settings);
+  Listener listener(std::move(hear));
+  std::vector<Generated> results;
+  {
+    const Running running(*owned.context);
+    Generator generator(*owned.context, owned.model, request.weights);
+    const auto token = [&](std::int64_t prompt, std::int32_t id) {
+      listener.tell(prompt, [&] { return nb::int_(id); });
+      return true;
+    };
+    results = generator.run(prompts, request.options, {token, {}}, &listener.stop());
+  }
+  listener.rethrow();
+  return results_of(results);
+}
+
+// `tokenizer`: where to load it from; empty: bytes.
+nb::list generate_texts(const OwnedModel& owned, const std::vector<std::string>& prompts, const std::string& tokenizer,
+                        const std::string& settings, nb::object hear) {
+  const Request request = Request::from(settings);
+  Listener listener(std::move(hear));
+  std::vector<Generated> results;
+  {
+    const Running running(*owned.context);
+    Generator generator(*owned.context, owned.model, request.weights);
+    const auto piece = [&](std::int64_t prompt, std::string_view text) {
+      listener.tell(prompt, [&] { return nb::bytes(text.data(), text.size()); });
+    };
+    results = generate_text(generator, tokenizer.empty() ? Tokenizer::bytes() : Tokenizer::load(tokenizer), prompts,
+                            request.options, {piece, {}}, &listener.stop());
+  }
+  listener.rethrow();
+  return results_of(results);
+}
+
+}  // namespace
+
+void bind_generation(nb::module_& module) {
+  module.def("generate_ids", generate_ids, nb::arg("model"), nb::arg("prompts"), nb::arg("settings"),
+             nb::arg("hear").none());
+  module.def("generate_texts", generate_texts, nb::arg("model"), nb::arg("prompts"), nb::arg("tokenizer"),
+             nb::arg("settings"), nb::arg("hear").none());
+}
+
+}  // namespace fovea::python

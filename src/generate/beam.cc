@@ -1,0 +1,158 @@
+#include "generate/beam.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "generate/sampler.h"
+
+namespace fovea {
+namespace {
+
+// A beginning that is followed.
+struct Beam {
+  Tokens ids;  // new ones
+  double log_probability = 0.0;
+  nn::Past past;
+};
+
+struct Candidate {
+  double log_probability;
+  std::size_t beam;
+  std::int32_t id;
+
+  bool operator<(const Candidate& other) const {  // the better first
+    if (log_probability != other.log_probability) return log_probability > other.log_probability;
+    return beam != other.beam ? beam < other.beam : id < other.id;
+  }
+};
+
+class Search {
+ public:
+  Search(const Decoder& decoder, const Start& start, const GenerateOptions& options, std::int64_t most)
+      : decoder_(decoder),
+        start_(start),
+        options_(options),
+        most_(most),
+        width_(static_cast<std::size_t>(options.beams)) {}
+
+  Generated run(const std::atomic<bool>* stop) {
+    open_.push_back({{}, 0.0, decoder_.new_past()});
+    Tensor logits = start_.source.empty() ? decoder_.step({start_.tokens}, {&open_[0].past})
+                                          : decoder_.step({start_.tokens}, {&open_[0].past}, {start_.source});
+    for (std::int64_t length = 1;; ++length) {
+      const std::vector<Candidate> best = best_of(logits);
+      extend(best, length);
+      const bool interrupted = stop != nullptr && stop->load();
+      if (length == most_ || interrupted || settled(length))
+        return result(interrupted ? GenerateEnd::interrupted : GenerateEnd::max_tokens);
+      std::vector<std::span<const std::int32_t>> last;
+      std::vector<nn::Past*> pasts;
+      for (Beam& beam : open_) {
+        last.push_back(std::span<const std::int32_t>(beam.ids).last(1));
+        pasts.push_back(&beam.past);
+      }
+      logits = decoder_.step(last, pasts);
+    }
+  }
+
+ private:
+  double score(double log_probability, std::int64_t length) const {
+    return log_probability / std::pow(static_cast<double>(length), options_.length_penalty);
+  }
+
+  // Twice as many as are followed: if every other one ends there are still enough.
+  std::vector<Candidate> best_of(const Tensor& logits) {
+    Tape tape(decoder_.context(), {.record = false});
+    for (std::size_t b = 0; b < open_.size(); ++b) {
+      const std::span row = row_of(logits, b);
+      check_logits(row);
+      if (options_.repetition_penalty != 1.0) {
+        Tokens seen(start_.tokens.begin(), start_.tokens.end());
+        seen.insert(seen.end(), open_[b].ids.begin(), open_[b].ids.end());
+        penalize(row, seen, options_.repetition_penalty);
+      }
+    }
+    const Tensor logs = log_softmax(tape, logits).value();
+    std::vector<Candidate> all;
+    for (std::size_t b = 0; b < open_.size(); ++b) add_best(row_of(logs, b), b, all);
+    keep_best(all);
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  void add_best(std::span<const float> logs, std::size_t beam, std::vector<Candidate>& all) {
+    std::vector<Candidate> own(logs.size());
+    for (std::size_t i = 0; i < logs.size(); ++i)
+      own[i] = {open_[beam].log_probability + static_cast<double>(logs[i]), beam, static_cast<std::int32_t>(i)};
+    keep_best(own);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+
+  void keep_best(std::vector<Candidate>& candidates) const {
+    const std::size_t kept = 2 * width_;
+    if (candidates.size() <= kept) return;
+    std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept) - 1, candidates.end());
+    candidates.resize(kept);
+  }
+
+  // Candidates become the open beams of the next step. Copies of a past share its memory until one of them is moved on.
+  void extend(const std::vector<Candidate>& best, std::int64_t length) {
+    std::vector<Beam> next;
+    for (std::size_t rank = 0; rank < best.size() && next.size() < width_; ++rank) {
+      const Candidate& c = best[rank];
+      const Beam& from = open_[c.beam];
+      Tokens ids = from.ids;
+      ids.push_back(c.id);
+      const bool ends = std::find(options_.stop_ids.begin(), options_.stop_ids.end(), c.id) != options_.stop_ids.end();
+      if (!ends)
+        next.push_back({std::move(ids), c.log_probability, from.past});
+      else if (rank < width_)
+        close({std::move(ids), GenerateEnd::stop_id, score(c.log_probability, length), {}});
+    }
+    open_ = std::move(next);
+  }
+
+  void close(Generated done) {
+    done_.push_back(std::move(done));
+    std::stable_sort(done_.begin(), done_.end(), [](const auto& a, const auto& b) { return a.score > b.score; });
+    if (done_.size() > width_) done_.resize(width_);
+  }
+
+  // Can no open beam get among the best any more? Log-probabilities only fall; a positive penalty rewards length.
+  bool settled(std::int64_t length) const {
+    if (open_.empty()) return true;
+    if (done_.size() < width_) return false;
+    if (options_.early_stop) return true;
+    const std::int64_t last = options_.length_penalty > 0.0 ? most_ : length;
+    return score(open_[0].log_probability, last) <= done_.back().score;
+  }
+
+  Generated result(GenerateEnd end) {
+    for (const Beam& beam : open_) close({beam.ids, end, score(beam.log_probability, std::ssize(beam.ids)), {}});
+    return done_.front();
+  }
+
+  std::span<float> row_of(const Tensor& rows, std::size_t row) const {
+    const auto width = static_cast<std::size_t>(rows.dim(1));
+    return {rows.data<float>() + row * width, width};
+  }
+
+  const Decoder& decoder_;
+  const Start& start_;
+  const GenerateOptions& options_;
+  std::int64_t most_;
+  std::size_t width_;
+  std::vector<Beam> open_;       // best first
+  std::vector<Generated> done_;  // best first, `width_` at most
+};
+
+}  // namespace
+
+Generated beam_search(const Decoder& decoder, const Start& start, const GenerateOptions& options, std::int64_t most,
+                      const std::atomic<bool>* stop) {
+  return Search(decoder, start, options, most).run(stop);
+}
+
+}  // namespace fovea

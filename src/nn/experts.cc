@@ -1,0 +1,39 @@
+#include "nn/experts.h"
+
+#include "core/wide.h"
+
+namespace fovea::nn {
+namespace {
+
+constexpr double kJitter = 0.01;
+constexpr double kEvaluationCapacity = 2.0;  // when nothing is learned, fewer tokens should pass by
+
+}  // namespace
+
+ExpertLayer::ExpertLayer(const Scope& scope, const StackConfig& config)
+    : capacity_(config.expert_capacity),
+      balance_(config.expert_balance),
+      router_(scope / "router", config.width, config.experts, Linear::Options{.bias = false}) {
+  for (std::int64_t e = 0; e < config.experts; ++e) experts_.emplace_back(scope / "experts" / e, config);
+}
+
+ExpertLayer::Result ExpertLayer::operator()(Tape& tape, const Var& x, const Layout& layout) const {
+  const std::int64_t rows = x.dim(0) * x.dim(1), width = x.dim(2);
+  const Var logits = router_(tape, jitter(tape, cast(tape, x, wide_type(x.dtype())), kJitter));
+  const double factor = tape.training() ? capacity_ : std::max(capacity_, kEvaluationCapacity);
+  const Routing routing =
+      route_top1(tape, logits, {.capacity = expert_capacity(rows, std::ssize(experts_), factor), .rows = layout.rows});
+  const Var flat = reshape(tape, x, {rows, width});
+  std::vector<Var> outputs;
+  for (std::size_t e = 0; e < experts_.size(); ++e) {
+    if (routing.begin[e] == routing.begin[e + 1]) continue;
+    const Tensor mine = routing.tokens.slice(0, routing.begin[e], routing.begin[e + 1]);
+    outputs.push_back(experts_[e](tape, gather(tape, flat, mine)));
+  }
+  const Var all = outputs.size() == 1 ? outputs[0] : concat(tape, outputs, 0);
+  const Var spread = scatter_rows(tape, all, routing.tokens, rows, routing.gates);
+  return {reshape(tape, spread, {x.dim(0), x.dim(1), width}),
+          tape.training() && balance_ > 0.0 ? scale(tape, routing.balance, balance_) : Var()};
+}
+
+}  // namespace fovea::nn

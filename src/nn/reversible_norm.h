@@ -1,0 +1,25 @@
+#pragma once
+
+#include "nn/scope.h"
+
+namespace fovea::nn {
+
+// Every series by itself gets mean 0 and deviation 1, then a learned gain and bias of its channel; what is foretold goes
+// the same way back. Mean and deviation are constants to backward.
+class ReversibleNorm {
+ public:
+  ReversibleNorm(const Scope& scope, std::int64_t channels);
+
+  struct Statistics {
+    Tensor mean, deviation;  // (b, channels), in the dtype of the parameters
+  };
+  // Of values (b, n, channels), over their rows. The variance is biased and has 1e-5 added.
+  Statistics measure(const Context& context, const Tensor& values) const;
+  Var normalize(Tape& tape, const Tensor& values, const Statistics& statistics) const;
+  Var restore(Tape& tape, const Var& normed, const Statistics& statistics) const;  // (b, any, channels)
+
+ private:
+  Var gain_, bias_;  // (channels)
+};
+
+}  // namespace fovea::nn

@@ -1,0 +1,154 @@
+#include "generate/beam.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "core/rng.h"
+#include "support/families.h"
+
+namespace fovea {
+namespace {
+
+constexpr std::int64_t kWords = 4, kLongest = 4;
+constexpr std::int32_t kStop = 2;
+
+// A small model over four tokens, with weights far from uniform.
+Model make_model(Context& context, const std::string& preset, std::uint64_t seed) {
+  ModelConfig config = families::small(preset, DType::f64);
+  config.vocabulary = kWords;
+  Model model(context, config);
+  Random random(seed, 2);
+  for (const Parameter& p : model.parameters())
+    for (std::int64_t i = 0; i < p.var.value().numel(); ++i) p.var.value().data<double>()[i] = 0.6 * random.normal();
+  return model;
+}
+
+// Log-probabilities of what follows, by the parallel form.
+std::vector<double> following(Context& context, const Model& model, const Tokens& tokens, const Tokens& source) {
+  Batch batch;
+  batch.input = packed_rows<std::int32_t>(context, {tokens});
+  if (!source.empty()) {
+    batch.second = batch.input;
+    batch.input = packed_rows<std::int32_t>(context, {source});
+  }
+  Tape tape(context, {.record = false});
+  const auto all = log_softmax(tape, model.forward(tape, batch)).value().to_vector<double>();
+  return {all.end() - kWords, all.end()};
+}
+
+struct Best {
+  Tokens ids;
+  double score = -INFINITY;
+};
+
+// Tries every sequence that ends with the stop token or is as long as allowed.
+Best exhaustive(Context& context, const Model& model, const Tokens& prompt, const Tokens& source, double penalty) {
+  Best best;
+  const std::function<void(Tokens, double)> visit = [&](const Tokens& made, double sum) {
+    Tokens read = prompt;
+    read.insert(read.end(), made.begin(), made.end());
+    const auto logs = following(context, model, read, source);
+    for (std::int32_t id = 0; id < kWords; ++id) {
+      Tokens next = made;
+      next.push_back(id);
+      const double total = sum + logs[static_cast<std::size_t>(id)];
+      if (id != kStop && std::ssize(next) < kLongest) {
+        visit(next, total);
+        continue;
+      }
+      const double score = total / std::pow(static_cast<double>(next.size()), penalty);
+      if (score > best.score) best = {next, score};
+    }
+  };
+  visit({}, 0.0);
+  return best;
+}
+
+TEST(Beams, WideEnoughFindTheBestOfAll) {
+  int shorter = 0;
+  for (const char* preset : {"gpt", "llama", "seq2seq"})
+    for (std::uint64_t seed = 0; seed < 6; ++seed)
+      for (const double penalty : {0.0, 1.0, 2.0, -0.5}) {
+        Context context({.threads = 2, .memory = {.poison = true}});
+        const Model model = make_model(context, preset, seed);
+        const bool translates = model.config().task == Task::seq2seq;
+        const std::vector<Tokens> prompts = {{3, 1}};
+        const Best best = translates ? exhaustive(context, model, {0}, prompts[0], penalty)
+                                     : exhaustive(context, model, prompts[0], {}, penalty);
+        Generator generator(context, model);
+        const auto found = generator.run(
+            prompts, {.max_tokens = kLongest, .beams = 64, .length_penalty = penalty, .stop_ids = {kStop}, .start = 0});
+        EXPECT_EQ(found[0].ids, best.ids) << preset << " " << seed << " " << penalty;
+        EXPECT_NEAR(found[0].score, best.score, 1e-5);
+        shorter += std::ssize(best.ids) < kLongest ? 1 : 0;
+      }
+  EXPECT_GT(shorter, 5);  // or the stop token was never tested
+}
+
+TEST(Beams, OfWidthOneAreGreedy) {
+  Context context({.threads = 2});
+  const Model model = make_model(context, "gpt", 1);
+  const Decoder decoder(context, model, WeightForm::f32);
+  Generator generator(context, model);
+  const std::vector<Tokens> prompts = {{3, 1}};
+  const auto greedy = generator.run(prompts, {.max_tokens = 7, .stop_ids = {kStop}});
+  const Generated one =
+      beam_search(decoder, {prompts[0], {}}, {.beams = 1, .early_stop = true, .stop_ids = {kStop}}, 7, nullptr);
+  EXPECT_EQ(one.ids, greedy[0].ids);
+}
+
+TEST(Beams, DoNotWorsenWithWidthHere) {
+  Context context({.threads = 2});
+  const Model model = make_model(context, "gpt", 3);
+  Generator generator(context, model);
+  const std::vector<Tokens> prompts = {{3, 1}, {0}};
+  double last = -INFINITY;
+  for (const std::int64_t beams : {2, 4, 16, 64}) {
+    const auto found = generator.run(prompts, {.max_tokens = 6, .beams = beams});
+    EXPECT_GE(found[0].score, last - 1e-6) << beams;
+    last = found[0].score;
+    EXPECT_EQ(found[1].ids.size(), 6u);
+  }
+}
+
+TEST(Beams, EarlyStopEndsWithEnoughOfThem) {
+  int shorter = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Context context({.threads = 2});
+    const Model model = make_model(context, "llama", seed);
+    Generator generator(context, model);
+    const std::vector<Tokens> prompts = {{3}};
+    GenerateOptions options{
+        .max_tokens = 30, .beams = 2, .length_penalty = 3.0, .early_stop = true, .stop_ids = {kStop}};
+    const auto early = generator.run(prompts, options);
+    options.early_stop = false;
+    const auto full = generator.run(prompts, options);
+    EXPECT_GE(full[0].score, early[0].score);
+    shorter += early[0].ids.size() < full[0].ids.size() ? 1 : 0;
+  }
+  EXPECT_GT(shorter, 0);
+}
+
+// A copy of a past shares its memory until one of the two is moved on, and then neither notices the other.
+TEST(Beams, ForksOfAPastDoNotMeet) {
+  Context context({.threads = 2});
+  for (const char* preset : {"gpt", "transnormer-t2-lm"}) {
+    const Model model = make_model(context, preset, 5);
+    const Decoder decoder(context, model, WeightForm::f32);
+    const Tokens start = {1, 3, 0}, left = {2, 2}, right = {3, 1};
+    nn::Past a = decoder.new_past();
+    decoder.step({start}, {&a});
+    nn::Past b = a;
+    EXPECT_EQ(a.layers[0].self.keys.raw(), b.layers[0].self.keys.raw());
+    decoder.step({left}, {&a});
+    const auto got = decoder.step({right}, {&b}).to_vector<float>();
+    nn::Past alone = decoder.new_past();
+    decoder.step({start}, {&alone});
+    EXPECT_EQ(got, decoder.step({right}, {&alone}).to_vector<float>());
+  }
+}
+
+}  // namespace
+}  // namespace fovea
