@@ -32,6 +32,7 @@ void settle_stack(StackConfig& stack) {
   if (stack.positions != Positions::rope) {
     stack.rope_base = usual.rope_base;
     stack.rope_pairs = usual.rope_pairs;
+    stack.rope_stretch.reset();
   }
   if (stack.positions != Positions::t5) {
     stack.buckets = usual.buckets;
