@@ -117,6 +117,9 @@ void check_rotate(const Var& x, const Tensor& positions, const Rotary& rotary) {
          "cannot rotate " + std::to_string(rotary.width) + " of " + std::to_string(x.dim(3)) + " channels",
          "rotary.width");
   if (!(rotary.base > 0.0)) fail(ErrorCode::usage, "the rotary base must be positive", "rotary.base");
+  const RotaryStretch& stretch = rotary.stretch;
+  if (!(stretch.factor > 0.0) || stretch.length < 0 || !(stretch.low < stretch.high))
+    fail(ErrorCode::usage, "the factor must be positive and low below high", "rotary.stretch");
 }
 
 }  // namespace
