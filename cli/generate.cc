@@ -13,6 +13,7 @@
 #include "cli/run_model.h"
 #include "cli/verb.h"
 #include "fovea/generate.h"
+#include "fovea/pretrained.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "measure/stopwatch.h"
@@ -42,7 +43,7 @@ struct GenerateVerb {
 
 Tokenizer tokenizer_of(const GenerateVerb& verb, const fs::path& folder, const Model& model) {
   if (!verb.tokenizer.empty()) return Tokenizer::load(verb.tokenizer);
-  if (fs::exists(folder / "tokenizer.json")) return Tokenizer::load(folder.string());
+  if (std::optional<Tokenizer> own = load_tokenizer(model, folder.string())) return *own;
   constexpr std::int64_t kBytes = 256;
   if (model.config().vocabulary < kBytes)
     fail(ErrorCode::bad_input,
