@@ -35,7 +35,7 @@ def generate(model: Model, prompts: Any, *, tokenizer: str | PathLike[str] | Non
     """Continues a prompt with a language model, or translates it with an encoder-decoder model.
 
     ``prompts`` is a text, a row of token ids, or a list of either; the result is one Generated, or a list of them.
-    Texts need a tokeniser: a folder or file, by default the one beside the loaded model, else bytes. ``weights`` are
+    Texts need a tokeniser: a folder or file, by default the one that came with the model, else bytes. ``weights`` are
     kept as "f32", "bf16" or "int8" while tokens are made. ``stream(prompt, piece)`` hears every piece of text (or token)
     as it is made. Settings are those of the command line: max_tokens, temperature, top_k, top_p, repetition_penalty,
     beams, length_penalty, early_stop, seed, stop, stop_ids, start, batch.
@@ -51,7 +51,7 @@ def generate(model: Model, prompts: Any, *, tokenizer: str | PathLike[str] | Non
     every: Sequence[Any] = [prompts] if single else list(prompts)
     request = json.dumps({"options": settings, "weights": weights})
     if all(isinstance(prompt, str) for prompt in every):
-        source = fspath(tokenizer) if tokenizer is not None else model._tokenizer
+        source = fspath(tokenizer or "")
         hear = None if stream is None else lambda prompt, piece: stream(prompt, piece.decode("utf-8", "replace"))
         results = _fovea.generate_texts(model._engine, list(every), source, request, hear)
     else:

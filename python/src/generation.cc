@@ -86,7 +86,7 @@ nb::list generate_ids(const OwnedModel& owned, const std::vector<Tokens>& prompt
   return results_of(results);
 }
 
-// `tokenizer`: where to load it from; empty: bytes.
+// `tokenizer`: where to load it from; empty: the model's own, else bytes.
 nb::list generate_texts(const OwnedModel& owned, const std::vector<std::string>& prompts, const std::string& tokenizer,
                         const std::string& settings, nb::object hear) {
   const Request request = Request::from(settings);
@@ -98,8 +98,9 @@ nb::list generate_texts(const OwnedModel& owned, const std::vector<std::string>&
     const auto piece = [&](std::int64_t prompt, std::string_view text) {
       listener.tell(prompt, [&] { return nb::bytes(text.data(), text.size()); });
     };
-    results = generate_text(generator, tokenizer.empty() ? Tokenizer::bytes() : Tokenizer::load(tokenizer), prompts,
-                            request.options, {piece, {}}, &listener.stop());
+    results = generate_text(
+        generator, tokenizer.empty() ? owned.tokenizer.value_or(Tokenizer::bytes()) : Tokenizer::load(tokenizer),
+        prompts, request.options, {piece, {}}, &listener.stop());
   }
   listener.rethrow();
   return results_of(results);
