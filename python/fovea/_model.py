@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,6 @@ class Model:
     >>> model(np.array([[1, 5, 9, 2]])).shape
     (1, 10)
     """
-
-    _tokenizer = ""  # where the tokeniser beside a loaded model is
 
     def __init__(self, attention: str = "transnormer-t2", *, seed: int = 0, **settings: Any) -> None:
         self._engine = _fovea.make_model(attention, json.dumps(settings), seed)
@@ -91,8 +88,6 @@ def load(folder: str | PathLike[str], *, seed: int = 0) -> Model:
     """The model in a folder that save() or a training run wrote ("runs/x/best")."""
     model = Model.__new__(Model)
     model._engine = _fovea.load_model(fspath(folder), seed)
-    if (Path(folder) / "tokenizer.json").exists():
-        model._tokenizer = fspath(folder)
     return model
 
 
