@@ -2,9 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
 
 #include "cli/generate_lines.h"
@@ -21,8 +18,6 @@
 // fovea generate: continues prompts, or translates lines.
 namespace fovea::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct GenerateVerb {
   MachineOptions machine;
@@ -41,9 +36,9 @@ struct GenerateVerb {
   }
 };
 
-Tokenizer tokenizer_of(const GenerateVerb& verb, const fs::path& folder, const Model& model) {
+Tokenizer tokenizer_of(const GenerateVerb& verb, const Path& folder, const Model& model) {
   if (!verb.tokenizer.empty()) return Tokenizer::load(verb.tokenizer);
-  if (std::optional<Tokenizer> own = load_tokenizer(model, folder.string())) return *own;
+  if (const auto own = load_tokenizer(model, folder.string())) return *own;
   constexpr std::int64_t kBytes = 256;
   if (model.config().vocabulary < kBytes)
     fail(ErrorCode::bad_input,
@@ -90,7 +85,7 @@ void run(const GenerateVerb& verb, const Console& console) {
   const WeightForm form = weight_form(verb.weights);
   const std::vector<std::string> prompts = prompts_of(verb);
   Context context(verb.machine.context());
-  const fs::path folder = checkpoint_of(verb.folder, "fovea generate");
+  const Path folder = checkpoint_of(verb.folder, "fovea generate");
   const Model model =
       load_model(context, folder.string(), verb.dtype ? std::optional(parse_dtype(*verb.dtype)) : std::nullopt);
   const Tokenizer tokenizer = tokenizer_of(verb, folder, model);
