@@ -15,7 +15,8 @@ namespace {
 
 struct DataOptions {
   MachineOptions machine;
-  DataSettings data;
+  std::int64_t train = 96000, validation = 2000, test = 2000;
+  std::uint64_t seed = 0;
   std::string out;
 };
 
@@ -26,7 +27,10 @@ void run_listops(const DataOptions& options, const Console& console) {
          "a new folder: nothing is overwritten");
   const Context context(options.machine.context());
   const Stopwatch watch;
-  const LabelledData data = load_listops(context, options.data, console);
+  const LabelledData data =
+      listops::generate(context, options.seed,
+                        {static_cast<std::size_t>(options.train), static_cast<std::size_t>(options.validation),
+                         static_cast<std::size_t>(options.test)});
   listops::write(context, data, folder);
   console.print(fmt::format("{}: {} train, {} validation, {} test examples in {:.1f} s", options.out, data.train.size(),
                             data.validation.size(), data.test.size(), watch.seconds()));
@@ -54,10 +58,10 @@ void add_data(Program& program) {
   const auto count = [&](const char* name, std::int64_t& value, const char* help) {
     verb.add_option(name, value, help).type_name("N").check(in_range(1, 100e6)).show_default();
   };
-  count("--train", options->data.train, "training examples");
-  count("--validation", options->data.validation, "validation examples");
-  count("--test", options->data.test, "test examples");
-  verb.add_option("--seed", options->data.seed, "of the generator").type_name("N").show_default();
+  count("--train", options->train, "training examples");
+  count("--validation", options->validation, "validation examples");
+  count("--test", options->test, "test examples");
+  verb.add_option("--seed", options->seed, "of the generator").type_name("N").show_default();
   add_machine_options(verb, options->machine);
 }
 

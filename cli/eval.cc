@@ -4,11 +4,12 @@
 #include <memory>
 
 #include "cli/run_model.h"
+#include "cli/scores.h"
 #include "cli/settings.h"
 #include "cli/verb.h"
 #include "core/nearest.h"
 
-// fovea eval: accuracy of a checkpoint.
+// fovea eval: how good a checkpoint is.
 namespace fovea::cli {
 namespace {
 
@@ -18,18 +19,21 @@ struct EvalVerbOptions {
   MachineOptions machine;
   std::string folder, split = "test";
   std::optional<std::string> data;
+  std::vector<std::string> set;
   std::int64_t examples = 0, batch = 32;
 };
 
-// The data the run was trained on, unless --data says otherwise.
-DataSettings data_of(const fs::path& checkpoint, const std::optional<std::string>& wanted) {
-  DataSettings settings;
-  if (wanted) {
-    settings.source = *wanted;
-    return settings;
-  }
+// The settings of the run, with the model that the checkpoint holds and the data that --data names.
+RunSettings settings_of(const fs::path& checkpoint, const Model& model, const EvalVerbOptions& options) {
+  RunSettings settings;
   const fs::path run = checkpoint.parent_path();
-  return fs::exists(run / kRunFile) ? load_settings(run.string()).data : settings;
+  if (fs::exists(run / kRunFile)) settings = load_settings(run.string());
+  settings.model = model.config();
+  if (options.data) settings.data.source = *options.data;
+  set_fields(settings, options.set);
+  const bool generated = settings.data.source == "listops";
+  if (generated && options.split != "train") settings.data.train = 1;
+  return settings;
 }
 
 const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::string& name) {
@@ -45,26 +49,20 @@ void run(const EvalVerbOptions& options, const Console& console) {
   Context context(options.machine.context());
   const fs::path checkpoint = checkpoint_of(options.folder, "fovea eval");
   const Model model = load_model(context, checkpoint.string());
-  DataSettings settings = data_of(checkpoint, options.data);
-  if (options.split != "train") settings.train = 1;
-  const Dataset data = load_data(context, settings, console);
-  ModelConfig fitted = model.config();
-  fit_to_data(fitted, data);
+  RunSettings settings = settings_of(checkpoint, model, options);
+  const Dataset data = load_data(context, settings, checkpoint, console);
+  fit_to_data(settings, data);
   const std::shared_ptr<const Split>& split = split_of(data, options.split);
+  if (empty(split))
+    fail(ErrorCode::bad_input, fmt::format("{} has no examples for {}", data.name, options.split), "--split");
   const EvalReport report = evaluate(context, model, *split, {.examples = options.examples, .batch = options.batch});
-  const double majority = split->majority();
-  console.print(
-      fmt::format("{}  {} of {}: accuracy {:.2f}% (majority class {:.1f}%), loss {:.4f}, {} examples, {:.1f} s",
-                  checkpoint.string(), options.split, data.name, 100.0 * report.accuracy, 100.0 * majority, report.loss,
-                  report.examples, report.seconds));
-  console.document({{"checkpoint", checkpoint.string()},
-                    {"data", data.name},
-                    {"split", options.split},
-                    {"accuracy", report.accuracy},
-                    {"loss", report.loss},
-                    {"majority_share", majority},
-                    {"examples", report.examples},
-                    {"seconds", report.seconds}});
+  const Scores scores = scores_of(data.task, report, *split);
+  console.print(fmt::format("{}  {} of {}: {}, {} examples, {:.1f} s", checkpoint.string(), options.split, data.name,
+                            scores_text(scores), report.examples, report.seconds));
+  Json document{{"checkpoint", checkpoint.string()}, {"data", data.name}, {"split", options.split}};
+  document.update(scores_json(scores));
+  document.update({{"examples", report.examples}, {"seconds", report.seconds}});
+  console.document(document);
 }
 
 }  // namespace
@@ -73,14 +71,17 @@ void add_eval(Program& program) {
   const auto options = std::make_shared<EvalVerbOptions>();
   const Arguments verb =
       program.add({"eval",
-                   "Measures loss and accuracy of a trained model.",
+                   "Measures a trained model: accuracy, loss, perplexity or errors, by its task.",
                    {"fovea eval runs/first", "fovea eval runs/first/last --split validation --json"}},
                   [options](const Console& console) { run(*options, console); });
   verb.add_option("folder", options->folder, "folder of a run (its best checkpoint) or of a checkpoint").required();
-  verb.add_option("--data", options->data, "listops or a folder of TSV files [as in training]").type_name("SOURCE");
+  verb.add_option("--data", options->data, "listops, a folder or a file [as in training]").type_name("SOURCE");
   verb.add_option("--split", options->split, "train, validation or test").type_name("NAME").show_default();
   verb.add_option("--examples", options->examples, "at most so many [all]").type_name("N").check(in_range(1, 1e9));
   verb.add_option("--batch", options->batch, "examples at once").type_name("N").check(in_range(1, 1e6)).show_default();
+  verb.add_option("--set", options->set, "change one setting: data.length=512 (repeatable)")
+      .type_name("NAME=VALUE")
+      .repeatable();
   add_machine_options(verb, options->machine);
 }
 

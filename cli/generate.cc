@@ -13,6 +13,7 @@
 #include "cli/verb.h"
 #include "fovea/generate.h"
 #include "io/file.h"
+#include "io/json.h"
 #include "measure/stopwatch.h"
 
 // fovea generate: continues prompts, or translates lines.
@@ -104,7 +105,7 @@ void run(const GenerateVerb& verb, const Console& console) {
   Generator generator(context, model, form);
   const Interrupt interrupt;
   const bool by_line = !verb.data.empty() || model.config().task == Task::seq2seq;
-  const auto lines = by_line ? std::make_shared<LineWriter>(verb.out, !console.json, std::ssize(prompts)) : nullptr;
+  const auto lines = by_line ? std::make_shared<LineWriter>(verb.out, std::ssize(prompts), console) : nullptr;
   const Stopwatch clock;
   const auto results = generate_text(generator, tokenizer, prompts, verb.options, watch_of(verb, console, lines),
                                      &interrupt.requested());

@@ -59,13 +59,13 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-LineWriter::LineWriter(const std::string& file, bool shown, std::int64_t count)
+LineWriter::LineWriter(const std::string& file, std::int64_t count, const Console& console)
     : name_(file),
-      shown_(shown),
+      shown_(!console.json),
       count_(count),
       progress_({.label = "prompts",
                  .terminal = Terminal::of(STDERR_FILENO),
-                 .quiet = file.empty() && Terminal::of(STDOUT_FILENO).interactive}) {
+                 .quiet = console.quiet || (file.empty() && Terminal::of(STDOUT_FILENO).interactive)}) {
   if (file.empty()) return;
   file_.open(file, std::ios::binary | std::ios::trunc);
   if (!file_)

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/console.h"
 #include "fovea/generate.h"
 #include "report/progress.h"
 
@@ -29,8 +30,8 @@ std::string escaped(std::string_view text);
 // output; shows how many there are when it does not write to a terminal.
 class LineWriter {
  public:
-  // `file` empty: standard output, if `shown`.
-  LineWriter(const std::string& file, bool shown, std::int64_t count);
+  // `file` empty: standard output, unless that is for the document alone.
+  LineWriter(const std::string& file, std::int64_t count, const Console& console);
 
   void put(std::int64_t prompt, const std::string& text);
   void close();  // refuses if not everything could be written

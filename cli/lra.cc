@@ -57,7 +57,8 @@ RunSettings short_run() {
 
 // In a few minutes a model sees each example at most once: there is nothing to overfit, and dropout only makes learning
 // slower. A config file decides for itself.
-RunOptions without_dropout(RunOptions options) {
+RunOptions with_model(RunOptions options, const std::string& model) {
+  options.attention = model;
   if (!options.config.empty()) return options;
   options.set.insert(options.set.begin(), {"model.dropout=0", "model.inner_dropout=0", "model.attention_dropout=0"});
   return options;
@@ -69,7 +70,7 @@ Comparison new_comparison(const LraOptions& options) {
   if (std::set<std::string>(comparison.models.begin(), comparison.models.end()).size() != comparison.models.size())
     fail(ErrorCode::usage, "a model is named twice", "--attention", options.attention);
   for (const std::string& model : comparison.models)
-    comparison.runs.push_back(resolve(short_run(), without_dropout(options.run), model));
+    comparison.runs.push_back(resolve(short_run(), with_model(options.run, model)));
   const std::string& out = comparison.runs.front().train.out;
   comparison.folder = out.empty() ? default_folder("listops") : out;
   require_new_folder(comparison.folder);
@@ -110,7 +111,7 @@ std::vector<RunResult> run_all(Comparison& comparison, const Dataset& data, cons
       results.push_back(load_fields<RunResult>(folder / kResultFile));
       continue;
     }
-    fit_to_data(settings.model, data);
+    fit_to_data(settings, data);
     const RunEnvironment environment{console,
                                      options.run.machine,
                                      interrupt.requested(),
@@ -124,8 +125,8 @@ std::vector<RunResult> run_all(Comparison& comparison, const Dataset& data, cons
 
 void run(const LraOptions& options, const Console& console) {
   Comparison comparison = options.resume.empty() ? new_comparison(options) : old_comparison(options.resume);
-  const Dataset data = load_data(Context(options.run.machine.context()), comparison.runs.front().data, console);
-  for (RunSettings& settings : comparison.runs) fit_to_data(settings.model, data);
+  const Dataset data = load_data(Context(options.run.machine.context()), comparison.runs.front(), {}, console);
+  for (RunSettings& settings : comparison.runs) fit_to_data(settings, data);
   make_folder(comparison.folder);
   write_file(fs::path(comparison.folder) / kComparisonFile, json_text(write_fields(comparison)));
   console.note(describe_data(data));

@@ -13,12 +13,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-EvalReport test_best(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment) {
+// Data that has no test split is judged by its validation split.
+const Split& judged_split(const Dataset& data) { return empty(data.test) ? *data.validation : *data.test; }
+
+Scores test_best(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment) {
   ContextOptions options = environment.machine.context();
   options.seed = settings.train.seed;
   Context context(options);
-  const Model model = load_model(context, (fs::path(settings.train.out) / "best").string());
-  return evaluate(context, model, *data.test, {.batch = settings.train.eval_batch, .stop = &environment.stop});
+  const fs::path best = fs::path(settings.train.out) / "best";  // none: there was no validation
+  const Model model = load_model(context, (fs::exists(best) ? best : best.parent_path() / "last").string());
+  const EvalReport report =
+      evaluate(context, model, judged_split(data), {.batch = settings.train.eval_batch, .stop = &environment.stop});
+  return scores_of(data.task, report, judged_split(data));
 }
 
 [[noreturn]] void stopped(const RunSettings& settings, const RunEnvironment& environment, std::int64_t step) {
@@ -27,12 +33,12 @@ EvalReport test_best(const RunSettings& settings, const Dataset& data, const Run
 }
 
 RunResult summarize(const RunEnvironment& environment, const Model& model, const TrainResult& result,
-                    const EvalReport& test) {
+                    const Scores& scores) {
   RunResult summary;
   summary.name = environment.name;
-  summary.accuracy = test.accuracy;
-  summary.loss = test.loss;
+  summary.scores = scores;
   summary.validation_accuracy = result.best.accuracy;
+  summary.validation_loss = result.best.loss;
   summary.best_step = result.best.step;
   summary.steps = result.steps;
   summary.train_seconds = result.train_seconds;
@@ -56,13 +62,14 @@ struct ZoneFields {
 
 void RunResult::fields(FieldVisitor& v) {
   v("name", name, "preset or mechanism");
-  v("accuracy", accuracy, "on the test split, of the best checkpoint", between(0, 1));
-  v("loss", loss, "on the test split, of the best checkpoint");
+  scores.fields(v);
   v("validation_accuracy", validation_accuracy, "of the best checkpoint", between(0, 1));
+  v("validation_loss", validation_loss, "of the best checkpoint");
   v("best_step", best_step, "step of the best checkpoint", at_least(0));
   v("steps", steps, "steps taken", at_least(0));
   v("train_seconds", train_seconds, "training time, evaluation not counted", at_least(0));
   v("eval_seconds", eval_seconds, "evaluation time", at_least(0));
+  v("tokens", tokens, "read while training, since the last start", at_least(0));
   v("parameters", parameters, "learned numbers", at_least(0));
   v("peak_memory", peak_memory, "most bytes in use at once");
   std::vector<ZoneFields> listed;
@@ -83,14 +90,15 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   make_folder(folder);
   write_file(folder / kRunFile, json_text(write_fields(settings)));
 
-  TrainProgress progress(environment.console, environment.name, environment.name_width);
+  TrainProgress progress(environment.console, data.task, environment.name, environment.name_width);
   trainer.add(progress);
   const TrainResult result = trainer.run(&environment.stop);
   progress.finish();
   if (result.reason == StopReason::interrupted) stopped(settings, environment, result.steps);
-  const EvalReport test = test_best(settings, data, environment);
+  const Scores scores = test_best(settings, data, environment);
   if (environment.stop.load()) stopped(settings, environment, result.steps);
-  const RunResult summary = summarize(environment, model, result, test);
+  RunResult summary = summarize(environment, model, result, scores);
+  summary.tokens = progress.tokens();
   write_file(folder / kResultFile, json_text(write_fields(summary)));
   return summary;
 }
@@ -131,9 +139,16 @@ std::string default_folder(const std::string& name) {
 }
 
 std::string describe_data(const Dataset& data) {
-  return fmt::format("{}  {} train, {} test, length up to {}, {} classes (majority {:.1f}%)", data.name,
-                     data.train->size(), data.test->size(), data.max_length, data.classes,
-                     100.0 * data.test->majority());
+  std::string text = fmt::format("{}  {} train, {} test", data.name, data.train->size(), data.test->size());
+  if (data.height > 0) text += fmt::format(", pictures of {} x {} x {}", data.height, data.width, data.channels);
+  if (data.vocabulary > 0) text += fmt::format(", length up to {}", data.max_length);
+  if (data.horizon > 0)
+    text += fmt::format(", {} channels, {} rows from {}", data.channels, data.horizon, data.max_length);
+  if (data.classes > 0)
+    text += fmt::format(", {} classes (majority {:.1f}%)", data.classes, 100.0 * data.test->majority());
+  else if (data.vocabulary > 0)
+    text += fmt::format(", {} token ids", data.vocabulary);
+  return text;
 }
 
 }  // namespace fovea::cli

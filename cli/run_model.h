@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/scores.h"
 #include "cli/settings.h"
 #include "fovea/train.h"
 
@@ -11,11 +12,13 @@ namespace fovea::cli {
 
 // How a finished run ended: result.json in its folder, and its row in a comparison.
 struct RunResult {
-  std::string name;                   // of the preset or mechanism
-  double accuracy = 0.0, loss = 0.0;  // on the test split, of the checkpoint with the best validation accuracy
-  double validation_accuracy = 0.0;   // of that checkpoint
+  std::string name;                  // of the preset or mechanism
+  Scores scores;                     // on the test split (without one: validation), of the best checkpoint
+  double validation_accuracy = 0.0;  // of that checkpoint
+  double validation_loss = 0.0;
   std::int64_t best_step = 0, steps = 0;
   double train_seconds = 0.0, eval_seconds = 0.0;
+  std::int64_t tokens = 0;  // read while training
   std::int64_t parameters = 0;
   std::uint64_t peak_memory = 0;
   std::vector<ZoneTime> zones;
@@ -54,7 +57,7 @@ Path checkpoint_of(const std::string& folder, const char* who);
 // "runs/listops-20240131-142501"
 std::string default_folder(const std::string& name);
 
-// Examples, lengths, classes and the accuracy of always giving the most frequent answer.
+// Examples, sizes, classes and the accuracy of always giving the most frequent answer.
 std::string describe_data(const Dataset& data);
 
 }  // namespace fovea::cli

@@ -8,14 +8,19 @@
 namespace fovea::cli {
 
 Table results_table(const std::vector<RunResult>& results) {
-  Table table({{"accuracy", Quantity::percent, Best::highest},
-               {"loss", Quantity::number, Best::lowest},
-               {"steps/s", Quantity::number, Best::highest},
-               {"peak memory", Quantity::bytes, Best::lowest},
-               {"parameters", Quantity::count, Best::none}});
-  for (const RunResult& r : results)
-    table.add(r.name, {r.accuracy, r.loss, r.steps_per_second(), static_cast<double>(r.peak_memory),
-                       static_cast<double>(r.parameters)});
+  std::vector<TableColumn> columns = score_columns(results.empty() ? Scores{} : results.front().scores);
+  const std::vector<TableColumn> costs{{"steps/s", Quantity::number, Best::highest},
+                                       {"peak memory", Quantity::bytes, Best::lowest},
+                                       {"parameters", Quantity::count, Best::none}};
+  columns.insert(columns.end(), costs.begin(), costs.end());
+  Table table(columns);
+  for (const RunResult& r : results) {
+    std::vector<TableCell> cells = score_cells(r.scores);
+    for (const double cost :
+         {r.steps_per_second(), static_cast<double>(r.peak_memory), static_cast<double>(r.parameters)})
+      cells.emplace_back(cost);
+    table.add(r.name, std::move(cells));
+  }
   return table;
 }
 

@@ -8,7 +8,7 @@
 
 namespace fovea::cli {
 
-// One row per model: accuracy, loss, speed, memory, size.
+// One row per model: the scores of the task, speed, memory, size.
 Table results_table(const std::vector<RunResult>& results);
 
 // "where the time went: attention 61%, gemm 20%, ..."

@@ -2,40 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
-#include "data/listops.h"
+#include "core/nearest.h"
+#include "fovea/tokenizer.h"
 
 namespace fovea::cli {
 namespace {
 
 constexpr std::size_t kConfigCap = std::size_t{16} << 20;
 
-void keep_first(std::vector<Example>& examples, std::int64_t count) {
-  if (static_cast<std::size_t>(count) < examples.size()) examples.resize(static_cast<std::size_t>(count));
-}
-
-LabelledData read_folder(const Context& context, const DataSettings& settings) {
-  LabelledData data = listops::read(context, settings.source);
-  keep_first(data.train, settings.train);
-  keep_first(data.validation, settings.validation);
-  keep_first(data.test, settings.test);
-  return data;
-}
-
 Json read_config(const std::string& path) {
   return path.empty() ? Json::object() : parse_json(read_file(path, kConfigCap), path);
 }
 
-// The preset that the model section refines: from the command line, the file, or as it was.
-std::string chosen_preset(const Json& file, const std::string& path, const std::optional<std::string>& attention,
-                          const std::string& fallback) {
-  const bool named = file.is_object() && file.contains("attention") && file["attention"].is_string();
-  if (!attention) return named ? file["attention"].get<std::string>() : fallback;
-  if (file.is_object() && file.contains("model") && file["model"].is_object() && file["model"].contains("layers"))
-    fail(ErrorCode::usage, "--attention and the config file both choose the layers", path + ": model.layers",
-         "--set model.layers=" + *attention);
-  return *attention;
+// A name from the command line, the file, or as it was.
+std::string chosen_name(const Json& file, const char* key, const std::optional<std::string>& option,
+                        const std::string& before) {
+  if (option) return *option;
+  const bool named = file.is_object() && file.contains(key) && file[key].is_string();
+  return named ? file[key].get<std::string>() : before;
+}
+
+void refuse_two_choices(const Json& file, const RunOptions& o) {
+  if (o.attention && file.is_object() && file.contains("model") && file["model"].is_object() &&
+      file["model"].contains("layers"))
+    fail(ErrorCode::usage, "--attention and the config file both choose the layers", o.config + ": model.layers",
+         "--set model.layers=" + *o.attention);
 }
 
 template <class T, class Wanted>
@@ -51,43 +45,103 @@ void set_budget(const RunOptions& o, TrainConfig& train) {
   take(o.minutes, train.minutes);
 }
 
+// What the model is to be asked, by the data. Settings that are wrong are reported when all of them are read.
+std::optional<Task> task_of_data(const DataSettings& start, const Json& file, const RunOptions& o) {
+  constexpr std::string_view kSection = "data.";
+  DataSettings data = start;
+  std::vector<std::string> set;
+  for (const std::string& assignment : o.set)
+    if (assignment.starts_with(kSection)) set.push_back(assignment.substr(kSection.size()));
+  try {
+    if (file.is_object() && file.contains("data")) read_fields(data, file["data"], o.config);
+    set_fields(data, set);
+    take(o.data, data.source);
+    return usual_task(data);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// The preset for data that no model was named for. Classes of texts have theirs named by the attention.
+std::string_view usual_preset(Task task) {
+  switch (task) {
+    case Task::lm: return "gpt";
+    case Task::mlm: return "roberta";
+    case Task::seq2seq: return "seq2seq";
+    case Task::vision: return "vit";
+    case Task::forecast: return "informer";
+    default: return "";
+  }
+}
+
+bool is_preset(const std::string& name) {
+  const std::vector<std::string_view> names = ModelConfig::preset_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+constexpr const char* kUsualAttention = "transnormer-t2";
+
+// The names of preset and attention, and the model that they make before anything else changes it.
+void choose_model(const Json& file, const RunOptions& o, RunSettings& settings) {
+  const std::string preset = chosen_name(file, "preset", o.model, settings.preset);
+  const std::string attention = chosen_name(file, "attention", o.attention, settings.attention);
+  const bool fresh = settings.preset.empty() && settings.attention.empty();
+  if (!fresh && preset == settings.preset && attention == settings.attention) return;
+  settings.preset = preset;
+  settings.attention = attention;
+  if (!preset.empty() && !is_preset(preset))
+    fail(ErrorCode::usage, fmt::format("unknown model \"{}\"", preset), "--model",
+         name_hint(preset, ModelConfig::preset_names()));
+  if (preset.empty() && !is_preset(attention))
+    if (const std::optional<Task> task = task_of_data(settings.data, file, o)) settings.preset = usual_preset(*task);
+  if (settings.preset.empty() && attention.empty()) settings.attention = kUsualAttention;
+  settings.model = ModelConfig::preset(settings.preset.empty() ? settings.attention : settings.preset);
+  if (!settings.preset.empty() && !attention.empty()) settings.model.set_attention(attention);
+}
+
+// Says which preset would do.
+void check_task(const RunSettings& settings, const Dataset& data) {
+  const Task task = settings.model.task;
+  if (task == data.task || (task == Task::classify && data.task == Task::match)) return;
+  const auto name = [](Task t) { return task_names()[static_cast<std::size_t>(t)]; };
+  const std::string_view preset = usual_preset(data.task);
+  fail(ErrorCode::usage,
+       fmt::format("{} is a model for {}, the data \"{}\" is for {}", settings.name(), name(task), data.name,
+                   name(data.task)),
+       "--model", preset.empty() ? "without --model" : fmt::format("--model {}", preset));
+}
+
 }  // namespace
 
-void DataSettings::fields(FieldVisitor& v) {
-  constexpr double kMost = 100e6;
-  v("source", source, "\"listops\" (generated) or a folder with TSV files");
-  v("train", train, "training examples, at most", between(1, kMost));
-  v("validation", validation, "validation examples, at most", between(1, kMost));
-  v("test", test, "test examples, at most", between(1, kMost));
-  v("seed", seed, "of the generator");
+std::string RunSettings::name() const {
+  if (preset.empty()) return attention;
+  return attention.empty() ? preset : preset + " " + attention;
 }
 
 void RunSettings::fields(FieldVisitor& v) {
-  v("attention", attention, "preset or mechanism that the model starts from");
+  v("preset", preset, "what the model starts from; empty: told by the attention");
+  v("attention", attention, "mechanism of its layers; without a preset also the name of one");
   v("model", model, "the model");
   v("train", train, "the training run");
   v("data", data, "the examples");
 }
 
-LabelledData load_listops(const Context& context, const DataSettings& settings, const Console& console) {
-  if (settings.source != "listops") {
-    if (!std::filesystem::is_directory(settings.source))
-      fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", settings.source), "--data",
-           "listops, or a folder made by: fovea data listops --out FOLDER");
-    return read_folder(context, settings);
-  }
-  console.detail(fmt::format("generating {} ListOps examples", settings.train + settings.validation + settings.test));
-  return listops::generate(context, settings.seed,
-                           {static_cast<std::size_t>(settings.train), static_cast<std::size_t>(settings.validation),
-                            static_cast<std::size_t>(settings.test)});
-}
-
-Dataset load_data(const Context& context, const DataSettings& settings, const Console& console) {
-  return dataset_of(load_listops(context, settings, console));
+Dataset load_data(const Context& context, const RunSettings& settings, const Path& folder, const Console& console) {
+  DataUse use{settings.model.task, settings.model.max_length, {}};
+  if (settings.model.decoder_max_length > 0)
+    use.max_length = std::min(use.max_length, settings.model.decoder_max_length);
+  if (!folder.empty() && std::filesystem::exists(folder / "tokenizer.json"))
+    use.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder.string()));
+  console.detail(fmt::format("reading {} ({})", settings.data.source, data_kind(settings.data)));
+  return load_data(context, settings.data, use);
 }
 
 void add_run_options(const Arguments& verb, RunOptions& o) {
-  verb.add_option("--data", o.data, "listops (generated) or a folder of TSV files").type_name("SOURCE");
+  std::vector<std::string_view> kinds;
+  for (const DataKind& kind : data_kinds()) kinds.push_back(kind.name);
+  verb.add_option("--data", o.data,
+                  fmt::format("folder or file of {} (generated)", fmt::join(kinds.rbegin(), kinds.rend(), ", ")))
+      .type_name("SOURCE");
   verb.add_option("--out", o.out, "folder for checkpoints, curves and report").type_name("FOLDER");
   verb.add_option("--steps", o.steps, "training steps").type_name("N").check(in_range(1, 1e12));
   verb.add_option("--minutes", o.minutes, "training time, evaluation not counted")
@@ -104,13 +158,14 @@ void add_run_options(const Arguments& verb, RunOptions& o) {
   add_machine_options(verb, o.machine);
 }
 
-RunSettings resolve(const RunSettings& start, const RunOptions& o, const std::optional<std::string>& attention) {
+RunSettings resolve(const RunSettings& start, const RunOptions& o) {
   const Json file = read_config(o.config);
+  refuse_two_choices(file, o);
   RunSettings settings = start;
-  settings.attention = chosen_preset(file, o.config, attention, start.attention);
-  if (settings.attention != start.attention || attention) settings.model = ModelConfig::preset(settings.attention);
+  choose_model(file, o, settings);
   if (!o.config.empty()) read_fields(settings, file, o.config);
-  if (attention) settings.attention = *attention;
+  take(o.model, settings.preset);
+  take(o.attention, settings.attention);
   set_fields(settings, o.set);
   take(o.data, settings.data.source);
   take(o.out, settings.train.out);
@@ -124,18 +179,15 @@ RunSettings resolve(const RunSettings& start, const RunOptions& o, const std::op
   return settings;
 }
 
-void fit_to_data(ModelConfig& model, const Dataset& data) {
-  if (model.vocabulary == 0) model.vocabulary = data.vocabulary;
-  if (model.classes == 0) model.classes = data.classes;
-  if (model.vocabulary < data.vocabulary || model.classes < data.classes)
-    fail(ErrorCode::bad_input,
-         fmt::format("the data set has {} token ids and {} classes, the model {} and {}", data.vocabulary, data.classes,
-                     model.vocabulary, model.classes),
-         "model.vocabulary, model.classes", "0: taken from the data");
-  if (data.max_length > model.max_length)
-    fail(ErrorCode::bad_input,
-         fmt::format("the data set has sequences of {} tokens, the model takes {}", data.max_length, model.max_length),
-         "model.max_length", fmt::format("--set model.max_length={}", data.max_length));
+void fit_to_data(RunSettings& settings, const Dataset& data) {
+  check_task(settings, data);
+  try {
+    settings.model.fit(data);
+  } catch (const Error& error) {
+    throw error.inside("model");
+  }
+  settings.data.mean = data.mean;
+  settings.data.deviation = data.deviation;
 }
 
 }  // namespace fovea::cli

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/verb.h"
 #include "fovea/tokenizer.h"
+#include "io/json.h"
 #include "io/xz.h"
 #include "measure/stopwatch.h"
 #include "report/numbers.h"
@@ -44,7 +46,8 @@ std::vector<Path> text_files(const std::string& data) {
 // "<pad>,<s>"
 std::vector<std::string> special_tokens(const std::string& list) {
   std::vector<std::string> tokens;
-  for (const std::string& token : CLI::detail::split(list, ','))
+  std::istringstream parts(list);
+  for (std::string token; std::getline(parts, token, ',');)
     if (!token.empty()) tokens.push_back(token);
   return tokens;
 }
@@ -177,62 +180,74 @@ void run_text(const TokenizeOptions& options, const Console& console) {
   console.document({{"tokens", pieces}, {"text", tokenizer.decode(encoding.ids)}});
 }
 
-void add_data_options(CLI::App& app, TokenizeOptions& options) {
-  app.add_option("--data", options.data, "text file, or folder of them; .xz is unpacked")
-      ->type_name("PATH")
-      ->required();
-  app.add_option("--out", options.out, "folder to write, which must not exist")->type_name("FOLDER")->required();
+void add_data_options(const Arguments& app, TokenizeOptions& options) {
+  app.add_option("--data", options.data, "text file, or folder of them; .xz is unpacked").type_name("PATH").required();
+  app.add_option("--out", options.out, "folder to write, which must not exist").type_name("FOLDER").required();
   add_machine_options(app, options.machine);
 }
 
-void add_tokenizer_option(CLI::App& app, TokenizeOptions& options) {
+void add_tokenizer_option(const Arguments& app, TokenizeOptions& options) {
   app.add_option("--tokenizer", options.tokenizer, "folder or file: tokenizer.json, vocab.json, vocab.txt, .bin")
-      ->type_name("PATH")
-      ->required();
+      .type_name("PATH")
+      .required();
 }
+
+// The three WHATs share their options: only one of them runs.
+struct Adder {
+  Program& program;
+  const Arguments& group;
+  std::shared_ptr<TokenizeOptions> options = std::make_shared<TokenizeOptions>();
+
+  Arguments add(const VerbText& text, void (*run)(const TokenizeOptions&, const Console&)) const {
+    return program.add(
+        text, [run, options = options](const Console& console) { run(*options, console); }, &group);
+  }
+
+  void train(const std::string& example) const {
+    const Arguments app = add({"train",
+                               "Trains a byte-level BPE tokeniser on text and writes its tokenizer.json.",
+                               {example, example + " --special '<pad>,<s>'"}},
+                              run_train);
+    add_data_options(app, *options);
+    const auto number = [&](const char* name, std::int64_t& value, const char* help) {
+      return app.add_option(name, value, help).type_name("N").show_default();
+    };
+    number("--vocabulary", options->vocabulary, "ids in all").check(in_range(256, 1 << 24));
+    number("--min-frequency", options->min_frequency, "of a pair that is merged").check(in_range(1, 1e9));
+    app.add_option("--special", options->special, "special tokens, the first ids").type_name("A,B").show_default();
+  }
+
+  void encode(const std::string& example) const {
+    const Arguments app = add({"encode",
+                               "Turns text files into shards of ids, each file followed by the end-of-text token.",
+                               {example, example + " --threads 2"}},
+                              run_encode);
+    add_tokenizer_option(app, *options);
+    add_data_options(app, *options);
+  }
+
+  void text() const {
+    const Arguments app = add({"text",
+                               "Shows the tokens of a text: ids, bytes and pieces.",
+                               {"fovea tokenize text 'Hello there' --tokenizer tok",
+                                "fovea tokenize text 'Hello' --tokenizer vocab.txt --json"}},
+                              run_text);
+    app.add_option("text", options->text, "the text").required();
+    add_tokenizer_option(app, *options);
+  }
+};
 
 }  // namespace
 
 void add_tokenize(Program& program) {
   const std::string train = "fovea tokenize train --data corpus.txt --vocabulary 8000 --out tok";
   const std::string encode = "fovea tokenize encode --tokenizer tok --data corpus.txt --out ids";
-  CLI::App& group = program.add_group({"tokenize", "Trains tokenisers and turns text into ids.", {train, encode}});
-  const auto options = std::make_shared<TokenizeOptions>();
-
-  CLI::App& training = program.add(
-      {"train",
-       "Trains a byte-level BPE tokeniser on text and writes its tokenizer.json.",
-       {train, train + " --special '<pad>,<s>'"}},
-      [options](const Console& console) { run_train(*options, console); }, &group);
-  add_data_options(training, *options);
-  training.add_option("--vocabulary", options->vocabulary, "ids in all")
-      ->type_name("N")
-      ->check(in_range(256, 1 << 24))
-      ->capture_default_str();
-  training.add_option("--min-frequency", options->min_frequency, "of a pair that is merged")
-      ->type_name("N")
-      ->check(in_range(1, 1e9))
-      ->capture_default_str();
-  training.add_option("--special", options->special, "special tokens, the first ids")
-      ->type_name("A,B")
-      ->capture_default_str();
-
-  CLI::App& encoding = program.add(
-      {"encode",
-       "Turns text files into shards of ids, each file followed by the end-of-text token.",
-       {encode, encode + " --threads 2"}},
-      [options](const Console& console) { run_encode(*options, console); }, &group);
-  add_tokenizer_option(encoding, *options);
-  add_data_options(encoding, *options);
-
-  CLI::App& text = program.add(
-      {"text",
-       "Shows the tokens of a text: ids, bytes and pieces.",
-       {"fovea tokenize text 'Hello there' --tokenizer tok",
-        "fovea tokenize text 'Hello' --tokenizer vocab.txt --json"}},
-      [options](const Console& console) { run_text(*options, console); }, &group);
-  text.add_option("text", options->text, "the text")->required();
-  add_tokenizer_option(text, *options);
+  const Arguments group =
+      program.add_group({"tokenize", "Trains tokenisers and turns text into ids.", {train, encode}});
+  const Adder adder{program, group};
+  adder.train(train);
+  adder.encode(encode);
+  adder.text();
 }
 
 }  // namespace fovea::cli

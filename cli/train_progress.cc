@@ -28,8 +28,8 @@ double TrainProgress::Smooth::add(double value) {
   return sum_ / weight_;
 }
 
-TrainProgress::TrainProgress(const Console& console, std::string name, std::size_t name_width)
-    : console_(console), progress_(progress_options(console, std::move(name), name_width)) {}
+TrainProgress::TrainProgress(const Console& console, Task task, std::string name, std::size_t name_width)
+    : console_(console), progress_(progress_options(console, std::move(name), name_width)), scores_{.task = task} {}
 
 void TrainProgress::on_step(const StepReport& report) {
   ProgressState state;
@@ -37,15 +37,22 @@ void TrainProgress::on_step(const StepReport& report) {
   state.share = report.progress;
   if (report.progress > 0.0) state.total = std::llround(static_cast<double>(report.step) / report.progress);
   state.loss = loss_.add(report.loss);
-  state.accuracy = accuracy_.add(report.accuracy);
+  tokens_ += report.tokens;
+  const double rate = rate_.add(static_cast<double>(report.tokens) / std::fmax(report.seconds, 1e-9));
+  if (scores_.classes()) state.accuracy = accuracy_.add(report.accuracy);
+  if (!scores_.classes() && scores_.task != Task::forecast) state.tokens_per_second = rate;
   progress_.update(state);
 }
 
 void TrainProgress::on_eval(const EvalReport& report) {
   if (!console_.verbose) return;
   progress_.hide();
-  console_.detail(fmt::format("step {}: {} loss {:.4f}, accuracy {:.2f}%{}", report.step, report.split, report.loss,
-                              100.0 * report.accuracy, report.best ? ", the best so far" : ""));
+  Scores scores = scores_;
+  scores.loss = report.loss;
+  scores.accuracy = report.accuracy;
+  scores.deviation = report.deviation;
+  console_.detail(fmt::format("step {}: {} {}{}", report.step, report.split, scores_text(scores),
+                              report.best ? ", the best so far" : ""));
 }
 
 }  // namespace fovea::cli

@@ -3,20 +3,22 @@
 #include <string>
 
 #include "cli/console.h"
+#include "cli/scores.h"
 #include "fovea/train.h"
 #include "report/progress.h"
 
 namespace fovea::cli {
 
-// Shows a training run as it goes: a bar on a terminal, a line every few seconds elsewhere. Loss and accuracy are those
-// of the training batches, smoothed.
+// Shows a training run as it goes: a bar on a terminal, a line every few seconds elsewhere. Loss and, where there are
+// classes, accuracy are those of the training batches, smoothed.
 class TrainProgress : public TrainObserver {
  public:
-  TrainProgress(const Console& console, std::string name, std::size_t name_width);
+  TrainProgress(const Console& console, Task task, std::string name, std::size_t name_width);
 
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
   void finish() { progress_.finish(); }
+  std::int64_t tokens() const { return tokens_; }  // read so far
 
  private:
   // A mean that forgets: what lies `kMemory` steps back has a third of its weight left.
@@ -30,7 +32,9 @@ class TrainProgress : public TrainObserver {
 
   const Console& console_;
   Progress progress_;
-  Smooth loss_, accuracy_;
+  Scores scores_;  // only the task counts
+  std::int64_t tokens_ = 0;
+  Smooth loss_, accuracy_, rate_;
 };
 
 }  // namespace fovea::cli

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fovea/export.h"
@@ -11,6 +13,9 @@
 #include "fovea/tensor.h"
 
 namespace fovea {
+
+class FieldVisitor;
+class Tokenizer;
 
 // What is asked of a model. It decides the model's head, the loss and what a batch holds.
 enum class Task : std::uint8_t {
@@ -61,6 +66,8 @@ class FOVEA_EXPORT Split {
   virtual std::uint64_t hash() const = 0;  // of all contents: a resumed run must have the same
   // Accuracy of always giving the most frequent answer; 0 where whole inputs have no classes.
   virtual double majority() const { return 0.0; }
+  // Of the text that tokens stand for, so that losses of different tokenisers can be compared; 0: unknown.
+  virtual double characters_per_token() const { return 0.0; }
 };
 
 // A task with its examples. Sizes that do not apply are 0.
@@ -74,9 +81,49 @@ struct Dataset {
   std::int64_t second_max_length = 0;
   std::int64_t height = 0, width = 0, channels = 0;  // of pictures; of measurements only channels
   std::int64_t horizon = 0, marks = 0;               // rows to forecast, features of a row's time
+  // Of pictures and measurements, by channel: values are (x - mean) / deviation, x in [0, 1] for pictures.
+  std::vector<double> mean = {}, deviation = {};
+  std::shared_ptr<const Tokenizer> tokenizer = {};  // of the ids; none where they stand for something else
   std::shared_ptr<const Split> train = {}, validation = {}, test = {};
 };
 
 FOVEA_EXPORT bool empty(const std::shared_ptr<const Split>& split);
+
+// What a data set is made from. The same names are used in JSON, after --set data. and in run.json. What a kind of data
+// has no use for is passed over.
+struct FOVEA_EXPORT DataSettings {
+  std::string source = "listops";                    // "listops" (generated), a folder or a file
+  std::string kind;                                  // one of data_kinds(); empty: told by the files
+  std::int64_t train = 0, validation = 0, test = 0;  // examples of each, at most; 0: all
+  std::uint64_t seed = 0;                            // of generated data
+  std::int64_t length = 0;         // tokens of a window or, at most, of a text; 0: as the kind and the model have it
+  std::string tokenizer;           // "bytes", "characters", "words", "bpe", a folder or a file; empty: by the kind
+  std::int64_t vocabulary = 8000;  // of a tokeniser that is trained
+  std::string source_language, target_language;  // of parallel text: the ends of its files' names
+  std::int64_t shift = 0;                        // pixels by which training pictures are moved at random
+  bool flip = false;                             // training pictures are mirrored at random
+  std::int64_t input_length = 96, label_length = 48, horizon = 24;  // rows of series: read, read again, foretold
+  bool univariate = false;                                          // of series only the last column
+  std::vector<double> mean = {}, deviation = {};                    // empty: those of the training part
+
+  void fields(FieldVisitor& v);
+};
+
+struct DataKind {
+  std::string_view name, summary;
+};
+FOVEA_EXPORT std::span<const DataKind> data_kinds();
+
+// What the model that is to read the data decides.
+struct DataUse {
+  std::optional<Task> task = {};  // text serves lm and mlm, pictures vision and classify; none: what is usual
+  std::int64_t max_length = 0;    // longest sequence; 0: no limit
+  std::shared_ptr<const Tokenizer> tokenizer = {};  // of a model that is trained already
+};
+
+// Looks at the files, but does not read them.
+FOVEA_EXPORT std::string_view data_kind(const DataSettings& settings);
+FOVEA_EXPORT Task usual_task(const DataSettings& settings);
+FOVEA_EXPORT Dataset load_data(const Context& context, const DataSettings& settings, const DataUse& use = {});
 
 }  // namespace fovea

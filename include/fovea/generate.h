@@ -52,16 +52,23 @@ struct Generated {
   std::string text;    // of generate_text(), without the text that stopped it
 };
 
-// What weights are kept as while tokens are made one at a time. That is bound by reading them: half the bytes, nearly
-// twice the speed. Products of many rows (a prompt, training) use the model's own.
+// What weights are kept as, besides the model's own, while tokens are made one at a time. That is bound by reading
+// them: half the bytes, nearly twice the speed. Products of many rows (a prompt) use the model's own.
 enum class WeightForm : std::uint8_t {
-  f32,   // the model's own
+  f32,   // exact
   bf16,  // 8 bits of precision
   i8,    // whole numbers up to 127 times a scale for each output
 };
 FOVEA_EXPORT std::vector<std::string_view> weight_form_names();  // in the order of WeightForm
 
 using Tokens = std::vector<std::int32_t>;
+
+struct TokenWatch {
+  // A new token of a prompt; false ends that prompt (as stop_text). Beam search calls it when the best sequence is
+  // known.
+  std::function<bool(std::int64_t prompt, std::int32_t id)> token = {};
+  std::function<void(std::int64_t prompt, const Generated& result)> done = {};  // a prompt is finished
+};
 
 // Continues prompts with a language model, or translates them with an encoder-decoder model.
 class FOVEA_EXPORT Generator {
@@ -72,17 +79,10 @@ class FOVEA_EXPORT Generator {
   Generator(Generator&&) noexcept;
   Generator& operator=(Generator&&) noexcept;
 
-  struct Watch {
-    // A new token of a prompt; false ends that prompt (as stop_text). Beam search calls it when the best sequence is
-    // known.
-    std::function<bool(std::int64_t prompt, std::int32_t id)> token = {};
-    std::function<void(std::int64_t prompt, const Generated& result)> done = {};  // a prompt is finished
-  };
-
   // One result for each prompt, in order. The prompts of an encoder-decoder model are what its encoder reads. `stop`
   // is looked at after every token.
-  std::vector<Generated> run(std::span<const Tokens> prompts, const GenerateOptions& options, const Watch& watch = {},
-                             const std::atomic<bool>* stop = nullptr);
+  std::vector<Generated> run(std::span<const Tokens> prompts, const GenerateOptions& options,
+                             const TokenWatch& watch = {}, const std::atomic<bool>* stop = nullptr);
 
   const Model& model() const;
   Context& context() const;

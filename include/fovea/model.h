@@ -154,6 +154,10 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   // still be 0; a Model refuses that.
   void check();
 
+  // Fills in the sizes that are still 0 from the data, and refuses data that is for another task or too large. A
+  // classifier that is given pairs compares them.
+  void fit(const Dataset& data);
+
   void fields(FieldVisitor& v);  // names, help and ranges of all of the above
 };
 

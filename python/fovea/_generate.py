@@ -49,14 +49,14 @@ def generate(model: Model, prompts: Any, *, tokenizer: str | PathLike[str] | Non
         settings["stop"] = [settings["stop"]]
     single = isinstance(prompts, str) or _is_row(prompts)
     every: Sequence[Any] = [prompts] if single else list(prompts)
-    options = json.dumps(settings)
+    request = json.dumps({"options": settings, "weights": weights})
     if all(isinstance(prompt, str) for prompt in every):
         source = fspath(tokenizer) if tokenizer is not None else model._tokenizer
         hear = None if stream is None else lambda prompt, piece: stream(prompt, piece.decode("utf-8", "replace"))
-        results = _fovea.generate_texts(model._engine, list(every), source, [options, weights], hear)
+        results = _fovea.generate_texts(model._engine, list(every), source, request, hear)
     else:
         rows = [_row(prompt) for prompt in every]
-        results = _fovea.generate_ids(model._engine, rows, options, weights, stream)
+        results = _fovea.generate_ids(model._engine, rows, request, stream)
     made = [Generated(result) for result in results]
     return made[0] if single else made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -19,8 +20,10 @@ Split = Iterable[tuple[Any, int]]
 
 
 class Model:
-    """A classifier of token sequences. ``attention`` is a preset ("transformer", "transnormer-t1", "transnormer-t2"), a
-    mechanism, or a list of layers ("diag*1,norm*1"); settings are those of the command line's ``model.`` section.
+    """A Transformer. ``model`` is a preset ("gpt", "llama", "roberta", "seq2seq", "vit", ...) and ``attention`` the
+    mechanism of its layers; without ``model``, ``attention`` may also be a preset ("transformer", "transnormer-t2") or a
+    list of layers ("diag*1,norm*1"), of a classifier of token sequences. Settings are those of the command line's
+    ``model.`` section; sizes that are not given are taken from ``data``.
 
     >>> model = Model("transnormer-t2", vocabulary=16, classes=10, width=32)
     >>> model(np.array([[1, 5, 9, 2]])).shape
@@ -29,8 +32,10 @@ class Model:
 
     _tokenizer = ""  # where the tokeniser beside a loaded model is
 
-    def __init__(self, attention: str = "transnormer-t2", *, seed: int = 0, **settings: Any) -> None:
-        self._engine = _fovea.make_model(attention, json.dumps(settings), seed)
+    def __init__(self, attention: str | None = None, *, model: str | None = None, data: Dataset | None = None,
+                 seed: int = 0, **settings: Any) -> None:
+        names = (model or "", attention or ("" if model else "transnormer-t2"))
+        self._engine = _fovea.make_model(names, json.dumps(settings), seed, data and data._engine)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -72,8 +77,12 @@ class Model:
         return np.asarray(vectors[0]) if one else vectors
 
     def evaluate(self, data: Dataset, split: str = "test", *, batch: int = 32) -> dict[str, Any]:
-        """Loss and accuracy on a split."""
-        return dict(_fovea.evaluate(self._engine, data._engine, _checked(split), batch))
+        """What a split costs: loss (of numbers the mean squared error), accuracy where there are classes, perplexity
+        where tokens are asked for, and deviation, the mean absolute error of numbers."""
+        report = dict(_fovea.evaluate(self._engine, data._engine, _checked(split), batch))
+        if data.task in ("lm", "mlm", "seq2seq"):
+            report["perplexity"] = math.exp(min(report["loss"], 700.0))
+        return report
 
     def generate(self, prompts: Any, **settings: Any) -> Any:
         """Continues or translates prompts; see fovea.generate."""
@@ -144,6 +153,17 @@ class Dataset:
         packed = {split: [(_token_bytes(ids), int(label)) for ids, label in pairs] for split, pairs in splits.items()}
         self._engine = _fovea.make_dataset({"name": name, "vocabulary": vocabulary, "classes": classes, **packed})
 
+    @property
+    def task(self) -> str:
+        return str(self._engine.task)
+
+    def size(self, split: str = "train") -> int:
+        return int(self._engine.size(_checked(split)))
+
+    def save_tokenizer(self, folder: str | PathLike[str]) -> None:
+        """Writes tokenizer.json of a data set that is text."""
+        self._engine.save_tokenizer(fspath(folder))
+
     def examples(self, split: str = "train") -> list[tuple[np.ndarray, int]]:
         return [(np.frombuffer(ids, np.uint8), label) for ids, label in self._engine.examples(_checked(split))]
 
@@ -160,8 +180,10 @@ class Dataset:
         return int(self._engine.max_length)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{len(self._engine.examples(split))} {split}" for split in _SPLITS)
-        return f"Dataset({self._engine.name!r}, {sizes}, length up to {self.max_length}, {self.classes} classes)"
+        sizes = ", ".join(f"{self.size(split)} {split}" for split in _SPLITS)
+        length = f", length up to {self.max_length}" if self.max_length else ""
+        classes = f", {self.classes} classes" if self.classes else f", {self.task}"
+        return f"Dataset({self._engine.name!r}, {sizes}{length}{classes})"
 
 
 _SPLITS = ("train", "validation", "test")
@@ -187,6 +209,17 @@ def listops(*, train: int = 96000, validation: int = 2000, test: int = 2000, see
     return data
 
 
+def load_data(path: str | PathLike[str], *, task: str | None = None, max_length: int = 0, **settings: Any) -> Dataset:
+    """A data set from a folder or file: text, parallel text, labelled text or pairs, pictures, series; told by the files.
+
+    ``task`` chooses where the files serve several ("lm" or "mlm", "vision" or "classify"), ``max_length`` is the model's
+    longest sequence. Settings are those of the command line's ``data.`` section (length, tokenizer, horizon, ...).
+    """
+    data = Dataset.__new__(Dataset)
+    data._engine = _fovea.load_data(json.dumps({"source": fspath(path), **settings}), task or "", max_length)
+    return data
+
+
 class TrainResult(Mapping[str, Any]):
     """What a training run came to: steps, train_seconds, best and last evaluation, peak_memory, zones, resume_from."""
 
@@ -204,7 +237,9 @@ class TrainResult(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         speed = self["steps"] / max(self["train_seconds"], 1e-9)
-        scored = f"  accuracy {100 * self['best']['accuracy']:.1f}%  loss {self['best']['loss']:.3g}"
+        best = self["best"]
+        accuracy = f"  accuracy {100 * best['accuracy']:.1f}%" if best["accuracy"] else ""
+        scored = f"{accuracy}  loss {best['loss']:.3g}"
         return (f"{self['steps']} steps in {self['train_seconds']:.3g} s  {speed:.3g} steps/s"
                 + (scored if self["best"]["examples"] else "") + f"  {self['peak_memory'] / 1e6:.0f} MB")
 

@@ -2,11 +2,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <optional>
-
 #include "bindings.h"
-#include "core/nearest.h"
 #include "engine.h"
 #include "fovea/generate.h"
 #include "io/fields.h"
@@ -45,19 +41,18 @@ class Listener {
 
 struct Request {
   GenerateOptions options;
-  WeightForm weights;
-};
+  WeightForm weights = WeightForm::f32;
 
-Request request_of(const std::string& settings, const std::string& weights) {
-  Request request{{}, WeightForm::f32};
-  read_fields(request.options, parse_json(settings, "generate"), "generate");
-  const auto names = weight_form_names();
-  const auto at = std::find(names.begin(), names.end(), weights);
-  if (at == names.end())
-    fail(ErrorCode::usage, "no weights in \"" + weights + "\"", "weights", name_hint(weights, names));
-  request.weights = static_cast<WeightForm>(at - names.begin());
-  return request;
-}
+  void fields(FieldVisitor& v) {
+    v("options", options, "how tokens are chosen");
+    v("weights", weights, "what weights are kept as", one_of(weight_form_names()));
+  }
+  static Request from(const std::string& json) {
+    Request request;
+    read_fields(request, parse_json(json, "generate"), "generate");
+    return request;
+  }
+};
 
 nb::list results_of(const std::vector<Generated>& results) {
   nb::list out;
@@ -74,8 +69,8 @@ nb::list results_of(const std::vector<Generated>& results) {
 }
 
 nb::list generate_ids(const OwnedModel& owned, const std::vector<Tokens>& prompts, const std::string& settings,
-                      const std::string& weights, nb::object hear) {
-  const Request request = request_of(settings, weights);
+                      nb::object hear) {
+  const Request request = Request::from(settings);
   Listener listener(std::move(hear));
   std::vector<Generated> results;
   {
@@ -93,8 +88,8 @@ nb::list generate_ids(const OwnedModel& owned, const std::vector<Tokens>& prompt
 
 // `tokenizer`: where to load it from; empty: bytes.
 nb::list generate_texts(const OwnedModel& owned, const std::vector<std::string>& prompts, const std::string& tokenizer,
-                        const std::vector<std::string>& settings, nb::object hear) {
-  const Request request = request_of(settings.at(0), settings.at(1));
+                        const std::string& settings, nb::object hear) {
+  const Request request = Request::from(settings);
   Listener listener(std::move(hear));
   std::vector<Generated> results;
   {
@@ -114,7 +109,7 @@ nb::list generate_texts(const OwnedModel& owned, const std::vector<std::string>&
 
 void bind_generation(nb::module_& module) {
   module.def("generate_ids", generate_ids, nb::arg("model"), nb::arg("prompts"), nb::arg("settings"),
-             nb::arg("weights"), nb::arg("hear").none());
+             nb::arg("hear").none());
   module.def("generate_texts", generate_texts, nb::arg("model"), nb::arg("prompts"), nb::arg("tokenizer"),
              nb::arg("settings"), nb::arg("hear").none());
 }

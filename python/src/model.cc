@@ -18,10 +18,20 @@
 namespace fovea::python {
 namespace {
 
-// A preset or mechanism, and what JSON changes of it.
-std::unique_ptr<OwnedModel> make(const std::string& attention, const std::string& settings, std::uint64_t seed) {
-  ModelConfig config = ModelConfig::preset(attention);
+// A preset with a mechanism in its layers, or what either of them names alone.
+ModelConfig preset_of(const std::string& preset, const std::string& attention) {
+  if (preset.empty()) return ModelConfig::preset(attention);
+  ModelConfig config = ModelConfig::preset(preset);
+  if (!attention.empty()) config.set_attention(attention);
+  return config;
+}
+
+// What JSON changes of a preset, fitted to the data where there is some.
+std::unique_ptr<OwnedModel> make(const nb::tuple& names, const std::string& settings, std::uint64_t seed,
+                                 const Dataset* data) {
+  ModelConfig config = preset_of(nb::cast<std::string>(names[0]), nb::cast<std::string>(names[1]));
   read_fields(config, parse_json(settings, "model"), "model");
+  if (data != nullptr) config.fit(*data);
   const auto context = context_of(seed);
   const KeepThreads keep;
   return std::make_unique<OwnedModel>(context, Model(*context, std::move(config)));
@@ -114,7 +124,7 @@ void bind_model(nb::module_& module) {
       .def("config", [](const OwnedModel& m) { return write_fields(m.model.config()).dump(); })
       .def("text", [](const OwnedModel& m) { return m.model.text(); })
       .def("save", save);
-  module.def("make_model", make);
+  module.def("make_model", make, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   module.def("load_model", load);
   module.def("preset_names", [] {
     nb::list names;

@@ -6,11 +6,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "arrays.h"
 #include "bindings.h"
+#include "core/nearest.h"
 #include "data/labelled.h"
 #include "data/listops.h"
 #include "engine.h"
+#include "fovea/tokenizer.h"
 #include "fovea/train.h"
 #include "io/fields.h"
 #include "model.h"
@@ -57,7 +61,9 @@ class Watcher final : public TrainObserver {
     out["split"] = r.split;
     out["loss"] = r.loss;
     out["accuracy"] = r.accuracy;
+    out["deviation"] = r.deviation;
     out["examples"] = r.examples;
+    out["asked"] = r.asked;
     out["seconds"] = r.seconds;
     out["best"] = r.best;
     return out;
@@ -187,6 +193,27 @@ std::unique_ptr<Dataset> make_listops(std::uint64_t seed, std::size_t train, std
       dataset_of(listops::generate(context, seed, {.train = train, .validation = validation, .test = test})));
 }
 
+// What files hold; `use` is the model's task ("": what is usual) and its longest sequence.
+std::unique_ptr<Dataset> load_files(const std::string& settings, const std::string& task, std::int64_t max_length) {
+  DataSettings wanted;
+  read_fields(wanted, parse_json(settings, "data"), "data");
+  DataUse use{.task = {}, .max_length = max_length, .tokenizer = {}};
+  const std::vector<std::string_view> names = task_names();
+  const auto found = std::find(names.begin(), names.end(), task);
+  if (found != names.end()) use.task = static_cast<Task>(found - names.begin());
+  if (!task.empty() && !use.task)
+    fail(ErrorCode::usage, fmt::format("unknown task \"{}\"", task), "task", name_hint(task, names));
+  const KeepThreads keep;
+  const nb::gil_scoped_release no_gil;
+  const Context context({.threads = threads()});
+  return std::make_unique<Dataset>(load_data(context, wanted, use));
+}
+
+std::int64_t size_of(const Dataset& data, const std::string& split) {
+  const std::shared_ptr<const Split>& examples = split_of(data, split);
+  return examples ? examples->size() : 0;
+}
+
 nb::list examples_of(const Dataset& data, const std::string& split) {
   nb::list out;
   for (const Example& example : labelled_examples(*split_of(data, split)))
@@ -202,9 +229,17 @@ void bind_training(nb::module_& module) {
       .def_ro("classes", &Dataset::classes)
       .def_ro("vocabulary", &Dataset::vocabulary)
       .def_ro("max_length", &Dataset::max_length)
+      .def_prop_ro("task", [](const Dataset& d) { return std::string(task_names()[static_cast<std::size_t>(d.task)]); })
+      .def("size", size_of)
+      .def("save_tokenizer",
+           [](const Dataset& d, const std::string& folder) {
+             if (!d.tokenizer) fail(ErrorCode::usage, "this data set has no tokeniser", d.name);
+             d.tokenizer->save(folder);
+           })
       .def("examples", examples_of);
   module.def("make_dataset", make_dataset);
   module.def("make_listops", make_listops);
+  module.def("load_data", load_files);
   module.def("train", train);
   module.def("evaluate", evaluate_model);
 }

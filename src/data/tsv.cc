@@ -5,9 +5,7 @@
 #include <algorithm>
 
 namespace fovea {
-namespace {
 
-// Takes the next line off the text, without its end.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   std::string_view line = text.substr(0, end);
@@ -15,8 +13,6 @@ std::string_view take_line(std::string_view& text) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
 }
-
-}  // namespace
 
 TsvFile::TsvFile(const Path& path, std::span<const std::string_view> columns)
     : path_(path), file_(path), columns_(columns.size()) {

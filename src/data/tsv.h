@@ -10,6 +10,9 @@
 
 namespace fovea {
 
+// Takes the next line off the text, without its end.
+std::string_view take_line(std::string_view& text);
+
 // A tab-separated file with one header line, mapped into memory; no quoting, lines end in \n or \r\n.
 class TsvFile {
  public:

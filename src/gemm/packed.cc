@@ -36,9 +36,26 @@ std::int64_t grain(std::int64_t panel_bytes) {
 
 PackedWeight::PackedWeight(const Context& context, const Tensor& weight, Form form)
     : form_(form), in_(weight.dim(0)), out_(weight.dim(1)), panels_((out_ + kPanel - 1) / kPanel) {
-  const std::int64_t bytes = panels_ * in_ * kPanel * (form == Form::bf16 ? 2 : 1);
-  data_ = Tensor::empty(context, {bytes}, DType::u8, Lifetime::persistent);
-  form == Form::bf16 ? pack_bf16(context, weight) : pack_i8(context, weight);
+  data_ = Tensor::empty(context, {panels_ * panel_bytes()}, DType::u8, Lifetime::persistent);
+  switch (form) {
+    case Form::f32: pack_f32(context, weight); break;
+    case Form::bf16: pack_bf16(context, weight); break;
+    case Form::i8: pack_i8(context, weight); break;
+  }
+}
+
+std::int64_t PackedWeight::panel_bytes() const {
+  return in_ * kPanel * (form_ == Form::f32 ? 4 : form_ == Form::bf16 ? 2 : 1);
+}
+
+void PackedWeight::pack_f32(const Context& context, const Tensor& weight) {
+  const Columns from = columns_of(weight);
+  auto* to = reinterpret_cast<float*>(data_.raw());
+  parallel_for(context, panels_, [&](std::int64_t panel) {
+    float* out = to + panel * in_ * kPanel;
+    for (std::int64_t k = 0; k < in_; ++k)
+      for (std::int64_t j = 0; j < kPanel; ++j) *out++ = from.at(k, panel * kPanel + j);
+  });
 }
 
 void PackedWeight::pack_bf16(const Context& context, const Tensor& weight) {
@@ -60,9 +77,13 @@ void PackedWeight::pack_i8(const Context& context, const Tensor& weight) {
     float* scales = scales_.data<float>() + panel * kPanel;
     std::int8_t* out = to + panel * in_ * kPanel;
     for (std::int64_t j = 0; j < kPanel; ++j) {
-      float largest = 0.0f;
-      for (std::int64_t k = 0; k < in_; ++k) largest = std::max(std::abs(from.at(k, panel * kPanel + j)), largest);
-      scales[j] = largest / kLargest;  // not a number where a weight is not
+      float largest = 0.0f, broken = 0.0f;  // not a number where a weight is none
+      for (std::int64_t k = 0; k < in_; ++k) {
+        const float value = from.at(k, panel * kPanel + j);
+        largest = std::max(largest, std::abs(value));
+        broken += 0.0f * value;
+      }
+      scales[j] = largest / kLargest + broken;
       const float inverse = largest > 0.0f ? kLargest / largest : 0.0f;
       for (std::int64_t k = 0; k < in_; ++k)
         out[k * kPanel + j] = static_cast<std::int8_t>(std::lrint(from.at(k, panel * kPanel + j) * inverse));
@@ -72,19 +93,22 @@ void PackedWeight::pack_i8(const Context& context, const Tensor& weight) {
 
 void PackedWeight::multiply(const Context& context, const Tensor& x, const Tensor& bias, const Tensor& y) const {
   const ZoneTimer timer(context.zones(), Zone::gemm);
-  const std::int64_t rows = x.dim(0), panel_bytes = in_ * kPanel * (form_ == Form::bf16 ? 2 : 1);
+  const auto kernel = form_ == Form::f32    ? cpu::multiply_f32
+                      : form_ == Form::bf16 ? cpu::multiply_bf16
+                                            : cpu::multiply_i8;
+  const std::int64_t rows = x.dim(0), bytes = panel_bytes();
   const auto* weights = static_cast<const std::uint8_t*>(data_.raw());
-  parallel_ranges(context, panels_, grain(panel_bytes), [&](std::int64_t begin, std::int64_t end) {
+  parallel_ranges(context, panels_, grain(bytes), [&](std::int64_t begin, std::int64_t end) {
     float products[kPackedRows * kPanel];
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const std::int64_t first = panel * kPanel, count = std::min(kPanel, out_ - first);
-      const cpu::Panel one{weights + panel * panel_bytes,
+      const cpu::Panel one{weights + panel * bytes,
                            form_ == Form::i8 ? scales_.data<float>() + first : nullptr,
                            x.data<float>(),
                            rows,
                            in_,
                            products};
-      form_ == Form::bf16 ? cpu::multiply_bf16(one) : cpu::multiply_i8(one);
+      kernel(one);
       for (std::int64_t row = 0; row < rows; ++row)
         for (std::int64_t j = 0; j < count; ++j)
           y.data<float>()[row * out_ + first + j] =

@@ -23,9 +23,16 @@ constexpr int kHalf = 16 / kLanes;  // vectors of half a panel
 constexpr int kRows = kLanes == 16 ? 8 : 2;
 
 // Weights of one input: vectors [0, kHalf) are outputs 0 .. 15, the others 16 .. 31.
+struct F32 {
+  using Stored = float;
+  static constexpr int kStored = 32;  // of one input
+  static HWY_INLINE void load(const Stored* w, V* values) {
+    unroll<2 * kHalf>([&](auto i) FOVEA_UNROLLED { values[i] = hn::LoadU(D(), w + i * kLanes); });
+  }
+};
 struct Bf16 {
   using Stored = std::uint32_t;
-  static constexpr int kStored = 16;  // of one input
+  static constexpr int kStored = 16;
   static HWY_INLINE void load(const Stored* w, V* values) {
     const hn::RebindToUnsigned<D> du;
     const auto high = hn::Set(du, 0xffff0000u);
@@ -81,6 +88,7 @@ void multiply_from(const Panel& panel, std::int64_t row) {
   if (left > kCount) multiply_from<Kind, kRows>(panel, row + kCount);
 }
 
+void f32_panel(const Panel& panel) { multiply_from<F32, kRows>(panel, 0); }
 void bf16_panel(const Panel& panel) { multiply_from<Bf16, kRows>(panel, 0); }
 void i8_panel(const Panel& panel) { multiply_from<Int8, kRows>(panel, 0); }
 
@@ -93,9 +101,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fovea::gemm {
 
+HWY_EXPORT(f32_panel);
 HWY_EXPORT(bf16_panel);
 HWY_EXPORT(i8_panel);
 
+void cpu::multiply_f32(const Panel& panel) { HWY_DYNAMIC_DISPATCH(f32_panel)(panel); }
 void cpu::multiply_bf16(const Panel& panel) { HWY_DYNAMIC_DISPATCH(bf16_panel)(panel); }
 void cpu::multiply_i8(const Panel& panel) { HWY_DYNAMIC_DISPATCH(i8_panel)(panel); }
 

@@ -8,17 +8,23 @@ namespace {
 // The stack that makes the tokens.
 const StackConfig& stack_of(const ModelConfig& config) { return config.decoder ? *config.decoder : config; }
 
+gemm::Form form_of(WeightForm weights) {
+  switch (weights) {
+    case WeightForm::bf16: return gemm::Form::bf16;
+    case WeightForm::i8: return gemm::Form::i8;
+    default: return gemm::Form::f32;
+  }
+}
+
 }  // namespace
 
 Decoder::Decoder(Context& context, const Model& model, WeightForm weights) : context_(&context), model_(&model) {
   const Task task = model.config().task;
   if (task != Task::lm && task != Task::seq2seq)
     fail(ErrorCode::unsupported, "this model does not generate", "model.task", "a model for lm or seq2seq");
-  if (weights == WeightForm::f32) return;
   std::vector<Tensor> parameters;
   for (const Parameter& p : model.parameters()) parameters.push_back(p.var.value());
-  weights_ = std::make_shared<gemm::PackedWeights>(weights == WeightForm::bf16 ? gemm::Form::bf16 : gemm::Form::i8,
-                                                   parameters);
+  weights_ = std::make_shared<gemm::PackedWeights>(form_of(weights), parameters);
 }
 
 std::int64_t Decoder::vocabulary() const {

@@ -36,7 +36,7 @@ class Decoder {
 
   Context* context_;
   const Model* model_;
-  std::shared_ptr<const gemm::PackedWeights> weights_;  // null: the model's own
+  std::shared_ptr<const gemm::PackedWeights> weights_;
 };
 
 }  // namespace fovea

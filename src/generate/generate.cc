@@ -26,7 +26,7 @@ struct Sequence {
 struct Run {
   const Decoder& decoder;
   const GenerateOptions& options;
-  const Generator::Watch& watch;
+  const TokenWatch& watch;
   const std::atomic<bool>* stop;
 
   bool interrupted() const { return stop != nullptr && stop->load(); }
@@ -166,7 +166,7 @@ const Model& Generator::model() const { return impl_->decoder.model(); }
 Context& Generator::context() const { return impl_->decoder.context(); }
 
 std::vector<Generated> Generator::run(std::span<const Tokens> prompts, const GenerateOptions& options,
-                                      const Watch& watch, const std::atomic<bool>* stop) {
+                                      const TokenWatch& watch, const std::atomic<bool>* stop) {
   check_ranges(options);
   const Run run{impl_->decoder, options, watch, stop};
   if (run.decoder.translates()) {

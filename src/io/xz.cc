@@ -40,7 +40,12 @@ class Decoder {
   lzma_stream stream_ = LZMA_STREAM_INIT;
 };
 
-std::string unpack(const std::string& packed, const Path& path, std::size_t cap) {
+struct Limits {
+  std::size_t cap;                // more than this is refused
+  std::size_t enough = SIZE_MAX;  // after this nothing more is unpacked
+};
+
+std::string unpack(const std::string& packed, const Path& path, const Limits& limits) {
   Decoder decoder(path);
   lzma_stream& stream = decoder.stream();
   stream.next_in = reinterpret_cast<const std::uint8_t*>(packed.data());
@@ -53,11 +58,11 @@ std::string unpack(const std::string& packed, const Path& path, std::size_t cap)
     const lzma_ret status = lzma_code(&stream, LZMA_FINISH);
     const std::size_t got = chunk.size() - stream.avail_out;
     if (status != LZMA_OK && status != LZMA_STREAM_END) refuse(status, path, stream.avail_in == 0);
-    if (got > cap - content.size())
-      fail(ErrorCode::bad_input, "unpacks to more than the " + std::to_string(cap) + " bytes allowed here",
+    if (got > limits.cap - content.size())
+      fail(ErrorCode::bad_input, "unpacks to more than the " + std::to_string(limits.cap) + " bytes allowed here",
            path.string());
     content.append(reinterpret_cast<const char*>(chunk.data()), got);
-    if (status == LZMA_STREAM_END) return content;
+    if (status == LZMA_STREAM_END || content.size() >= limits.enough) return content;
   }
 }
 
@@ -65,7 +70,14 @@ std::string unpack(const std::string& packed, const Path& path, std::size_t cap)
 
 std::string read_maybe_xz(const Path& path, std::size_t cap) {
   std::string content = read_file(path, cap);
-  return path.extension() == ".xz" ? unpack(content, path, cap) : content;
+  return path.extension() == ".xz" ? unpack(content, path, {cap}) : content;
+}
+
+std::string read_head(const Path& path, std::size_t bytes) {
+  constexpr std::size_t kPackedCap = std::size_t{4} << 30;
+  if (path.extension() == ".xz") return unpack(read_file(path, kPackedCap), path, {kPackedCap, bytes}).substr(0, bytes);
+  const MappedFile file(path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), std::min(bytes, file.bytes().size())};
 }
 
 }  // namespace fovea

@@ -11,4 +11,7 @@ namespace fovea {
 // unpacking (a small packed file may hold any number of zeros), and a packed file that is damaged or cut short.
 std::string read_maybe_xz(const Path& path, std::size_t cap = std::size_t{1} << 30);
 
+// The first `bytes` of the same, or less where the file is shorter: to look at what it is.
+std::string read_head(const Path& path, std::size_t bytes);
+
 }  // namespace fovea

@@ -30,6 +30,8 @@ void bert_fields(ConfigFields& f, ModelConfig& c) {
   f.fixed("position_embedding_type", "absolute");
   f.fixed("is_decoder", false);
   f.fixed("add_cross_attention", false);
+  f.passed({"directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+            "pooler_size_per_head", "pooler_type"});
 }
 
 void roberta_fields(ConfigFields& f, ModelConfig& c) {

@@ -19,10 +19,15 @@ struct Target {
   const Variant* variant;
 };
 
+// Sizes that stand for others are written out.
+void state_sizes(StackConfig& stack) {
+  stack.kv_heads = stack.key_heads();
+  if (stack.head_width == 0) stack.head_width = stack.width / stack.heads;
+}
+
 void settle_stack(StackConfig& stack) {
   const StackConfig usual;
-  stack.kv_heads = stack.key_heads();
-  if (stack.head_width == 0) stack.head_width = stack.width / std::max<std::int64_t>(1, stack.heads);
+  state_sizes(stack);
   if (stack.attention_scale == 0.0) stack.attention_scale = 1.0 / std::sqrt(static_cast<double>(stack.head_width));
   if (stack.positions != Positions::rope) {
     stack.rope_base = usual.rope_base;
@@ -78,6 +83,8 @@ Json their_config(const ModelConfig& config, const Target& target) {
   fields.write("architectures", {target.variant->name});
   fields.write("model_type", target.architecture->format);
   ModelConfig copy = config;
+  state_sizes(copy);
+  if (copy.decoder) state_sizes(*copy.decoder);
   target.architecture->fields(fields, copy);
   if (target.variant->fields != nullptr) target.variant->fields(fields, copy);
   fields.write("torch_dtype", "float32");

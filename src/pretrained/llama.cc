@@ -41,7 +41,7 @@ void fields(ConfigFields& f, ModelConfig& c) {
   f.flag("attention_bias", c.bias, false);
   f.flag("mlp_bias", inner_bias, false);
   if (c.bias != inner_bias) f.refuse("differs from \"mlp_bias\", which is not built", "attention_bias", "both or none");
-  f.passed({"pretraining_tp"});
+  f.passed({"pretraining_tp", "max_sequence_length"});
 }
 
 constexpr Rule kRules[] = {

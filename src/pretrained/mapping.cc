@@ -48,11 +48,13 @@ std::vector<std::string> layers_in(std::string_view name) {
   return out;
 }
 
-// (rows, heads * d) with the pairs of rope as neighbours -> (rows, heads, 2, d / 2): first halves, then second ones.
+// Columns (in, heads * d), or (heads * d) of a bias, with the pairs of rope as neighbours -> (heads, 2, d / 2, in):
+// first halves, then second ones.
 Tensor halves_of(const Tensor& columns, std::int64_t heads) {
-  const std::int64_t rows = columns.rank() == 1 ? 1 : columns.dim(0), width = columns.dim(-1) / heads;
-  const Tensor flat = columns.rank() == 1 ? columns.reshape({1, columns.dim(0)}) : columns;
-  return flat.reshape({rows, heads, width / 2, 2}).transpose(2, 3);
+  const bool matrix = columns.rank() == 2;
+  const std::int64_t width = columns.dim(-1) / heads, step = columns.stride(-1);
+  const std::int64_t strides[] = {width * step, step, 2 * step, matrix ? columns.stride(0) : 0};
+  return Tensor::wrap(columns.raw(), {heads, 2, width / 2, matrix ? columns.dim(0) : 1}, strides, columns.dtype());
 }
 
 // Convolution (out, channels, height, width) of our weight (height * width * channels, out).
@@ -140,9 +142,7 @@ class Mapper {
     }
     const Tensor view = matrix && kind == Kind::linear ? columns.transpose(0, 1) : columns;
     if (turned == 0) return {{name}, view, view.shape()};
-    Tensor halves = halves_of(columns, turned);  // (in, heads, 2, d / 2)
-    for (int axis = 0; axis < 3; ++axis) halves = halves.transpose(axis, axis + 1);
-    return {{name}, halves, view.shape()};
+    return {{name}, halves_of(columns, turned), view.shape()};
   }
 
   const ModelConfig& config_;

@@ -7,8 +7,8 @@
 
 namespace fovea::pretrained {
 
-// A tensor of theirs as a view of one of our parameters: reading copies into the view, writing copies out of it, and so
-// both follow the same table.
+// A tensor of theirs as a view of one of our parameters, which must outlive it: reading copies into the view, writing
+// copies out of it, and so both follow the same table.
 struct Piece {
   std::vector<std::string> names;  // the first is written, any is read
   Tensor view;                     // its elements in their order

@@ -88,7 +88,10 @@ double Progress::left() const {
 std::string Progress::line(double width, bool last) const {
   const std::string steps =
       state_.total > 0 ? fmt::format("{}/{}", state_.step, state_.total) : fmt::format("{}", state_.step);
-  std::string tail = fmt::format("  {}  {} steps/s", steps, number_text(rate()));
+  std::string tail = std::isnan(state_.tokens_per_second)
+                         ? fmt::format("  {}  {} steps/s", steps, number_text(rate()))
+                         : fmt::format("  {}  {} tokens/s", steps,
+                                       quantity_text(Quantity::count, std::round(state_.tokens_per_second)));
   if (!std::isnan(state_.loss)) tail += "  loss " + number_text(state_.loss);
   if (!std::isnan(state_.accuracy)) tail += "  acc " + quantity_text(Quantity::percent, state_.accuracy);
   tail += last ? "  " + clock_text(options_.seconds() - start_) : "  " + clock_text(left()) + " left";

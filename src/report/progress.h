@@ -16,8 +16,9 @@ struct ProgressState {
   std::int64_t total = 0;  // 0: unknown
   // Share of the work done, when the clock decides rather than the steps; NaN: step / total.
   double share = std::numeric_limits<double>::quiet_NaN();
-  double loss = std::numeric_limits<double>::quiet_NaN();      // NaN: not shown
-  double accuracy = std::numeric_limits<double>::quiet_NaN();  // a fraction; NaN: not shown
+  double loss = std::numeric_limits<double>::quiet_NaN();               // NaN: not shown
+  double accuracy = std::numeric_limits<double>::quiet_NaN();           // a fraction; NaN: not shown
+  double tokens_per_second = std::numeric_limits<double>::quiet_NaN();  // NaN: steps per second instead
 };
 
 struct ProgressOptions {

@@ -29,12 +29,6 @@ void read_scored(const JsonMap& list, ModelData& data, const std::string& where)
   }
 }
 
-void read_vocabulary(const JsonMap& vocab, ModelData& data, const std::string& where) {
-  if (vocab.is_array()) return read_scored(vocab, data, where);
-  if (!vocab.is_object()) refuse("expected an object of tokens and ids", where);
-  for (const auto& [token, id] : vocab.items()) data.vocabulary.add(token, id_of(id, token, where));
-}
-
 void read_merges(const JsonMap& merges, ModelData& data, const std::string& where) {
   if (!merges.is_array()) refuse("expected a list", where);
   for (const JsonMap& entry : merges) {
@@ -85,6 +79,12 @@ constexpr const char* kSections[] = {"truncation",    "padding",        "added_t
                                      "pre_tokenizer", "post_processor", "decoder"};
 
 }  // namespace
+
+void read_vocabulary(const JsonMap& vocab, ModelData& data, const std::string& where) {
+  if (vocab.is_array()) return read_scored(vocab, data, where);
+  if (!vocab.is_object()) refuse("expected an object of tokens and ids", where);
+  for (const auto& [token, id] : vocab.items()) data.vocabulary.add(token, id_of(id, token, where));
+}
 
 Document parse_document(std::string_view json, const std::string& where) {
   Document document;

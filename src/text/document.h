@@ -33,6 +33,9 @@ JsonMap added_token_json(const AddedToken& token);
 // "[CLS] $A [SEP]" and the like: words with $ are texts, the others special tokens of the vocabulary.
 JsonMap template_json(const std::string& single, const std::string& pair, const Vocabulary& vocabulary);
 
+// {"token": id, ...}, or [["token", score], ...] with ids in order.
+void read_vocabulary(const JsonMap& vocab, ModelData& data, const std::string& where);
+
 // Adds the roles of tokens with the usual names, where no configuration file gave them.
 void guess_roles(Document& document);
 

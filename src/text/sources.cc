@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "fovea/error.h"
 #include "io/xz.h"
@@ -31,6 +29,20 @@ std::vector<std::string> read_lines(const Path& path) {
     at = end + 1;
   }
   return lines;
+}
+
+// "left right" a line; the first may name a version.
+void read_merge_lines(const Path& path, ModelData& data) {
+  std::size_t number = 0;
+  for (const std::string& line : read_lines(path)) {
+    ++number;
+    if (line.starts_with("#version") || line.empty()) continue;
+    const std::size_t space = line.find(' ');
+    if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos)
+      fail(ErrorCode::bad_input, "expected two tokens and a space between them",
+           fmt::format("{}:{}", path.string(), number));
+    data.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
 }
 
 // Names the special tokens that the vocabulary has, and adds them.
@@ -146,44 +158,30 @@ Document read_vocab_json(const Path& vocab, const Path& merges) {
   document.where = vocab.string();
   const JsonMap tokens = parse_json_map(read_maybe_xz(vocab, kTokenizerCap), vocab.string());
   if (!tokens.is_object()) fail(ErrorCode::bad_input, "expected an object of tokens and ids", vocab.string());
-  for (const auto& [token, id] : tokens.items()) {
-    if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() >= 0x1p31)
-      fail(ErrorCode::bad_input, fmt::format("the id of \"{}\" is not a whole number", token), vocab.string());
-    document.data.vocabulary.add(token, id.get<std::int32_t>());
-  }
-  std::size_t number = 0;
-  for (const std::string& line : read_lines(merges)) {
-    ++number;
-    if (line.starts_with("#version") || line.empty()) continue;
-    const std::size_t space = line.find(' ');
-    if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos)
-      fail(ErrorCode::bad_input, "expected two tokens and a space between them",
-           fmt::format("{}:{}", merges.string(), number));
-    document.data.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
-  }
+  read_vocabulary(tokens, document.data, vocab.string());
+  read_merge_lines(merges, document.data);
   document.settings = empty_settings("BPE");
-  const auto& vocabulary = document.data.vocabulary;
-  const auto has = [&](const char* token) { return vocabulary.find(token).has_value(); };
-  const bool roberta = has("<s>") && has("</s>") && has("<mask>");
   document.settings["pre_tokenizer"] = document.settings["decoder"] = byte_level(true);
   document.settings["post_processor"] = byte_level(false);
-  if (roberta) {
-    document.settings["post_processor"] = {{"type", "RobertaProcessing"},
-                                           {"sep", {"</s>", *vocabulary.find("</s>")}},
-                                           {"cls", {"<s>", *vocabulary.find("<s>")}},
-                                           {"trim_offsets", true},
-                                           {"add_prefix_space", false}};
-    add_special(document, {{"bos_token", "<s>"},
-                           {"eos_token", "</s>"},
-                           {"cls_token", "<s>"},
-                           {"sep_token", "</s>"},
-                           {"pad_token", "<pad>"},
-                           {"unk_token", "<unk>"},
-                           {"mask_token", "<mask>"}});
-  } else {
-    add_special(document,
-                {{"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"unk_token", "<|endoftext|>"}});
+  const auto& vocabulary = document.data.vocabulary;
+  const auto begin = vocabulary.find("<s>"), end = vocabulary.find("</s>"), mask = vocabulary.find("<mask>");
+  if (!begin || !end || !mask) {
+    constexpr const char* kEnd = "<|endoftext|>";
+    add_special(document, {{"bos_token", kEnd}, {"eos_token", kEnd}, {"unk_token", kEnd}});
+    return document;
   }
+  document.settings["post_processor"] = {{"type", "RobertaProcessing"},
+                                         {"sep", {"</s>", *end}},
+                                         {"cls", {"<s>", *begin}},
+                                         {"trim_offsets", true},
+                                         {"add_prefix_space", false}};
+  add_special(document, {{"bos_token", "<s>"},
+                         {"eos_token", "</s>"},
+                         {"cls_token", "<s>"},
+                         {"sep_token", "</s>"},
+                         {"pad_token", "<pad>"},
+                         {"unk_token", "<unk>"},
+                         {"mask_token", "<mask>"}});
   return document;
 }
 

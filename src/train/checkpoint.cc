@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "fovea/tokenizer.h"
 #include "io/fields.h"
 #include "io/folder.h"
 #include "models/files.h"
@@ -99,6 +100,7 @@ void save_checkpoint(const Path& folder, const Checkpoint& checkpoint) {
   if (stepper.scaler()) checkpoint.state.scaler = stepper.scaler()->state();
   write_file(out.path() / kConfigFile, json_text(write_fields(run)));
   write_file(out.path() / kStateFile, json_text(write_fields(checkpoint.state)));
+  if (checkpoint.tokenizer) checkpoint.tokenizer->save(out.path().string());
   out.commit();
 }
 

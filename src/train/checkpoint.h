@@ -37,13 +37,14 @@ struct TrainState {
   void fields(FieldVisitor& v);
 };
 
-// A checkpoint folder: model.safetensors, config.json, optimizer.safetensors, state.json, and where weights are
-// averaged average.safetensors. Replaced as a whole.
+// A checkpoint folder: model.safetensors, config.json, optimizer.safetensors, state.json, where weights are averaged
+// average.safetensors, and where the data is text tokenizer.json. Replaced as a whole.
 struct Checkpoint {
   const Model& model;
   Stepper& stepper;
   TrainConfig config;
   TrainState& state;
+  const Tokenizer* tokenizer = nullptr;  // of the data, where it has one
 };
 void save_checkpoint(const Path& folder, const Checkpoint& checkpoint);
 

@@ -66,7 +66,7 @@ struct Trainer::Impl {
   void open_output();
   void save(const char* name);
   Path folder(const char* name) const { return Path(config.out) / name; }
-  Checkpoint checkpoint() { return {model, stepper, config, state}; }
+  Checkpoint checkpoint() { return {model, stepper, config, state, data.tokenizer.get()}; }
   TrainResult result(StopReason reason) const;
   template <class F>
   void tell(F&& f) const {

@@ -173,7 +173,7 @@ class Refused(CliTest):
     def test_prompts(self):
         self.bad(3, ["65 tokens, but the model takes 64", "shorter"], "generate", "model", "--prompt", "a" * 65)
         self.bad(2, "without tokens", "generate", "model")
-        self.bad(1, "missing.txt", "generate", "model", "--data", "missing.txt")
+        self.bad(3, "missing.txt", "generate", "model", "--data", "missing.txt")
         (self.folder / "empty.txt").write_text("")
         self.bad(3, ["no lines", "empty.txt"], "generate", "model", "--data", "empty.txt")
 

@@ -78,5 +78,5 @@ def test_prompts_that_are_refused(model):
         model.generate([1, 256])
     with pytest.raises(ValueError, match="without tokens"):
         model.generate("")
-    with pytest.raises(ValueError, match="does not generate"):
+    with pytest.raises(NotImplementedError, match="does not generate"):
         fovea.Model("transformer", vocabulary=9, classes=2).generate([1])

@@ -103,7 +103,7 @@ def ignoring_merges():
     return Theirs.from_str(json.dumps(document))
 
 
-def cases():
+def text_cases():
     n, p = normalizers, pre_tokenizers
     for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt", "BertNormalizer", "Strip"):
         yield name, lambda name=name: changed(CHARACTERS, normalizer=getattr(n, name)())
@@ -122,6 +122,10 @@ def cases():
         "delimiter": p.CharDelimiterSplit("e"), "word-regex": p.Split(Regex(r"\w+|[^\w\s]+"), "removed", True),
     }.items():
         yield f"cut-{name}", lambda stage=stage: changed(CHARACTERS, pre_tokenizer=stage)
+
+
+def model_cases():
+    n, p = normalizers, pre_tokenizers
     yield "byte-level", lambda: BYTES
     yield "byte-level-normalized", lambda: changed(BYTES, normalizer=n.NFC())
     yield "byte-level-regex", lambda: changed(BYTES, pre_tokenizer=p.Sequence([p.Split(Regex(LLAMA3), "isolated"), RAW]))
@@ -163,7 +167,7 @@ def same(ours, theirs, text, pair=None):
     assert "".join(ours.stream(mine.ids)) == ours.decode(mine.ids)
 
 
-@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in cases()])
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in [*text_cases(), *model_cases()]])
 def test_agrees(make, tmp_path):
     theirs = make()
     ours = load(theirs, tmp_path)

@@ -42,7 +42,7 @@ TEST(TextStream, HoldsBackNoMoreThanItMust) {
   EXPECT_EQ(said("aabaabc", {"aabc"}), "aab|");
   EXPECT_EQ(said("aaaabX", {"aab"}), "a|a|");
   EXPECT_EQ(said("xEND y", {"STOP", "END"}), "x|");
-  EXPECT_EQ(said("xENS y", {"STOP", "END"}), "x|EN|S| |y|");
+  EXPECT_EQ(said("xENS y", {"STOP", "END"}), "x|EN|S |y|");
 }
 
 // The first of two texts in the text ends it, also when the other one would come first in the list.

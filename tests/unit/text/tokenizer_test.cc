@@ -62,7 +62,7 @@ TEST(Tokenizer, TrainsTheSameOnAnyNumberOfThreads) {
   const std::string first = trained(400, 1).fingerprint();
   EXPECT_EQ(trained(400, 2).fingerprint(), first);
   EXPECT_EQ(trained(400, 3).fingerprint(), first);
-  EXPECT_NE(trained(399).fingerprint(), first);
+  EXPECT_NE(trained(280).fingerprint(), first);
 }
 
 TEST(Tokenizer, MergesTheMostFrequentPairAndTheSmallerIdsFirst) {
@@ -101,7 +101,7 @@ TEST(Tokenizer, OffsetsAreOfTheOriginalBytes) {
   }
   EXPECT_EQ(covered, text.size());
   const auto& last = encoding.offsets;
-  EXPECT_EQ(last[last.size() - 2], (std::pair<std::uint32_t, std::uint32_t>{13, 14}));  // the invalid byte by itself
+  EXPECT_EQ(last[last.size() - 2], (std::pair<std::uint32_t, std::uint32_t>{14, 15}));  // the invalid byte by itself
   EXPECT_EQ(tokenizer.decode(encoding.ids), "the caf\xC3\xA9 \xF0\x9F\x98\x81\xEF\xBF\xBDx");
 }
 
@@ -168,7 +168,7 @@ TEST(Tokenizer, ReadsVocabTxt) {
   EXPECT_EQ(pair.special, (Ids{1, 0, 0, 0, 1, 0, 0, 1}));
   EXPECT_EQ(pair.sources, (Ids{-1, 0, 0, 0, -1, 1, 1, -1}));
   EXPECT_EQ(pair.offsets[1], (std::pair<std::uint32_t, std::uint32_t>{0, 4}));
-  EXPECT_EQ(bert.encode_pair("hello!", "world x", true, 6).ids, (Ids{2, 5, 3, 7, 1, 3}));
+  EXPECT_EQ(bert.encode_pair("hello!", "world x", true, 6).ids, (Ids{2, 5, 6, 3, 7, 3}));
   EXPECT_EQ(bert.encode("hello! world", true, 4).ids, (Ids{2, 5, 6, 3}));
   EXPECT_ERROR(bert.encode("hello", true, 1), ErrorCode::usage, "1 tokens at most", "max_length", "");
   EXPECT_EQ(bert.decode(pair.ids), "hello! world");

@@ -1,0 +1,77 @@
+#include "cli/scores.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+
+namespace fovea::cli {
+
+double Scores::perplexity() const { return std::exp(loss); }
+
+double Scores::bits_per_character() const {
+  return characters_per_token > 0.0 ? loss / std::numbers::ln2 / characters_per_token : NAN;
+}
+
+void Scores::fields(FieldVisitor& v) {
+  v("task", task, "what is asked of the model", one_of(task_names()));
+  v("loss", loss, "on the test split, of the best checkpoint");
+  v("accuracy", accuracy, "on the test split, of the best checkpoint", between(0, 1));
+  v("deviation", deviation, "mean absolute error of numbers", at_least(0));
+  v("majority_share", majority, "accuracy of always giving the most frequent answer", between(0, 1));
+  v("characters_per_token", characters_per_token, "of the text; 0: unknown", at_least(0));
+}
+
+Scores scores_of(Task task, const EvalReport& report, const Split& split) {
+  return {task,
+          report.loss,
+          report.accuracy,
+          report.deviation,
+          split.majority(),
+          task == Task::mlm ? 0.0 : split.characters_per_token()};
+}
+
+std::string scores_text(const Scores& s) {
+  if (s.classes())
+    return fmt::format("accuracy {:.2f}%{}, loss {:.4f}", 100.0 * s.accuracy,
+                       s.majority > 0.0 ? fmt::format(" (majority class {:.1f}%)", 100.0 * s.majority) : "", s.loss);
+  if (s.task == Task::forecast) return fmt::format("MSE {:.4f}, MAE {:.4f}", s.loss, s.deviation);
+  if (s.task == Task::image_text) return fmt::format("loss {:.4f}, accuracy {:.2f}%", s.loss, 100.0 * s.accuracy);
+  std::string text = fmt::format("loss {:.4f}, perplexity {:.3f}", s.loss, s.perplexity());
+  if (s.characters_per_token > 0.0) text += fmt::format(", {:.3f} bits per character", s.bits_per_character());
+  return text;
+}
+
+Json scores_json(const Scores& s) {
+  Json json{{"task", task_names()[static_cast<std::size_t>(s.task)]}, {"loss", s.loss}};
+  if (s.task == Task::forecast) {
+    json["mse"] = s.loss;
+    json["mae"] = s.deviation;
+    return json;
+  }
+  json["accuracy"] = s.accuracy;
+  if (s.classes()) json["majority_share"] = s.majority;
+  if (!s.classes() && s.task != Task::image_text) json["perplexity"] = s.perplexity();
+  if (s.characters_per_token > 0.0) json["bits_per_character"] = s.bits_per_character();
+  return json;
+}
+
+std::vector<TableColumn> score_columns(const Scores& s) {
+  const TableColumn loss{"loss", Quantity::number, Best::lowest};
+  if (s.classes() || s.task == Task::image_text) return {{"accuracy", Quantity::percent, Best::highest}, loss};
+  if (s.task == Task::forecast)
+    return {{"MSE", Quantity::number, Best::lowest}, {"MAE", Quantity::number, Best::lowest}};
+  std::vector<TableColumn> columns{loss, {"perplexity", Quantity::number, Best::lowest}};
+  if (s.characters_per_token > 0.0) columns.push_back({"bits/character", Quantity::number, Best::lowest});
+  return columns;
+}
+
+std::vector<TableCell> score_cells(const Scores& s) {
+  if (s.classes() || s.task == Task::image_text) return {s.accuracy, s.loss};
+  if (s.task == Task::forecast) return {s.loss, s.deviation};
+  std::vector<TableCell> cells{s.loss, s.perplexity()};
+  if (s.characters_per_token > 0.0) cells.emplace_back(s.bits_per_character());
+  return cells;
+}
+
+}  // namespace fovea::cli

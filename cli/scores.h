@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include "fovea/train.h"
+#include "io/fields.h"
+#include "report/table.h"
+
+namespace fovea::cli {
+
+// How good a model is, in the numbers of its task.
+struct Scores {
+  Task task = Task::classify;
+  double loss = 0.0;                  // of forecast the mean squared error
+  double accuracy = 0.0;              // where there are classes
+  double deviation = 0.0;             // of forecast the mean absolute error
+  double majority = 0.0;              // accuracy of always giving the most frequent answer
+  double characters_per_token = 0.0;  // of the text, where it is known
+
+  bool classes() const { return task == Task::classify || task == Task::match || task == Task::vision; }
+  double perplexity() const;
+  double bits_per_character() const;  // NaN: unknown
+  void fields(FieldVisitor& v);
+};
+
+Scores scores_of(Task task, const EvalReport& report, const Split& split);
+
+// "accuracy 97.20% (majority class 11.3%), loss 0.0912"
+std::string scores_text(const Scores& scores);
+Json scores_json(const Scores& scores);
+
+// The columns of a table of results, and the cells of a row.
+std::vector<TableColumn> score_columns(const Scores& scores);
+std::vector<TableCell> score_cells(const Scores& scores);
+
+}  // namespace fovea::cli

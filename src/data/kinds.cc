@@ -1,0 +1,174 @@
+#include "data/kinds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/nearest.h"
+#include "data/labelled.h"
+#include "data/listops.h"
+#include "io/fields.h"
+
+namespace fovea {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Load = Dataset (*)(const Context& context, const DataSettings& settings, const DataUse& use);
+
+bool has_end(const Path& file, std::string_view end) {
+  const std::string name = file.filename().string();
+  return name.ends_with(end) || name.ends_with(std::string(end) + ".xz");
+}
+
+constexpr std::string_view kListOpsFiles[] = {"basic_train.tsv"};
+
+bool is_listops(const Path& folder) {
+  if (find_file(folder, kListOpsFiles)) return true;
+  const auto train = find_part(folder, kTrainNames, ".tsv");
+  return train && train->extension() == ".tsv" && first_line(*train) == "Source\tTarget";
+}
+
+bool is_series(const Path& folder) {
+  return std::any_of(fs::directory_iterator(folder), {},
+                     [](const auto& entry) { return has_end(entry.path(), ".csv"); });
+}
+
+// Generated, or files as published; both are limited while they are made.
+Dataset load_listops(const Context& context, const DataSettings& settings, const DataUse&) {
+  LabelledData data;
+  if (settings.source == "listops") {
+    listops::Sizes sizes;
+    const auto limit = [](std::int64_t wanted, std::size_t& size) {
+      if (wanted > 0) size = static_cast<std::size_t>(wanted);
+    };
+    limit(settings.train, sizes.train);
+    limit(settings.validation, sizes.validation);
+    limit(settings.test, sizes.test);
+    data = listops::generate(context, settings.seed, sizes);
+  } else {
+    data = listops::read(context, settings.source);
+    keep_first(data.train, settings.train);
+    keep_first(data.validation, settings.validation);
+    keep_first(data.test, settings.test);
+  }
+  return dataset_of(std::move(data));
+}
+
+struct Kind {
+  DataKind text;
+  Task task;
+  Load load;
+};
+
+constexpr Kind kKinds[] = {
+    {{"listops", "ListOps: generated, or basic_{train,val,test}.tsv"}, Task::classify, load_listops},
+    {{"text", "a file, or {train,valid,test}.txt or .tokens"}, Task::lm, load_text},
+    {{"parallel", "{train,val,test}.LANGUAGE, two languages; or source<TAB>target.tsv"}, Task::seq2seq, load_parallel},
+    {{"labels", "{train,dev,test}.tsv: label<TAB>text, or GLUE's columns"}, Task::classify, load_labelled},
+    {{"pairs", "papers.tsv and pairs.{train,valid,test}.tsv, or GLUE's pairs"}, Task::match, load_pairs},
+    {{"pictures", "idx files as MNIST's, or CIFAR-10's .bin"}, Task::vision, load_pictures},
+    {{"series", "a .csv: date, then columns of numbers"}, Task::forecast, load_series},
+};
+
+const Kind& kind_named(std::string_view name) {
+  for (const Kind& kind : kKinds)
+    if (kind.text.name == name) return kind;
+  std::vector<std::string_view> names;
+  for (const Kind& kind : kKinds) names.push_back(kind.text.name);
+  fail(ErrorCode::usage, fmt::format("unknown kind of data \"{}\"", name), "data.kind", name_hint(name, names));
+}
+
+std::string_view kind_of_folder(const DataSettings& settings) {
+  const Path folder = settings.source;
+  if (is_listops(folder)) return "listops";
+  if (is_pictures(folder)) return "pictures";
+  if (is_labelled(folder, true)) return "pairs";
+  if (is_labelled(folder, false)) return "labels";
+  if (is_parallel(settings)) return "parallel";
+  if (is_text(folder)) return "text";
+  if (is_series(folder)) return "series";
+  std::vector<std::string> known;
+  for (const Kind& kind : kKinds) known.push_back(fmt::format("{} ({})", kind.text.name, kind.text.summary));
+  fail(ErrorCode::bad_input, "no kind of data has files like the ones in this folder", settings.source,
+       fmt::format("{}", fmt::join(known, "; ")));
+}
+
+const Kind& kind_of(const DataSettings& settings) {
+  if (!settings.kind.empty()) return kind_named(settings.kind);
+  if (settings.source == "listops") return kind_named("listops");
+  if (fs::is_directory(settings.source)) return kind_named(kind_of_folder(settings));
+  if (!fs::exists(settings.source))
+    fail(ErrorCode::bad_input, fmt::format("no folder or file \"{}\"", settings.source), "data.source",
+         "listops, a folder or a file: see fovea train --help");
+  return kind_named(has_end(settings.source, ".csv") ? "series" : "text");
+}
+
+}  // namespace
+
+std::span<const DataKind> data_kinds() {
+  static const auto kinds = [] {
+    std::array<DataKind, std::size(kKinds)> out;
+    std::transform(std::begin(kKinds), std::end(kKinds), out.begin(), [](const Kind& kind) { return kind.text; });
+    return out;
+  }();
+  return kinds;
+}
+
+std::string_view data_kind(const DataSettings& settings) { return kind_of(settings).text.name; }
+Task usual_task(const DataSettings& settings) { return kind_of(settings).task; }
+
+Dataset load_data(const Context& context, const DataSettings& settings, const DataUse& use) {
+  return kind_of(settings).load(context, settings, use);
+}
+
+void DataSettings::fields(FieldVisitor& v) {
+  constexpr double kMost = 100e6;
+  v("source", source, "\"listops\" (generated), a folder or a file");
+  v("kind", kind, "kind of data; empty: told by the files");
+  v("train", train, "training examples, at most; 0: all", between(0, kMost));
+  v("validation", validation, "validation examples, at most; 0: all", between(0, kMost));
+  v("test", test, "test examples, at most; 0: all", between(0, kMost));
+  v("seed", seed, "of generated data");
+  v("length", length, "tokens of a window or, at most, of a text; 0: by kind and model", between(0, 1 << 24));
+  v("tokenizer", tokenizer, "bytes, characters, words, bpe, a folder or a file; empty: by kind");
+  v("vocabulary", vocabulary, "token ids of a tokeniser that is trained", between(260, 1 << 24));
+  v("source_language", source_language, "of parallel text: the end of its files' names");
+  v("target_language", target_language, "of parallel text: the end of its files' names");
+  v("shift", shift, "pixels by which training pictures are moved at random", between(0, 1 << 10));
+  v("flip", flip, "mirror training pictures at random");
+  v("input_length", input_length, "of series: rows that are read", between(1, 1 << 20));
+  v("label_length", label_length, "of series: rows of these that the decoder reads too", between(0, 1 << 20));
+  v("horizon", horizon, "of series: rows that are foretold", between(1, 1 << 20));
+  v("univariate", univariate, "of series: only the last column");
+  v("mean", mean, "of each channel; empty: of the training part");
+  v("deviation", deviation, "of each channel; empty: of the training part", above(0));
+}
+
+std::string data_name(const DataSettings& settings) {
+  Path path = settings.source;
+  if (path.filename().empty()) path = path.parent_path();
+  if (path.extension() == ".xz") path.replace_extension();
+  return fs::is_directory(settings.source) ? path.filename().string() : path.stem().string();
+}
+
+std::int64_t chosen_length(const DataSettings& settings, const DataUse& use, std::int64_t usual) {
+  if (settings.length > 0) return settings.length;
+  return use.max_length > 0 ? std::min(usual, use.max_length) : usual;
+}
+
+std::shared_ptr<const Tokenizer> chosen_tokenizer(const Context& context, const DataSettings& settings,
+                                                  const DataUse& use, std::string_view by_default,
+                                                  std::span<const std::string_view> texts) {
+  if (use.tokenizer) return use.tokenizer;
+  const std::string_view name = settings.tokenizer.empty() ? by_default : settings.tokenizer;
+  const auto shared = [](Tokenizer tokenizer) { return std::make_shared<const Tokenizer>(std::move(tokenizer)); };
+  if (name == "bytes") return shared(Tokenizer::bytes());
+  if (name == "characters") return shared(Tokenizer::characters(texts));
+  if (name == "words") return shared(Tokenizer::words(texts));
+  if (name != "bpe") return shared(Tokenizer::load(std::string(name)));
+  return shared(Tokenizer::train_bpe(
+      context, texts, {.vocabulary = settings.vocabulary, .special_tokens = {"<pad>", "<s>", "</s>"}, .progress = {}}));
+}
+
+}  // namespace fovea

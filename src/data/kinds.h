@@ -1,0 +1,58 @@
+#pragma once
+
+#include "data/files.h"
+#include "data/language.h"
+#include "fovea/data.h"
+#include "fovea/tokenizer.h"
+
+// One loader for each kind of data; kinds.cc chooses.
+namespace fovea {
+
+Dataset load_text(const Context& context, const DataSettings& settings, const DataUse& use);
+Dataset load_parallel(const Context& context, const DataSettings& settings, const DataUse& use);
+Dataset load_labelled(const Context& context, const DataSettings& settings, const DataUse& use);
+Dataset load_pairs(const Context& context, const DataSettings& settings, const DataUse& use);
+Dataset load_pictures(const Context& context, const DataSettings& settings, const DataUse& use);
+Dataset load_series(const Context& context, const DataSettings& settings, const DataUse& use);
+
+// How they tell their files from others.
+bool is_pictures(const Path& folder);
+bool is_parallel(const DataSettings& settings);
+bool is_labelled(const Path& folder, bool pairs);
+bool is_text(const Path& folder);
+
+// Text that was turned into ids before: a folder of shards, or train, valid and test, each one of shards.
+inline constexpr std::int64_t kWindowLength = 256;  // of text, where nothing else is said
+bool is_shards(const Path& folder);
+Dataset load_shards(const DataSettings& settings, const DataUse& use);
+
+// What a tokeniser says of masks. Without one in it, the mask is an id of its own after the others.
+Masking masking_of(const Tokenizer* tokenizer, std::int64_t& vocabulary);
+
+// "mnist" of "data/mnist/", "input" of "input.txt.xz".
+std::string data_name(const DataSettings& settings);
+
+// The length that texts are cut to: as set, else `usual`, but no more than the model takes.
+std::int64_t chosen_length(const DataSettings& settings, const DataUse& use, std::int64_t usual);
+
+// The most that are kept of a part.
+template <class T>
+void keep_first(std::vector<T>& examples, std::int64_t count) {
+  if (count > 0 && count < std::ssize(examples)) examples.resize(static_cast<std::size_t>(count));
+}
+
+// Moves every tenth training example to the validation part, for data that comes without one.
+template <class T>
+void hold_out(std::vector<T>& train, std::vector<T>& validation) {
+  std::vector<T> kept;
+  for (std::size_t i = 0; i < train.size(); ++i) (i % 10 == 9 ? validation : kept).push_back(std::move(train[i]));
+  train = std::move(kept);
+}
+
+// The tokeniser of the model that exists, or the one that the settings name, which may be made from the texts.
+// `by_default` is used where they name none.
+std::shared_ptr<const Tokenizer> chosen_tokenizer(const Context& context, const DataSettings& settings,
+                                                  const DataUse& use, std::string_view by_default,
+                                                  std::span<const std::string_view> texts);
+
+}  // namespace fovea

@@ -1,0 +1,96 @@
+#include "data/label_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace fovea {
+namespace {
+
+constexpr std::int64_t kMostClasses = 10000;
+
+std::optional<std::int64_t> integer(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+std::optional<std::size_t> column(std::span<const std::string_view> fields,
+                                  std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    const auto found = std::find(fields.begin(), fields.end(), name);
+    if (found != fields.end()) return static_cast<std::size_t>(found - fields.begin());
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<LabelColumns> LabelColumns::of(std::span<const std::string_view> fields) {
+  LabelColumns columns;
+  columns.label = column(fields, {"label", "Quality", "score"});
+  columns.second = column(fields, {"sentence2", "#2 String"});
+  columns.first = column(fields, {"sentence1", "#1 String", "sentence", "text"});
+  if (const auto question = column(fields, {"question"}); question && columns.first) {
+    columns.second = columns.first;
+    columns.first = question;
+  }
+  columns.header = true;
+  if (columns.first) return columns;
+  if (fields.size() == 2 && integer(fields[0])) return LabelColumns{.label = 0, .first = 1, .second = {}};
+  if (fields.size() == 4 && integer(fields[1])) return LabelColumns{.label = 1, .first = 3, .second = {}};  // CoLA
+  return {};
+}
+
+LabelTable read_labels(const TextLines& file, const LabelColumns& columns) {
+  LabelTable table;
+  if (file.size() == 0) return table;
+  if (columns.header && file.fields(0)[*columns.label] == "score")
+    fail(ErrorCode::unsupported, "the answers are scores, and only classes can be learned", file.where(0));
+  const std::size_t expected = file.fields(0).size();
+  for (std::size_t line = columns.header ? 1 : 0; line < file.size(); ++line) {
+    const std::vector<std::string_view> fields = file.fields(line);
+    if (fields.size() != expected)
+      fail(ErrorCode::bad_input, fmt::format("expected {} fields, got {}", expected, fields.size()), file.where(line),
+           "fields are separated by tabs");
+    const auto add = [&](std::size_t from, std::vector<std::string_view>& to) {
+      if (fields[from].empty())
+        fail(ErrorCode::bad_input, fmt::format("field {} is empty", from + 1), file.where(line));
+      to.push_back(fields[from]);
+    };
+    add(*columns.first, table.first);
+    add(*columns.label, table.labels);
+    if (columns.second) add(*columns.second, table.second);
+    table.lines.push_back(line);
+  }
+  return table;
+}
+
+LabelNames::LabelNames(std::span<const std::string_view> labels) {
+  for (const std::string_view label : labels) {
+    ids_.emplace(label, 0);
+    if (size() > kMostClasses)
+      fail(ErrorCode::bad_input, fmt::format("more than {} different labels: are these classes?", kMostClasses));
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, id] : ids_) names.push_back(name);
+  const bool numbers =
+      std::all_of(names.begin(), names.end(), [](const std::string& n) { return integer(n).has_value(); });
+  if (numbers)
+    std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return *integer(a) < *integer(b); });
+  for (std::size_t i = 0; i < names.size(); ++i) ids_[names[i]] = static_cast<std::int32_t>(i);
+}
+
+std::int32_t LabelNames::id(std::string_view label, const std::string& where) const {
+  const auto found = ids_.find(label);
+  if (found != ids_.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, id] : ids_) names.push_back(name);
+  if (names.size() > 10) names.resize(10);
+  fail(ErrorCode::bad_input, fmt::format("the label \"{}\" does not occur in the training data", label.substr(0, 40)),
+       where, fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
+}  // namespace fovea

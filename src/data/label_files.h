@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/files.h"
+
+namespace fovea {
+
+// Texts with the names of their classes, from one tab-separated file: label<TAB>text, or the columns of GLUE's tasks,
+// found by their header.
+struct LabelTable {
+  std::vector<std::string_view> first = {}, second = {}, labels = {};  // second: only of pairs
+  std::vector<std::size_t> lines = {};                                 // of each
+
+  std::size_t size() const { return first.size(); }
+};
+
+// Where the fields are. Without a label the file is one of GLUE's test files, whose answers are kept secret.
+struct LabelColumns {
+  std::optional<std::size_t> label, first, second;
+  bool header = false;
+
+  static std::optional<LabelColumns> of(std::span<const std::string_view> fields);  // of the first line; none: unknown
+};
+
+LabelTable read_labels(const TextLines& file, const LabelColumns& columns);
+
+// The classes of the training labels: numbers in their order, else names in alphabetical order.
+class LabelNames {
+ public:
+  explicit LabelNames(std::span<const std::string_view> labels);
+
+  std::int64_t size() const { return std::ssize(ids_); }
+  std::int32_t id(std::string_view label, const std::string& where) const;  // refuses one it has not seen
+
+ private:
+  std::map<std::string, std::int32_t, std::less<>> ids_;
+};
+
+}  // namespace fovea

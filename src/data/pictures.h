@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "fovea/data.h"
+#include "io/file.h"
+
+namespace fovea {
+
+// Pictures of one size, one byte for each value, with their labels.
+struct Pictures {
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::vector<std::uint8_t> values = {};  // (count, height, width, channels)
+  std::vector<std::uint8_t> labels = {};
+
+  std::int64_t count() const { return std::ssize(labels); }
+  std::int64_t size() const { return height * width * channels; }  // of one
+};
+
+// Mean and deviation of each channel, of values scaled to [0, 1]. A channel that never changes has deviation 1.
+struct PictureScale {
+  std::vector<double> mean = {}, deviation = {};
+
+  static PictureScale of(const Pictures& pictures);
+};
+
+// How pictures are changed while training: moved by up to `shift` pixels either way (what comes in is 0), and mirrored.
+struct Augmentation {
+  std::int64_t shift = 0;
+  bool flip = false;
+};
+
+// Values f32 (b, height, width, channels), scaled; targets (b).
+std::shared_ptr<const Split> picture_split(std::shared_ptr<const Pictures> pictures, const PictureScale& scale,
+                                           const Augmentation& augmentation = {});
+
+// Each picture as the sequence of its values, row by row: ids (b, height width channels) below 256.
+std::shared_ptr<const Split> pixel_split(std::shared_ptr<const Pictures> pictures);
+
+// MNIST's layout, also packed: big-endian sizes and one byte a value. Refuses files that are not as long as they say.
+Pictures read_idx(const Path& images, const Path& labels);
+// CIFAR-10's binary layout: a label, then 32 x 32 values of red, of green, of blue.
+Pictures read_cifar(const Path& path);
+
+}  // namespace fovea

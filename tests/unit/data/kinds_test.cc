@@ -1,0 +1,273 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "data/kinds.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+#include "support/tensors.h"
+#include "text/shards.h"
+
+namespace fovea {
+namespace {
+
+constexpr auto kBad = ErrorCode::bad_input;
+const Context kContext({.threads = 2, .seed = 5, .memory = {.poison = true}});
+
+using Ids = std::vector<std::int32_t>;
+
+DataSettings source(const std::filesystem::path& path) {
+  DataSettings settings;
+  settings.source = path.string();
+  return settings;
+}
+
+Batch first(const Split& split, std::int64_t count) {
+  std::vector<std::int64_t> picks;
+  for (std::int64_t i = 0; i < count; ++i) picks.push_back(i);
+  return split.batch(kContext, picks, 0);
+}
+
+std::string repeated(const std::string& text, int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += text;
+  return out;
+}
+
+TEST(TextData, AFileIsCutInThree) {
+  const TemporaryFolder folder;
+  put(folder / "input.txt", repeated("abcdefghi\n", 100));
+  DataSettings settings = source(folder / "input.txt");
+  settings.length = 16;
+  const Dataset data = load_data(kContext, settings);
+  EXPECT_EQ(data.name, "input");
+  EXPECT_EQ(data.task, Task::lm);
+  EXPECT_EQ(data.vocabulary, 11);  // <unk> and ten signs
+  EXPECT_EQ(data.max_length, 16);
+  EXPECT_EQ(data.train->size(), 899 / 16);
+  EXPECT_EQ(data.validation->size(), 4);
+  EXPECT_EQ(data.train->characters_per_token(), 1.0);
+  const Ids ids = first(*data.validation, 1).input.ids.to_vector<std::int32_t>();
+  EXPECT_EQ(data.tokenizer->decode(ids), "abcdefghi\nabcdef");
+}
+
+TEST(TextData, FoldersWordsAndMasks) {
+  const TemporaryFolder folder;
+  put(folder / "wiki.train.tokens", repeated(" the cat sat \n on a mat \n", 50));
+  put(folder / "wiki.valid.tokens", " the mat \n");
+  put(folder / "wiki.test.tokens", " a dog \n");
+  DataSettings settings = source(folder.path());
+  settings.tokenizer = "words";
+  settings.length = 4;
+  EXPECT_EQ(data_kind(settings), "text");
+  Dataset data = load_data(kContext, settings);
+  EXPECT_EQ(data.vocabulary, 8);  // <unk>, six words, <eos>
+  const Batch batch = first(*data.test, 1);
+  const std::int32_t unknown = batch.targets.to_vector<std::int32_t>()[0];
+  EXPECT_EQ(unknown, 0);
+  EXPECT_EQ(batch.targets.to_vector<std::int32_t>()[1], *data.tokenizer->id("<eos>"));
+  data = load_data(kContext, settings, {.task = Task::mlm});
+  EXPECT_EQ(data.task, Task::mlm);
+  EXPECT_EQ(data.vocabulary, 9);  // and the mask
+}
+
+TEST(TextData, LimitsAndModelsDecide) {
+  const TemporaryFolder folder;
+  put(folder / "t.txt", repeated("0123456789", 1000));
+  DataSettings settings = source(folder / "t.txt");
+  EXPECT_EQ(load_data(kContext, settings, {.max_length = 64}).max_length, 64);
+  EXPECT_EQ(load_data(kContext, settings).max_length, 256);
+  settings.train = 3;
+  settings.tokenizer = "bytes";
+  const Dataset data = load_data(kContext, settings);
+  EXPECT_EQ(data.train->size(), 3);
+  EXPECT_EQ(data.vocabulary, 256);
+  const auto tokenizer = data.tokenizer;
+  settings.tokenizer = "";
+  EXPECT_EQ(load_data(kContext, settings, {.tokenizer = tokenizer}).vocabulary, 256);
+  put(folder / "t.txt", "");
+  EXPECT_ERROR(load_data(kContext, settings), kBad, "fewer than two tokens", "t.txt", "");
+}
+
+TEST(TextData, ReadsShards) {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, int count, std::int64_t vocabulary) {
+    ShardWriter writer(folder / name, {.vocabulary = vocabulary, .tokenizer = "", .shard_tokens = 7});
+    Ids ids;
+    for (int i = 0; i < count; ++i) ids.push_back(i);
+    writer.append(ids);
+    writer.commit();
+  };
+  write("all", 100, 100);
+  DataSettings settings = source(folder / "all");
+  settings.length = 8;
+  EXPECT_EQ(data_kind(settings), "text");
+  Dataset data = load_data(kContext, settings);
+  EXPECT_EQ(data.vocabulary, 100);
+  EXPECT_EQ(first(*data.validation, 1).input.ids.to_vector<std::int32_t>()[0], 90);
+  EXPECT_EQ(data.test->size(), 1);
+  std::filesystem::create_directory(folder / "parts");
+  write("parts/train", 100, 100);
+  write("parts/valid", 20, 100);
+  settings = source(folder / "parts");
+  settings.length = 8;
+  data = load_data(kContext, settings, {.task = Task::mlm});
+  EXPECT_EQ(data.vocabulary, 101);
+  EXPECT_EQ(data.validation->size(), 3);
+  EXPECT_EQ(data.test->size(), 0);
+  write("parts/test", 20, 99);
+  EXPECT_ERROR(load_data(kContext, settings), kBad, "different vocabularies", "parts", "");
+}
+
+TEST(ParallelData, TargetsAreShifted) {
+  const TemporaryFolder folder;
+  for (const char* part : {"train", "val", "test_2016_flickr"}) {
+    put(folder / fmt::format("{}.de", part), repeated("ein Haus\nzwei Hunde\n", 20));
+    put(folder / fmt::format("{}.en", part), repeated("a house\ntwo dogs\n", 20));
+  }
+  DataSettings settings = source(folder.path());
+  settings.vocabulary = 270;
+  EXPECT_EQ(data_kind(settings), "parallel");
+  const Dataset data = load_data(kContext, settings);
+  EXPECT_EQ(data.task, Task::seq2seq);
+  EXPECT_EQ(data.train->size(), 40);
+  EXPECT_EQ(data.test->size(), 40);
+  const Batch batch = first(*data.train, 2);
+  const auto piece = [&](const Input& input, int i) {
+    const Ids all = input.ids.to_vector<std::int32_t>();
+    return Ids{all.begin() + input.rows.cu_seqlens[i], all.begin() + input.rows.cu_seqlens[i + 1]};
+  };
+  EXPECT_EQ(data.tokenizer->decode(piece(batch.input, 0)), "ein Haus");
+  EXPECT_EQ(data.tokenizer->decode(piece(batch.second, 1)), "two dogs");
+  const Ids second = batch.second.ids.to_vector<std::int32_t>(), targets = batch.targets.to_vector<std::int32_t>();
+  EXPECT_EQ(second[0], data.tokenizer->special_ids().bos);
+  EXPECT_EQ(targets.back(), data.tokenizer->special_ids().eos);
+  EXPECT_EQ(second.size(), targets.size());
+  EXPECT_EQ(second[1], targets[0]);
+  settings.source_language = "en";
+  EXPECT_EQ(load_data(kContext, settings).name.substr(folder.path().filename().string().size()), " en-de");
+}
+
+TEST(ParallelData, RefusesFilesThatDoNotMatch) {
+  const TemporaryFolder folder;
+  put(folder / "train.de", "eins\nzwei\n");
+  put(folder / "train.en", "one\n");
+  EXPECT_ERROR(load_data(kContext, source(folder.path())), kBad, "1 lines", "train.en", "line i");
+  put(folder / "train.en", "one\n \n");
+  EXPECT_ERROR(load_data(kContext, source(folder.path())), kBad, "without words", "train.en:2", "");
+  put(folder / "train.fr", "un\ndeux\n");
+  EXPECT_ERROR(load_data(kContext, source(folder.path())), ErrorCode::usage, "which two of de, en, fr", "", "");
+}
+
+TEST(LabelledData, ReadsLabelsAndTexts) {
+  const TemporaryFolder folder;
+  put(folder / "train.tsv", repeated("1\tgood film\n0\tbad\n", 10));
+  put(folder / "test.tsv", "0\tso bad\n");
+  const Dataset data = load_data(kContext, source(folder.path()));
+  EXPECT_EQ(data.task, Task::classify);
+  EXPECT_EQ(data.classes, 2);
+  EXPECT_EQ(data.vocabulary, 256);
+  EXPECT_EQ(data.max_length, 9);
+  EXPECT_EQ(data.train->size(), 18);  // every tenth is held out
+  EXPECT_EQ(data.validation->size(), 2);
+  const Batch batch = first(*data.test, 1);
+  EXPECT_EQ(batch.targets.to_vector<std::int32_t>(), Ids{0});
+  EXPECT_EQ(batch.input.ids.to_vector<std::int32_t>(), (Ids{'s', 'o', ' ', 'b', 'a', 'd'}));
+  EXPECT_EQ(data.test->majority(), 1.0);
+}
+
+TEST(LabelledData, ReadsColumnsOfGlue) {
+  const TemporaryFolder folder;
+  put(folder / "train.tsv",
+      "index\tquestion\tsentence\tlabel\n0\tWhy?\tSo.\tentailment\n1\tWho?\tI.\tnot_entailment\n");
+  put(folder / "dev.tsv", "index\tquestion\tsentence\tlabel\n0\tHow?\tThus.\tnot_entailment\n");
+  put(folder / "test.tsv", "index\tquestion\tsentence\n0\tA\tB\n");
+  const Dataset data = load_data(kContext, source(folder.path()));
+  EXPECT_EQ(data.task, Task::match);
+  EXPECT_EQ(data.test->size(), 1);
+  const Batch batch = first(*data.test, 1);
+  EXPECT_EQ(batch.targets.to_vector<std::int32_t>(), Ids{1});
+  EXPECT_EQ(batch.second.ids.to_vector<std::int32_t>(), (Ids{'T', 'h', 'u', 's', '.'}));
+  put(folder / "train.tsv", "gj04\t1\t\tA sentence.\nx\t0\t*\tSentence a.\n");  // CoLA has no header
+  put(folder / "dev.tsv", "x\t0\t*\tNo.\n");
+  EXPECT_EQ(load_data(kContext, source(folder.path())).task, Task::classify);
+}
+
+TEST(LabelledData, NamesTheLineThatIsWrong) {
+  const TemporaryFolder folder;
+  put(folder / "train.tsv", "1\ta\n0\tb\n");
+  const auto read = [&](const std::string& test) {
+    put(folder / "test.tsv", test);
+    return load_data(kContext, source(folder.path()));
+  };
+  EXPECT_ERROR(read("1\ta\n2\tb\n"), kBad, "the label \"2\" does not occur", "test.tsv:2", "0, 1");
+  EXPECT_ERROR(read("1\ta\n1\n"), kBad, "expected 2 fields, got 1", "test.tsv:2", "");
+  EXPECT_ERROR(read("1\ta\n0\t\n"), kBad, "field 2 is empty", "test.tsv:2", "");
+  EXPECT_ERROR(read("what is this\n"), kBad, "neither a label and a text", "test.tsv:1", "");
+  EXPECT_ERROR(read(""), kBad, "neither a label and a text", "test.tsv:1", "");
+  put(folder / "train.tsv", "sentence1\tsentence2\tscore\na\tb\t3.4\n");
+  EXPECT_ERROR(read("x"), ErrorCode::unsupported, "scores", "train.tsv:1", "");
+}
+
+TEST(PairData, KeepsEachPaperOnce) {
+  const TemporaryFolder folder;
+  put(folder / "papers.tsv", "A\tfirst\nB\tsecond paper\nC\tthird\n");
+  for (const char* part : {"train", "valid", "test"})
+    put(folder / fmt::format("pairs.{}.tsv", part), "1\tA\tB\n0\tC\tA\n");
+  const Dataset data = load_data(kContext, source(folder.path()));
+  EXPECT_EQ(data.task, Task::match);
+  EXPECT_EQ(data.max_length, 12);
+  const Batch batch = first(*data.train, 2);
+  EXPECT_EQ(batch.input.rows.cu_seqlens, Ids({0, 5, 10}));
+  EXPECT_EQ(batch.second.rows.cu_seqlens, Ids({0, 12, 17}));
+  EXPECT_EQ(batch.targets.to_vector<std::int32_t>(), (Ids{1, 0}));
+  put(folder / "pairs.valid.tsv", "1\tA\tD\n");
+  EXPECT_ERROR(load_data(kContext, source(folder.path())), kBad, "\"D\" is not in papers.tsv", "pairs.valid.tsv:1", "");
+}
+
+TEST(PictureData, TaskDecidesHowPicturesAreRead) {
+  const TemporaryFolder folder;
+  const auto idx = [](int magic, int count, int side) {
+    std::string out{0, 0, 8, static_cast<char>(magic), 0, 0, 0, static_cast<char>(count)};
+    if (side > 0) out += std::string{0, 0, 0, static_cast<char>(side), 0, 0, 0, static_cast<char>(side)};
+    for (int i = 0; i < count * std::max(1, side * side); ++i) out += static_cast<char>(i % 3);
+    return out;
+  };
+  put(folder / "train-images-idx3-ubyte", idx(3, 20, 4));
+  put(folder / "train-labels-idx1-ubyte", idx(1, 20, 0));
+  put(folder / "t10k-images-idx3-ubyte", idx(3, 5, 4));
+  put(folder / "t10k-labels-idx1-ubyte", idx(1, 5, 0));
+  DataSettings settings = source(folder.path());
+  Dataset data = load_data(kContext, settings);
+  EXPECT_EQ(data.task, Task::vision);
+  EXPECT_EQ(data.height, 4);
+  EXPECT_EQ(data.classes, 3);
+  EXPECT_EQ(data.train->size(), 18);
+  EXPECT_EQ(data.mean.size(), 1u);
+  settings.mean = {0.25};
+  settings.deviation = {0.5};
+  EXPECT_EQ(load_data(kContext, settings).mean[0], 0.25);
+  data = load_data(kContext, settings, {.task = Task::classify});
+  EXPECT_EQ(data.task, Task::classify);
+  EXPECT_EQ(data.max_length, 16);
+  EXPECT_EQ(data.vocabulary, 256);
+  std::string labels = idx(1, 5, 0);
+  labels.back() = 9;
+  put(folder / "t10k-labels-idx1-ubyte", labels);
+  EXPECT_ERROR(load_data(kContext, settings), kBad, "the label 9", "", "labels are 0 to 2");
+}
+
+TEST(Kinds, AreToldByTheirFilesOrRefused) {
+  const TemporaryFolder folder;
+  EXPECT_ERROR(load_data(kContext, source(folder.path())), kBad, "no kind of data", folder.path().string(), "pictures");
+  EXPECT_ERROR(load_data(kContext, source(folder / "none")), kBad, "no folder or file", "data.source", "");
+  DataSettings settings = source(folder.path());
+  settings.kind = "picturs";
+  EXPECT_ERROR(load_data(kContext, settings), ErrorCode::usage, "unknown kind", "data.kind", "\"pictures\"?");
+  EXPECT_EQ(data_kind({}), "listops");
+  EXPECT_EQ(usual_task({}), Task::classify);
+  put(folder / "x.csv", "date,v\n" + repeated("2016-07-01 00:00:00,1\n", 1));
+  EXPECT_EQ(usual_task(source(folder.path())), Task::forecast);
+}
+
+}  // namespace
+}  // namespace fovea
