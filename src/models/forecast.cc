@@ -143,7 +143,8 @@ class Memformer final : public ForecastNetwork {
     const Windows cut{
         .size = series_.patch, .stride = series_.stride, .after = series_.stride, .padding = EdgePadding::replicate};
     const Var patches = reshape(tape, windows(tape, series, cut).value, {b, channels, count, series_.patch});
-    const Var tokens = reshape(tape, memory_(tape, patches), {b * channels, count, series_.patch + series_.memory_width});
+    const Var tokens =
+        reshape(tape, memory_(tape, patches), {b * channels, count, series_.patch + series_.memory_width});
     const auto layout = nn::full_layout(tape.context(), b * channels, count);
     const Var x = dropout(tape, positions_(tape, embedding_(tape, tokens), layout->positions), dropout_);
     return stack_(tape, cast(tape, x, dtype_), layout);

@@ -38,6 +38,15 @@ Tensor index_of(const Context& context, const std::vector<std::int32_t>& numbers
   return Tensor::from<std::int32_t>(context, {std::ssize(numbers)}, numbers);
 }
 
+// Rows (b, n, width) of pictures beside packed texts: in one row after another, too.
+nn::Source packed(Tape& tape, const nn::Source& pictures) {
+  const std::int64_t b = pictures.rows.dim(0), n = pictures.rows.dim(1);
+  auto layout = std::make_shared<nn::Layout>();
+  for (std::int64_t i = 0; i <= b; ++i) layout->rows.cu_seqlens.push_back(static_cast<std::int32_t>(i * n));
+  layout->positions = pictures.layout->positions.reshape({1, b * n});
+  return {reshape(tape, pictures.rows, {1, b * n, pictures.rows.dim(2)}), layout};
+}
+
 // A stack for texts and one for pictures.
 class ImageText : public Network {
  public:
@@ -53,8 +62,9 @@ class ImageText : public Network {
     return cast(tape, nn::pool(tape, rows.rows, rows.layout->rows, image_pooling_), wide_);
   }
   // One vector for each text (texts, width); `pictures`: what the texts attend to, where they do.
-  Var texts(Tape& tape, const Input& input, const nn::Source& pictures = {}) const {
+  Var texts(Tape& tape, const Input& input, nn::Source pictures = {}) const {
     return nn::within("text", [&] {
+      if (pictures.defined() && !input.rows.cu_seqlens.empty()) pictures = packed(tape, pictures);
       const nn::Arranged batch =
           nn::within("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input); });
       const Var x = text_(tape, embedding_(tape, batch), batch.layout, pictures);

@@ -125,6 +125,52 @@ ModelConfig vit() {
   return config;
 }
 
+// A causal stack for texts that end in a token of their own, and one for pictures.
+ModelConfig clip() {
+  ModelConfig config = plain(Task::image_text, 128, 4);
+  config.heads = 4;
+  config.causal = true;
+  config.pooling = Pooling::last;
+  config.activation = Activation::gelu_quick;
+  config.init_deviation = kSmallDeviation;
+  config.dropout = config.inner_dropout = config.attention_dropout = 0.0;
+  config.classifier_hidden = 0;
+  config.max_length = 77;
+  return config;
+}
+
+ModelConfig clip_cross() {
+  ModelConfig config = clip();
+  config.cross = {"softmax"};
+  config.gated_cross = true;
+  return config;
+}
+
+ModelConfig informer_forecast() {
+  ModelConfig config = plain(Task::forecast, 512, 2);
+  config.layers.assign(2, "informer");
+  config.placement = NormPlacement::post;
+  config.positions = Positions::sinusoidal;
+  config.dropout = config.inner_dropout = config.attention_dropout = 0.05;
+  config.series = SeriesConfig{};
+  config.decoder = config;
+  config.decoder->layers = {"informer"};
+  config.decoder->causal = true;
+  return config;
+}
+
+ModelConfig memformer_forecast() {
+  ModelConfig config = plain(Task::forecast, 16, 1);
+  config.heads = 4;
+  config.inner = 128;
+  config.norm = StackNorm::batch;
+  config.placement = NormPlacement::post;
+  config.dropout = config.inner_dropout = 0.3;
+  config.attention_dropout = 0.0;
+  config.series = SeriesConfig{.kind = Forecaster::memformer};
+  return config;
+}
+
 constexpr Preset kPresets[] = {
     {"transformer", [] { return ModelConfig{}; }},
     {"transnormer-t1", [] { return transnormer(kLocal1, kGlobal1); }},
@@ -138,6 +184,10 @@ constexpr Preset kPresets[] = {
     {"seq2seq", seq2seq},
     {"t5", t5},
     {"vit", vit},
+    {"clip", clip},
+    {"clip-cross", clip_cross},
+    {"informer-forecast", informer_forecast},
+    {"memformer-forecast", memformer_forecast},
 };
 
 }  // namespace

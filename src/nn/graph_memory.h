@@ -39,7 +39,7 @@ class GraphMemory {
   Var memory_;           // (rows, width)
   Var sources_, sinks_;  // (patches, channels, rows): what a channel takes from the memory, at either end of an edge
   Linear queries_;
-  std::optional<GraphConv> plain_;             // all patches at once, or ...
+  std::optional<GraphConv> plain_;              // all patches at once, or ...
   std::optional<GraphConv> gates_, candidate_;  // ... one after another
 };
 

@@ -64,9 +64,8 @@ ReversibleNorm::Statistics ReversibleNorm::measure(const Context& context, const
   parallel_for(context, b, [&](std::int64_t item) {
     const float* rows = from.data<float>() + item * n * channels;
     const auto mean = sum_rows(rows, n, channels, [](double v, std::size_t) { return v; });
-    const auto variance = sum_rows(rows, n, channels, [&](double v, std::size_t c) {
-      return (v - mean[c]) * (v - mean[c]);
-    });
+    const auto variance =
+        sum_rows(rows, n, channels, [&](double v, std::size_t c) { return (v - mean[c]) * (v - mean[c]); });
     std::copy(mean.begin(), mean.end(), means.data<double>() + item * channels);
     for (std::size_t c = 0; c < variance.size(); ++c)
       deviations.data<double>()[item * channels + static_cast<std::int64_t>(c)] = std::sqrt(variance[c] + kEps);

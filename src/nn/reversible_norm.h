@@ -4,8 +4,8 @@
 
 namespace fovea::nn {
 
-// Every series by itself gets mean 0 and deviation 1, then a learned gain and bias of its channel; what is foretold goes
-// the same way back. Mean and deviation are constants to backward.
+// Every series by itself gets mean 0 and deviation 1, then a learned gain and bias of its channel; what is foretold
+// goes the same way back. Mean and deviation are constants to backward.
 class ReversibleNorm {
  public:
   ReversibleNorm(const Scope& scope, std::int64_t channels);

@@ -32,14 +32,15 @@ void check_series(const Tensor& series, const char* name, std::int64_t rows, std
                     series.dim(2) == features;
   if (!fits)
     fail(ErrorCode::shape,
-         fmt::format("must be f32 of shape (batch, {}, {}), got {}", rows, features,
-                     series.defined() ? fmt::format("{} {}", name_of(series.dtype()), series.shape().text()) : "nothing"),
+         fmt::format(
+             "must be f32 of shape (batch, {}, {}), got {}", rows, features,
+             series.defined() ? fmt::format("{} {}", name_of(series.dtype()), series.shape().text()) : "nothing"),
          name, "the sizes of model.series");
 }
 
 SeriesConv::SeriesConv(const Scope& scope, std::int64_t in, std::int64_t out)
-    : weight_(scope.add("weight", {kTaps, in, out}, Init::normal(std::sqrt(2.0 / static_cast<double>(kTaps * in))),
-                        true)),
+    : weight_(
+          scope.add("weight", {kTaps, in, out}, Init::normal(std::sqrt(2.0 / static_cast<double>(kTaps * in))), true)),
       bias_(scope.add("bias", {out}, Init::zeros())) {}
 
 SeriesEmbedding::SeriesEmbedding(const Scope& scope, const StackSpec& spec, const SeriesConfig& series)

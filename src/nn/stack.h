@@ -37,7 +37,7 @@ class Block {
   std::optional<NormLayer> cross_norm_;
   AttentionLayer attention_;
   std::optional<AttentionLayer> cross_;
-  Var gate_;  // (1), of the cross-attention; undefined: none
+  Var gate_;                                      // (1), of the cross-attention; undefined: none
   std::optional<FeedForwardLayer> feed_forward_;  // one for all tokens, or ...
   std::optional<ExpertLayer> experts_;            // ... one of many for each
 };

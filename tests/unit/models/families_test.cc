@@ -94,6 +94,27 @@ TEST(Families, HaveTheGradientOfTheirLossWithNormedWeightsAndSharedKeys) {
   check_gradients(query);
 }
 
+TEST(Families, HaveTheGradientOfTheirLossWithOtherForecastersAndTowers) {
+  ModelConfig recurrent = families::family("memformer-forecast");
+  recurrent.series->recurrent = true;
+  recurrent.placement = NormPlacement::pre;
+  check_gradients(recurrent);
+  ModelConfig informer = families::family("informer-forecast");
+  informer.placement = NormPlacement::pre;
+  informer.layers = {"softmax", "norm"};
+  informer.series->marks = 0;
+  check_gradients(informer);
+  ModelConfig towers = families::family("clip");
+  towers.causal = false;
+  towers.pooling = Pooling::cls;
+  check_gradients(towers);
+  ModelConfig ungated = families::family("clip-cross");
+  ungated.gated_cross = false;
+  ungated.pooling = Pooling::mean;
+  ungated.cross = {"norm", "softmax"};
+  check_gradients(ungated);
+}
+
 // A token's expert may change under a finite difference, but not within 1e-6; the penalty is part of the loss while
 // training, so the router has a gradient even where its gates do not matter.
 TEST(Families, HaveTheGradientOfTheirLossWithExperts) {
