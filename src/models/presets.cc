@@ -28,16 +28,17 @@ ModelConfig plain(Task task, std::int64_t width, std::int64_t layers) {
   return config;
 }
 
-// The local attention of TransNormer in the first half of the layers, its linear attention in the others.
-void set_transnormer(StackConfig& stack, std::string_view local, std::string_view global) {
-  for (std::size_t i = 0; i < stack.layers.size(); ++i) stack.layers[i] = i < stack.layers.size() / 2 ? local : global;
-}
-
 // A GLU of 2/3 of the hidden size has as many parameters as the plain layer.
 void set_glu(StackConfig& stack, Activation activation) {
+  if (stack.feed_forward != FeedForward::glu) stack.inner = 2 * stack.inner / 3;
   stack.feed_forward = FeedForward::glu;
-  stack.inner = 2 * stack.inner / 3;
   stack.activation = activation;
+}
+
+// The local attention of TransNormer in the first half of the layers, its linear attention in the others, and its GLU.
+void set_transnormer(StackConfig& stack, std::string_view local, std::string_view global) {
+  for (std::size_t i = 0; i < stack.layers.size(); ++i) stack.layers[i] = i < stack.layers.size() / 2 ? local : global;
+  set_glu(stack, Activation::silu);
 }
 
 constexpr std::string_view kLocal1 = "diag:block=64,weights=rela,norm=rms", kGlobal1 = "norm:map=elu";
