@@ -195,7 +195,7 @@ void add_bench_decode(Program& program, const Arguments& group) {
       {"decode",
        "Times one more token after a number of others, with random weights.",
        {"fovea bench decode --model gpt2-small --context 1024,8192",
-        "fovea bench decode --model gpt --attention norm,softmax --context 65536 --out decode"}},
+        "fovea bench decode --model gpt --attention norm,softmax --context 65536"}},
       [o](const Console& console) { run(*o, console); }, &group);
   verb.add_option("--model", o->model, "preset of a language model").type_name("NAME").show_default();
   verb.add_option("--attention", o->attention, "mechanisms in its layers [the preset's]").type_name("A,B");
