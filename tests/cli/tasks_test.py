@@ -54,6 +54,12 @@ def write_pairs(folder):
         (folder / f"pairs.{part}.tsv").write_text("".join(lines))
 
 
+def write_series(path):
+    rows = [f"2016-{1 + i // 672:02d}-{1 + i // 24 % 28:02d} {i % 24:02d}:00:00,{i % 24},{math.sin(i / 4):.6f}\n"
+            for i in range(400)]
+    path.write_text("date,hour,OT\n" + "".join(rows))
+
+
 class Tasks(CliTest):
     def run_task(self, data, *more, steps=6):
         return self.document("train", "--data", data, "--steps", steps, "--out", "run", *TINY, *more)
@@ -133,6 +139,16 @@ class Tasks(CliTest):
         result = self.run_task("papers", "--attention", "norm", "--set", "train.schedule=constant")
         self.assertEqual(result["task"], "match")
         self.check_resume()
+
+    def test_series(self):
+        write_series(self.folder / "wave.csv")
+        windows = ["--set", "data.input_length=24", "--set", "data.label_length=12", "--set", "data.horizon=6"]
+        result = self.run_task("wave.csv", *windows, *TINY_DECODER, "--set", "train.schedule=constant")
+        self.assertEqual((result["task"], result["name"]), ("forecast", "informer-forecast"))
+        scores = self.check_resume()
+        self.assertGreater(scores["mse"], 0)
+        self.assertGreater(scores["mae"], 0)
+        self.assertIn("MSE", self.good("eval", "run").stdout)
 
     def test_table_has_the_columns_of_the_task(self):
         write_text(self.folder / "input.txt")
