@@ -9,7 +9,7 @@ import unittest
 from support import CliTest
 
 TINY = ["--set", "model.width=16", "--set", "model.heads=2", "--set", "model.inner=16", "--set", "model.dropout=0",
-        "--set", "train.eval_every=0", "--threads", "1", "--batch", "4", "--lr", "1e-2"]
+        "--set", "train.eval_every=0", "--set", "train.warmup=0", "--threads", "1", "--batch", "4", "--lr", "1e-2"]
 TINY_DECODER = ["--set", "model.decoder.width=16", "--set", "model.decoder.heads=2", "--set", "model.decoder.inner=16"]
 
 
@@ -115,7 +115,7 @@ class Tasks(CliTest):
 
     def test_pictures(self):
         write_pictures(self.folder / "halves")
-        result = self.run_task("halves", "--set", "train.schedule=constant", steps=30)
+        result = self.run_task("halves", "--set", "train.schedule=constant", steps=100)
         self.assertEqual((result["task"], result["name"]), ("vision", "vit"))
         self.assertEqual(result["accuracy"], 1.0)
         self.assertEqual(len(json.loads((self.folder / "run/run.json").read_text())["data"]["mean"]), 1)
