@@ -155,8 +155,9 @@ void list_all(const std::string& with, const Console& console) {
                     {"positions", options_json(position_kinds())},
                     {"models", ModelConfig::preset_names()}});
   if (kinds.empty()) return console.print("no mechanism has all of these");
-  console.print(fmt::format("{}\n{}\n{}\nmodels: {}\nmore about one: fovea list NAME", summaries(kinds), options(),
-                            support_matrix(kinds), fmt::join(ModelConfig::preset_names(), ", ")));
+  const std::string models = fmt::format("models: {}", fmt::join(ModelConfig::preset_names(), ", "));
+  console.print(fmt::format("{}\n{}\n{}\n{}\nmore about one: fovea list NAME", summaries(kinds), options(),
+                            support_matrix(kinds), wrap(models, 72, 8)));
 }
 
 }  // namespace

@@ -45,9 +45,9 @@ std::string first_line(const Path& path) {
   return std::string(take_line(rest));
 }
 
-std::vector<std::string_view> tab_fields(std::string_view line) {
+std::vector<std::string_view> tab_fields(std::string_view line, std::size_t most) {
   std::vector<std::string_view> fields;
-  for (std::size_t tab = line.find('\t'); tab != std::string_view::npos; tab = line.find('\t')) {
+  for (std::size_t tab; fields.size() + 1 < most && (tab = line.find('\t')) != std::string_view::npos;) {
     fields.push_back(line.substr(0, tab));
     line.remove_prefix(tab + 1);
   }

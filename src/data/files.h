@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,7 +26,8 @@ std::optional<Path> find_part(const Path& folder, std::span<const std::string_vi
 
 // The first line of a text file, to tell what it holds; at most 64 kB of it.
 std::string first_line(const Path& path);
-std::vector<std::string_view> tab_fields(std::string_view line);
+// What stands between tabs; of more than `most` fields the last keeps its tabs.
+std::vector<std::string_view> tab_fields(std::string_view line, std::size_t most = SIZE_MAX);
 
 // A text file in memory, unpacked, line by line; lines end in \n or \r\n, a byte-order mark is passed over.
 class TextLines {

@@ -88,10 +88,10 @@ std::string_view kind_of_folder(const DataSettings& settings) {
   if (is_parallel(settings)) return "parallel";
   if (is_text(folder)) return "text";
   if (is_series(folder)) return "series";
-  std::vector<std::string> known;
-  for (const Kind& kind : kKinds) known.push_back(fmt::format("{} ({})", kind.text.name, kind.text.summary));
+  std::vector<std::string_view> known;
+  for (const Kind& kind : kKinds) known.push_back(kind.text.name);
   fail(ErrorCode::bad_input, "no kind of data has files like the ones in this folder", settings.source,
-       fmt::format("{}", fmt::join(known, "; ")));
+       fmt::format("one with files for {}: see docs/data.md", fmt::join(known, ", ")));
 }
 
 const Kind& kind_of(const DataSettings& settings) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/rng.h"
 #include "data/files.h"
 #include "data/language.h"
 #include "fovea/data.h"
@@ -41,11 +42,18 @@ void keep_first(std::vector<T>& examples, std::int64_t count) {
   if (count > 0 && count < std::ssize(examples)) examples.resize(static_cast<std::size_t>(count));
 }
 
-// Moves every tenth training example to the validation part, for data that comes without one.
+// Moves one of every ten training examples, drawn at random, to the validation part, for data that comes without one.
 template <class T>
 void hold_out(std::vector<T>& train, std::vector<T>& validation) {
+  constexpr std::uint64_t kSeed = 0x686f6c64;  // always the same: a run that goes on must find the same parts
+  constexpr std::size_t kTen = 10;
+  Random random(kSeed);
   std::vector<T> kept;
-  for (std::size_t i = 0; i < train.size(); ++i) (i % 10 == 9 ? validation : kept).push_back(std::move(train[i]));
+  std::size_t chosen = 0;
+  for (std::size_t i = 0; i < train.size(); ++i) {
+    if (i % kTen == 0) chosen = i + random.below(kTen);
+    (i == chosen ? validation : kept).push_back(std::move(train[i]));
+  }
   train = std::move(kept);
 }
 

@@ -37,10 +37,16 @@ std::optional<LabelColumns> LabelColumns::of(std::span<const std::string_view> f
     columns.second = columns.first;
     columns.first = question;
   }
+  columns.fields = fields.size();
   columns.header = true;
   if (columns.first) return columns;
-  if (fields.size() == 2 && integer(fields[0])) return LabelColumns{.label = 0, .first = 1, .second = {}};
-  if (fields.size() == 4 && integer(fields[1])) return LabelColumns{.label = 1, .first = 3, .second = {}};  // CoLA
+  const auto is_number = [&](std::size_t i) { return i < fields.size() && integer(fields[i]).has_value(); };
+  const auto plain = [](std::size_t label, std::size_t text) {
+    return LabelColumns{.label = label, .first = text, .second = {}, .fields = text + 1, .header = false};
+  };
+  if (is_number(0) && is_number(1) && is_number(2) && fields.size() >= 4) return plain(0, 3);
+  if (is_number(0) && fields.size() >= 2) return plain(0, 1);
+  if (is_number(1) && fields.size() == 4) return plain(1, 3);
   return {};
 }
 
@@ -49,9 +55,9 @@ LabelTable read_labels(const TextLines& file, const LabelColumns& columns) {
   if (file.size() == 0) return table;
   if (columns.header && file.fields(0)[*columns.label] == "score")
     fail(ErrorCode::unsupported, "the answers are scores, and only classes can be learned", file.where(0));
-  const std::size_t expected = file.fields(0).size();
+  const std::size_t expected = columns.fields;
   for (std::size_t line = columns.header ? 1 : 0; line < file.size(); ++line) {
-    const std::vector<std::string_view> fields = file.fields(line);
+    const std::vector<std::string_view> fields = tab_fields(file[line], columns.header ? SIZE_MAX : expected);
     if (fields.size() != expected)
       fail(ErrorCode::bad_input, fmt::format("expected {} fields, got {}", expected, fields.size()), file.where(line),
            "fields are separated by tabs");

@@ -8,8 +8,8 @@
 
 namespace fovea {
 
-// Texts with the names of their classes, from one tab-separated file: label<TAB>text, or the columns of GLUE's tasks,
-// found by their header.
+// Texts with the names of their classes, from one tab-separated file: a label and a text, IMDB's with rating and number
+// between them, CoLA's; or the columns of GLUE's other tasks, found by their header.
 struct LabelTable {
   std::vector<std::string_view> first = {}, second = {}, labels = {};  // second: only of pairs
   std::vector<std::size_t> lines = {};                                 // of each
@@ -20,6 +20,7 @@ struct LabelTable {
 // Where the fields are. Without a label the file is one of GLUE's test files, whose answers are kept secret.
 struct LabelColumns {
   std::optional<std::size_t> label, first, second;
+  std::size_t fields = 0;  // of a line; without a header the text comes last and may hold tabs
   bool header = false;
 
   static std::optional<LabelColumns> of(std::span<const std::string_view> fields);  // of the first line; none: unknown

@@ -94,8 +94,8 @@ LabelledLists lists_of(const LabelPart& part, const LabelNames& names, const Tex
   return lists;
 }
 
-// Files without answers are left out. Where dev is the only other one that has some it is the test, and every tenth
-// example of the training part is held out for validation.
+// Files without answers are left out. Where dev is the only other one that has some it is the test, and a tenth of
+// the training part is held out for validation.
 Dataset load_tables(const Context& context, const DataSettings& settings, const DataUse& use, Task task) {
   const auto train = read_part(settings.source, kTrainNames);
   if (!train) fail(ErrorCode::bad_input, "no train.tsv with labels", settings.source);

@@ -13,7 +13,7 @@ namespace {
 
 class SeriesSplit final : public Split {
  public:
-  SeriesSplit(const Series& series, const SeriesScale& scale, const SeriesWindow& window, const SeriesRows& rows)
+  SeriesSplit(const TimeSeries& series, const SeriesScale& scale, const SeriesWindow& window, const SeriesRows& rows)
       : window_(window), channels_(series.channels()), marks_(series.marks) {
     if (std::ssize(scale.mean) != channels_ || std::ssize(scale.deviation) != channels_)
       fail(ErrorCode::usage, "mean and deviation need one number for each channel", "data.mean, data.deviation");
@@ -81,7 +81,7 @@ class SeriesSplit final : public Split {
 
 }  // namespace
 
-SeriesScale SeriesScale::of(const Series& series, std::int64_t rows) {
+SeriesScale SeriesScale::of(const TimeSeries& series, std::int64_t rows) {
   SeriesScale scale;
   const std::int64_t channels = series.channels();
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -98,8 +98,8 @@ SeriesScale SeriesScale::of(const Series& series, std::int64_t rows) {
   return scale;
 }
 
-std::shared_ptr<const Split> series_split(const Series& series, const SeriesScale& scale, const SeriesWindow& window,
-                                          const SeriesRows& rows) {
+std::shared_ptr<const Split> series_split(const TimeSeries& series, const SeriesScale& scale,
+                                          const SeriesWindow& window, const SeriesRows& rows) {
   if (window.input < 1 || window.horizon < 1 || window.label < 0 || window.label > window.input)
     fail(ErrorCode::usage,
          fmt::format("a window of {} rows, {} of them for the decoder, and {} to foretell", window.input, window.label,
@@ -108,7 +108,7 @@ std::shared_ptr<const Split> series_split(const Series& series, const SeriesScal
   return std::make_shared<SeriesSplit>(series, scale, window, rows);
 }
 
-SeriesParts informer_parts(const Series& series) {
+SeriesParts informer_parts(const TimeSeries& series) {
   const std::int64_t month = 30 * series.steps_per_day, rows = series.rows();
   const bool whole = rows >= 20 * month;
   const std::int64_t train = whole ? 12 * month : rows * 12 / 20, validation = whole ? 16 * month : rows * 16 / 20;

@@ -8,7 +8,7 @@
 namespace fovea {
 
 // Measurements at equal distances of time.
-struct Series {
+struct TimeSeries {
   std::vector<std::string> names = {};  // of the channels
   std::int64_t marks = 0;
   std::int64_t steps_per_day = 24;
@@ -20,14 +20,14 @@ struct Series {
 };
 
 // A table whose first column, "date", is a time ("2016-07-01 00:00:00") and whose others are numbers.
-Series read_series(const Path& path);
-Series last_channel(const Series& series);  // the one that is foretold from itself alone
+TimeSeries read_series(const Path& path);
+TimeSeries last_channel(const TimeSeries& series);  // the one that is foretold from itself alone
 
 // Mean and deviation of each channel over the first rows.
 struct SeriesScale {
   std::vector<double> mean = {}, deviation = {};
 
-  static SeriesScale of(const Series& series, std::int64_t rows);
+  static SeriesScale of(const TimeSeries& series, std::int64_t rows);
 };
 
 // An example reads `input` rows and foretells the `horizon` rows after them; the decoder reads the last `label` of the
@@ -41,13 +41,13 @@ struct SeriesWindow {
 struct SeriesRows {
   std::int64_t begin = 0, end = 0;
 };
-std::shared_ptr<const Split> series_split(const Series& series, const SeriesScale& scale, const SeriesWindow& window,
-                                          const SeriesRows& rows);
+std::shared_ptr<const Split> series_split(const TimeSeries& series, const SeriesScale& scale,
+                                          const SeriesWindow& window, const SeriesRows& rows);
 
 // Informer's split: 12, 4 and 4 months of 30 days, or the same shares of what is shorter.
 struct SeriesParts {
   SeriesRows train, validation, test;
 };
-SeriesParts informer_parts(const Series& series);
+SeriesParts informer_parts(const TimeSeries& series);
 
 }  // namespace fovea

@@ -24,8 +24,8 @@ Path table_of(const DataSettings& settings) {
 
 Dataset load_series(const Context&, const DataSettings& settings, const DataUse&) {
   const Path path = table_of(settings);
-  const Series all = read_series(path);
-  const Series series = settings.univariate ? last_channel(all) : all;
+  const TimeSeries all = read_series(path);
+  const TimeSeries series = settings.univariate ? last_channel(all) : all;
   const SeriesParts parts = informer_parts(series);
   SeriesScale scale{settings.mean, settings.deviation};
   if (scale.mean.empty() || scale.deviation.empty()) scale = SeriesScale::of(series, parts.train.end);

@@ -56,8 +56,8 @@ class SeriesReader {
     if (table_.rows.size() < 2) fail(ErrorCode::bad_input, "a series needs at least two rows", path_);
   }
 
-  Series read() const {
-    Series series;
+  TimeSeries read() const {
+    TimeSeries series;
     series.names.assign(table_.columns.begin() + 1, table_.columns.end());
     const std::int64_t step = moment(1).minutes() - moment(0).minutes();
     constexpr std::int64_t kDay = 24 * 60;
@@ -92,7 +92,7 @@ class SeriesReader {
     return value;
   }
 
-  static void add_time(const Moment& moment, Series& series) {
+  static void add_time(const Moment& moment, TimeSeries& series) {
     const auto mark = [&](int value, int most) {
       series.times.push_back(static_cast<float>(value) / static_cast<float>(most) - 0.5f);
     };
@@ -109,10 +109,10 @@ class SeriesReader {
 
 }  // namespace
 
-Series read_series(const Path& path) { return SeriesReader(path).read(); }
+TimeSeries read_series(const Path& path) { return SeriesReader(path).read(); }
 
-Series last_channel(const Series& series) {
-  Series out = series;
+TimeSeries last_channel(const TimeSeries& series) {
+  TimeSeries out = series;
   const auto channels = static_cast<std::size_t>(series.channels());
   out.names = {series.names.back()};
   out.values.clear();

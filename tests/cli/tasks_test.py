@@ -9,7 +9,7 @@ import unittest
 from support import CliTest
 
 TINY = ["--set", "model.width=16", "--set", "model.heads=2", "--set", "model.inner=16", "--set", "model.dropout=0",
-        "--set", "train.eval_every=0", "--threads", "1", "--batch", "4", "--lr", "1e-2"]
+        "--set", "train.eval_every=0", "--set", "train.warmup=0", "--threads", "1", "--batch", "4", "--lr", "1e-2"]
 TINY_DECODER = ["--set", "model.decoder.width=16", "--set", "model.decoder.heads=2", "--set", "model.decoder.inner=16"]
 
 
@@ -52,6 +52,12 @@ def write_pairs(folder):
     for part, count in [("train", 30), ("valid", 6), ("test", 6)]:
         lines = [f"{int(i % 3 == i * 2 % 3)}\tP{i % 9}\tP{i * 2 % 9}\n" for i in range(count)]
         (folder / f"pairs.{part}.tsv").write_text("".join(lines))
+
+
+def write_series(path):
+    rows = [f"2016-{1 + i // 672:02d}-{1 + i // 24 % 28:02d} {i % 24:02d}:00:00,{i % 24},{math.sin(i / 4):.6f}\n"
+            for i in range(400)]
+    path.write_text("date,hour,OT\n" + "".join(rows))
 
 
 class Tasks(CliTest):
@@ -109,7 +115,7 @@ class Tasks(CliTest):
 
     def test_pictures(self):
         write_pictures(self.folder / "halves")
-        result = self.run_task("halves", "--set", "train.schedule=constant", steps=30)
+        result = self.run_task("halves", "--set", "train.schedule=constant", steps=100)
         self.assertEqual((result["task"], result["name"]), ("vision", "vit"))
         self.assertEqual(result["accuracy"], 1.0)
         self.assertEqual(len(json.loads((self.folder / "run/run.json").read_text())["data"]["mean"]), 1)
@@ -133,6 +139,16 @@ class Tasks(CliTest):
         result = self.run_task("papers", "--attention", "norm", "--set", "train.schedule=constant")
         self.assertEqual(result["task"], "match")
         self.check_resume()
+
+    def test_series(self):
+        write_series(self.folder / "wave.csv")
+        windows = ["--set", "data.input_length=24", "--set", "data.label_length=12", "--set", "data.horizon=6"]
+        result = self.run_task("wave.csv", *windows, *TINY_DECODER, "--set", "train.schedule=constant")
+        self.assertEqual((result["task"], result["name"]), ("forecast", "informer-forecast"))
+        scores = self.check_resume()
+        self.assertGreater(scores["mse"], 0)
+        self.assertGreater(scores["mae"], 0)
+        self.assertIn("MSE", self.good("eval", "run").stdout)
 
     def test_table_has_the_columns_of_the_task(self):
         write_text(self.folder / "input.txt")

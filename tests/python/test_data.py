@@ -9,7 +9,7 @@ import pytest
 import fovea
 
 TINY = {"width": 16, "heads": 2, "inner": 16, "dropout": 0.0}
-RUN = {"steps": 5, "batch": 4, "lr": 1e-2, "progress": False}
+RUN = {"steps": 5, "batch": 4, "lr": 1e-2, "warmup": 0, "progress": False}
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_masked_language_model(text):
 def test_pictures(pictures):
     data = fovea.load_data(pictures)
     model = fovea.Model(model="vit", data=data, **TINY)
-    fovea.train(model, data, **{**RUN, "steps": 30}, schedule="constant")
+    fovea.train(model, data, **{**RUN, "steps": 100}, schedule="constant")
     assert model.evaluate(data)["accuracy"] == 1.0
     pixels = fovea.load_data(pictures, task="classify")
     model = fovea.Model("norm", data=pixels, **TINY)

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "data/kinds.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
@@ -167,12 +169,33 @@ TEST(LabelledData, ReadsLabelsAndTexts) {
   EXPECT_EQ(data.classes, 2);
   EXPECT_EQ(data.vocabulary, 256);
   EXPECT_EQ(data.max_length, 9);
-  EXPECT_EQ(data.train->size(), 18);  // every tenth is held out
+  EXPECT_EQ(data.train->size(), 18);  // a tenth is held out
   EXPECT_EQ(data.validation->size(), 2);
   const Batch batch = first(*data.test, 1);
   EXPECT_EQ(batch.targets.to_vector<std::int32_t>(), Ids{0});
   EXPECT_EQ(batch.input.ids.to_vector<std::int32_t>(), (Ids{'s', 'o', ' ', 'b', 'a', 'd'}));
   EXPECT_EQ(data.test->majority(), 1.0);
+}
+
+// Labels that alternate must not leave one class alone in the part that is held out.
+TEST(LabelledData, HoldsOutEveryClass) {
+  std::vector<int> train, held;
+  for (int i = 0; i < 1005; ++i) train.push_back(i);
+  hold_out(train, held);
+  EXPECT_EQ(held.size() + train.size(), 1005u);
+  EXPECT_NEAR(static_cast<double>(held.size()), 100.5, 0.6);
+  const auto odd = std::count_if(held.begin(), held.end(), [](int i) { return i % 2 == 1; });
+  EXPECT_NEAR(static_cast<double>(odd), 50.0, 20.0);
+}
+
+TEST(LabelledData, ReadsTextsWithTabs) {
+  const TemporaryFolder folder;
+  put(folder / "train.tsv", repeated("1\t9\t17\ta\tb c\n0\t2\t18\td\n", 10));
+  const Dataset data = load_data(kContext, source(folder.path()));
+  EXPECT_EQ(data.classes, 2);
+  EXPECT_EQ(data.max_length, 5);
+  put(folder / "train.tsv", repeated("1\ta\tb\n0\tc\n", 10));
+  EXPECT_EQ(load_data(kContext, source(folder.path())).max_length, 3);
 }
 
 TEST(LabelledData, ReadsColumnsOfGlue) {

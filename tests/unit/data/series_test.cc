@@ -14,8 +14,8 @@ constexpr auto kBad = ErrorCode::bad_input;
 const Context kContext({.threads = 2, .memory = {.poison = true}});
 
 // Row i has the values i and 100 + 2 i.
-Series counted(std::int64_t rows) {
-  Series series;
+TimeSeries counted(std::int64_t rows) {
+  TimeSeries series;
   series.names = {"a", "b"};
   series.marks = 4;
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -85,7 +85,7 @@ TEST(SeriesFiles, ReadsTimesAndNumbers) {
   put(folder / "a.csv", table("2016-07-01 00:00:00,1.5,-2e3\n2016-12-31 23:00:00,0,4"));
   EXPECT_ERROR(read_series(folder / "a.csv"), kBad, "a minute to a day", "a.csv:3", "");
   put(folder / "a.csv", table("2016-12-31 22:00:00,1.5,-2e3\n2016-12-31 23:00:00,0,4\n2017-01-01 00:00:00,7,8"));
-  const Series series = read_series(folder / "a.csv");
+  const TimeSeries series = read_series(folder / "a.csv");
   EXPECT_EQ(series.names, (std::vector<std::string>{"x", "OT"}));
   EXPECT_EQ(series.values, (std::vector<double>{1.5, -2000, 0, 4, 7, 8}));
   EXPECT_EQ(series.steps_per_day, 24);
@@ -99,7 +99,7 @@ TEST(SeriesFiles, ReadsTimesAndNumbers) {
 TEST(SeriesFiles, QuartersOfHoursHaveAMarkMore) {
   const TemporaryFolder folder;
   put(folder / "a.csv", table("2016-07-01 00:00:00,1,2\n2016-07-01 00:15:00,1,2\n"));
-  const Series series = read_series(folder / "a.csv");
+  const TimeSeries series = read_series(folder / "a.csv");
   EXPECT_EQ(series.marks, 5);
   EXPECT_EQ(series.steps_per_day, 96);
   EXPECT_NEAR(series.times[9], 15.0 / 59 - 0.5, 1e-6);
