@@ -106,10 +106,10 @@ Table table_of(const DecodeReport& report) {
   Table table({{"context", Quantity::text},
                {"time per token", Quantity::seconds},
                {"tokens/s", Quantity::number},
-               {"memory", Quantity::bytes}});
+               {"memory (MB)", Quantity::number}});
   for (const DecodeRow& row : report.rows)
     table.add(row.attention, {std::to_string(row.context), TableCell(row.seconds, row.spread), 1.0 / row.seconds,
-                              static_cast<double>(row.bytes)});
+                              1e-6 * static_cast<double>(row.bytes)});
   return table;
 }
 
