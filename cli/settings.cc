@@ -69,7 +69,7 @@ std::string_view usual_preset(Task task) {
     case Task::mlm: return "roberta";
     case Task::seq2seq: return "seq2seq";
     case Task::vision: return "vit";
-    case Task::forecast: return "informer";
+    case Task::forecast: return "informer-forecast";
     default: return "";
   }
 }

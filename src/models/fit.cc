@@ -42,6 +42,7 @@ void ModelConfig::fit(const Dataset& data) {
     fill(image->width, data.width);
     fill(image->channels, data.channels);
   }
+  if (series) series->fit(data);
   if (data.vocabulary > 0) check_length("sequences", data.max_length, max_length, "max_length");
   if (data.vocabulary > 0 && task == Task::seq2seq)
     check_length("targets", data.second_max_length, decoder_max_length > 0 ? decoder_max_length : max_length,
