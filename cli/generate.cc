@@ -2,16 +2,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
 
 #include "cli/generate_lines.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/run_model.h"
 #include "cli/verb.h"
 #include "fovea/generate.h"
+#include "fovea/pretrained.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "measure/stopwatch.h"
@@ -19,8 +18,6 @@
 // fovea generate: continues prompts, or translates lines.
 namespace fovea::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct GenerateVerb {
   MachineOptions machine;
@@ -39,19 +36,9 @@ struct GenerateVerb {
   }
 };
 
-// A run folder stands for its best checkpoint; a checkpoint folder for itself.
-fs::path model_folder(const std::string& folder) {
-  if (!fs::is_directory(folder))
-    fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", folder), "fovea generate",
-         "a folder made by fovea train or fovea import");
-  for (const char* name : {"best", "last"})
-    if (fs::is_directory(fs::path(folder) / name)) return fs::path(folder) / name;
-  return folder;
-}
-
-Tokenizer tokenizer_of(const GenerateVerb& verb, const fs::path& folder, const Model& model) {
+Tokenizer tokenizer_of(const GenerateVerb& verb, const Path& folder, const Model& model) {
   if (!verb.tokenizer.empty()) return Tokenizer::load(verb.tokenizer);
-  if (fs::exists(folder / "tokenizer.json")) return Tokenizer::load(folder.string());
+  if (const auto own = load_tokenizer(model, folder.string())) return *own;
   constexpr std::int64_t kBytes = 256;
   if (model.config().vocabulary < kBytes)
     fail(ErrorCode::bad_input,
@@ -98,7 +85,7 @@ void run(const GenerateVerb& verb, const Console& console) {
   const WeightForm form = weight_form(verb.weights);
   const std::vector<std::string> prompts = prompts_of(verb);
   Context context(verb.machine.context());
-  const fs::path folder = model_folder(verb.folder);
+  const Path folder = checkpoint_of(verb.folder, "fovea generate");
   const Model model =
       load_model(context, folder.string(), verb.dtype ? std::optional(parse_dtype(*verb.dtype)) : std::nullopt);
   const Tokenizer tokenizer = tokenizer_of(verb, folder, model);

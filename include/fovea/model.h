@@ -37,6 +37,12 @@ FOVEA_EXPORT std::span<const PositionKind> position_kinds();  // in the order of
 enum class Pooling : std::uint8_t { mean, cls, first, last };
 enum class RopePairs : std::uint8_t { adjacent, halves };  // channels (2m, 2m + 1), or (m, m + d/2)
 
+// Slower angles of rope, for longer sequences: as RotaryStretch has it.
+struct FOVEA_EXPORT RopeStretch : RotaryStretch {
+  void check() const;
+  void fields(FieldVisitor& v);
+};
+
 // The shape of one stack of layers.
 struct FOVEA_EXPORT StackConfig {
   std::int64_t width = 64;
@@ -63,6 +69,7 @@ struct FOVEA_EXPORT StackConfig {
   Positions positions = Positions::learned;
   double rope_base = 10000.0;
   RopePairs rope_pairs = RopePairs::adjacent;
+  std::optional<RopeStretch> rope_stretch = {};
   std::int64_t buckets = 32, bucket_distance = 128;  // of t5 positions
   double attention_scale = 0.0;                      // of the scores; 0: 1 / sqrt(head width)
   double init_deviation = 0.0;     // weights start normal, those that end a branch smaller; 0: uniform, by their sizes
@@ -147,7 +154,8 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   static ModelConfig preset(std::string_view name);
   static std::vector<std::string_view> preset_names();
 
-  // The mechanism of every layer, or the list of all layers. Causal when one of them has no other form.
+  // The mechanism of every layer, the list of all layers, or "transnormer-t1", "transnormer-t2": local attention in the
+  // first half of them, linear attention in the others. Causal when one of them has no other form.
   void set_attention(std::string_view text);
 
   // Fills in what the task decides, and refuses what cannot be built, naming the field. Vocabulary and classes may

@@ -177,11 +177,22 @@ FOVEA_EXPORT Var scatter_rows(Tape& tape, const Var& values, const Tensor& index
 // x times numbers drawn from [1 - amount, 1 + amount); identity unless tape.training().
 FOVEA_EXPORT Var jitter(Tape& tape, const Var& x, double amount);
 
+// Slower turns, for sequences longer than those a model was trained on: all by the factor, or with a `length` only what
+// turns less than `low` times in it; what turns more than `high` times stays, and the factor fades in between.
+struct RotaryStretch {
+  double factor = 1.0;
+  double low = 1.0, high = 4.0;
+  std::int64_t length = 0;
+
+  FOVEA_EXPORT double slowed(double frequency) const;  // radians for each position
+};
+
 // Rotary positions on x (b, n, heads, d): pairs (2m, 2m + 1), or (m, m + s/2) for `halves`.
 struct Rotary {
   double base = 10000.0;
   bool halves = false;
   std::int64_t width = 0;  // first channels rotated; 0: all (an odd last one passes through)
+  RotaryStretch stretch = {};
 };
 FOVEA_EXPORT Var rotate(Tape& tape, const Var& x, const Tensor& positions,
                         const Rotary& rotary);  // positions i32 (b, n)

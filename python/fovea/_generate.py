@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fovea import _fovea
+from fovea._tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from fovea._model import Model
@@ -30,12 +31,12 @@ class Generated:
         return self.text or f"Generated({len(self.ids)} tokens, end {self.end!r})"
 
 
-def generate(model: Model, prompts: Any, *, tokenizer: str | PathLike[str] | None = None, weights: str = "f32",
+def generate(model: Model, prompts: Any, *, tokenizer: Tokenizer | str | PathLike[str] | None = None, weights: str = "f32",
              stream: Stream | None = None, **settings: Any) -> Any:
     """Continues a prompt with a language model, or translates it with an encoder-decoder model.
 
     ``prompts`` is a text, a row of token ids, or a list of either; the result is one Generated, or a list of them.
-    Texts need a tokeniser: a folder or file, by default the one beside the loaded model, else bytes. ``weights`` are
+    Texts need a tokeniser, or its folder or file: by default the one that came with the model, else bytes. ``weights`` are
     kept as "f32", "bf16" or "int8" while tokens are made. ``stream(prompt, piece)`` hears every piece of text (or token)
     as it is made. Settings are those of the command line: max_tokens, temperature, top_k, top_p, repetition_penalty,
     beams, length_penalty, early_stop, seed, stop, stop_ids, start, batch.
@@ -51,9 +52,12 @@ def generate(model: Model, prompts: Any, *, tokenizer: str | PathLike[str] | Non
     every: Sequence[Any] = [prompts] if single else list(prompts)
     request = json.dumps({"options": settings, "weights": weights})
     if all(isinstance(prompt, str) for prompt in every):
-        source = fspath(tokenizer) if tokenizer is not None else model._tokenizer
+        if isinstance(tokenizer, (str, PathLike)):
+            tokenizer = Tokenizer(tokenizer)
+        texts = [prompt.encode("utf-8", "surrogateescape") for prompt in every]
+        engine = None if tokenizer is None else tokenizer._engine
         hear = None if stream is None else lambda prompt, piece: stream(prompt, piece.decode("utf-8", "replace"))
-        results = _fovea.generate_texts(model._engine, list(every), source, request, hear)
+        results = _fovea.generate_texts(model._engine, texts, engine, request, hear)
     else:
         rows = [_row(prompt) for prompt in every]
         results = _fovea.generate_ids(model._engine, rows, request, stream)

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,8 +28,6 @@ class Model:
     >>> model(np.array([[1, 5, 9, 2]])).shape
     (1, 10)
     """
-
-    _tokenizer = ""  # where the tokeniser beside a loaded model is
 
     def __init__(self, attention: str | None = None, *, model: str | None = None, data: Dataset | None = None,
                  seed: int = 0, **settings: Any) -> None:
@@ -100,8 +97,6 @@ def load(folder: str | PathLike[str], *, seed: int = 0) -> Model:
     """The model in a folder that save() or a training run wrote ("runs/x/best")."""
     model = Model.__new__(Model)
     model._engine = _fovea.load_model(fspath(folder), seed)
-    if (Path(folder) / "tokenizer.json").exists():
-        model._tokenizer = fspath(folder)
     return model
 
 

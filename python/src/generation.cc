@@ -86,10 +86,13 @@ nb::list generate_ids(const OwnedModel& owned, const std::vector<Tokens>& prompt
   return results_of(results);
 }
 
-// `tokenizer`: where to load it from; empty: bytes.
-nb::list generate_texts(const OwnedModel& owned, const std::vector<std::string>& prompts, const std::string& tokenizer,
+// `tokenizer` null: the model's own, else bytes.
+nb::list generate_texts(const OwnedModel& owned, const std::vector<nb::bytes>& prompts, const Tokenizer* tokenizer,
                         const std::string& settings, nb::object hear) {
   const Request request = Request::from(settings);
+  std::vector<std::string> texts;
+  for (const nb::bytes& prompt : prompts) texts.emplace_back(static_cast<const char*>(prompt.data()), prompt.size());
+  const Tokenizer used = tokenizer != nullptr ? *tokenizer : owned.tokenizer ? *owned.tokenizer : Tokenizer::bytes();
   Listener listener(std::move(hear));
   std::vector<Generated> results;
   {
@@ -98,8 +101,7 @@ nb::list generate_texts(const OwnedModel& owned, const std::vector<std::string>&
     const auto piece = [&](std::int64_t prompt, std::string_view text) {
       listener.tell(prompt, [&] { return nb::bytes(text.data(), text.size()); });
     };
-    results = generate_text(generator, tokenizer.empty() ? Tokenizer::bytes() : Tokenizer::load(tokenizer), prompts,
-                            request.options, {piece, {}}, &listener.stop());
+    results = generate_text(generator, used, texts, request.options, {piece, {}}, &listener.stop());
   }
   listener.rethrow();
   return results_of(results);
@@ -110,7 +112,7 @@ nb::list generate_texts(const OwnedModel& owned, const std::vector<std::string>&
 void bind_generation(nb::module_& module) {
   module.def("generate_ids", generate_ids, nb::arg("model"), nb::arg("prompts"), nb::arg("settings"),
              nb::arg("hear").none());
-  module.def("generate_texts", generate_texts, nb::arg("model"), nb::arg("prompts"), nb::arg("tokenizer"),
+  module.def("generate_texts", generate_texts, nb::arg("model"), nb::arg("prompts"), nb::arg("tokenizer").none(),
              nb::arg("settings"), nb::arg("hear").none());
 }
 

@@ -196,6 +196,7 @@ void StackConfig::fields(FieldVisitor& v) {
   v("positions", positions, "how positions enter", one_of(position_names()));
   v("rope_base", rope_base, "base of the angles of rope", above(0));
   v("rope_pairs", rope_pairs, "channels that rope turns together", one_of({"adjacent", "halves"}));
+  v("rope_stretch", rope_stretch, "slower angles, for longer sequences");
   v("buckets", buckets, "of t5 positions", between(2, 1 << 16));
   v("bucket_distance", bucket_distance, "from which on t5 positions are all the same", between(1, 1 << 24));
   v("attention_scale", attention_scale, "factor on scores; 0: 1 / sqrt(head width)", at_least(0));
@@ -203,6 +204,17 @@ void StackConfig::fields(FieldVisitor& v) {
   v("dropout", dropout, "on embeddings and sub-layer outputs", between(0, 0.99));
   v("inner_dropout", inner_dropout, "inside the feed-forward layers", between(0, 0.99));
   v("attention_dropout", attention_dropout, "on attention weights, where there are weights", between(0, 0.99));
+}
+
+void RopeStretch::check() const {
+  if (low >= high) fail(ErrorCode::usage, fmt::format("{} is not above low, {}", high, low), "high");
+}
+
+void RopeStretch::fields(FieldVisitor& v) {
+  v("factor", factor, "by which angles grow more slowly", above(0));
+  v("low", low, "turns in `length` below which they do", above(0));
+  v("high", high, "turns in `length` above which they do not", above(0));
+  v("length", length, "0: all angles do", between(0, 1 << 30));
 }
 
 void ImageConfig::fields(FieldVisitor& v) {

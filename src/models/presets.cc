@@ -47,7 +47,6 @@ constexpr std::string_view kLocal2 = "diag:block=64,weights=softmax", kGlobal2 =
 ModelConfig transnormer(std::string_view local, std::string_view global) {
   ModelConfig config;
   set_transnormer(config, local, global);
-  set_glu(config, Activation::silu);
   return config;
 }
 
@@ -80,7 +79,6 @@ ModelConfig llama() {
 ModelConfig transnormer_lm(std::string_view local, std::string_view global) {
   ModelConfig config = gpt_of(256, 4);
   set_transnormer(config, local, global);
-  set_glu(config, Activation::silu);
   return config;
 }
 
@@ -201,12 +199,19 @@ std::vector<std::string_view> ModelConfig::preset_names() {
 }
 
 void ModelConfig::set_attention(std::string_view text) {
+  if (text == "transnormer-t1" || text == "transnormer-t2") {
+    const bool first = text == "transnormer-t1";
+    for (StackConfig* stack : {static_cast<StackConfig*>(this), decoder ? &*decoder : nullptr})
+      if (stack != nullptr) set_transnormer(*stack, first ? kLocal1 : kLocal2, first ? kGlobal1 : kGlobal2);
+    return check();
+  }
   const std::vector<std::string> wanted = parse_layers(text);
   if (wanted.size() > 1 || text.find('*') != std::string_view::npos) {
     layers = wanted;
   } else {
     const std::string_view mechanism = text.substr(0, text.find(':'));
-    const std::vector<std::string_view> known = mechanism_names();
+    std::vector<std::string_view> known = mechanism_names();
+    known.insert(known.end(), {"transnormer-t1", "transnormer-t2"});
     if (std::find(known.begin(), known.end(), mechanism) == known.end())
       fail(ErrorCode::usage, fmt::format("unknown attention \"{}\"", text), "attention", name_hint(mechanism, known));
     layers.assign(layers.size(), wanted[0]);

@@ -135,6 +135,7 @@ AttentionLayer::AttentionLayer(const Scope& scope, const StackSpec& spec, std::s
       layers_(std::ssize(spec.layers)) {
   check_mechanism(mechanism_, spec, role);
   if (spec.attention_scale > 0.0) scale_ = spec.attention_scale;
+  if (spec.rope_stretch) rotary_.stretch = *spec.rope_stretch;
   make_projections(scope, spec);
   make_weights(scope, spec);
 }

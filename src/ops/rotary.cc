@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -30,7 +31,8 @@ class Turns {
 
   Turns(const Rotary& rotary, std::int64_t width, bool back) : pairs_(width / 2), sign_(back ? -1.0 : 1.0) {
     for (std::int64_t m = 0; m < pairs_; ++m)
-      frequency_.push_back(std::pow(rotary.base, -2.0 * static_cast<double>(m) / static_cast<double>(width)));
+      frequency_.push_back(
+          rotary.stretch.slowed(std::pow(rotary.base, -2.0 * static_cast<double>(m) / static_cast<double>(width))));
     for (std::int64_t b = 0; b < kNear; ++b)
       for (std::int64_t m = 0; m < pairs_; ++m) near_.push_back(turn(b, m));
   }
@@ -115,9 +117,20 @@ void check_rotate(const Var& x, const Tensor& positions, const Rotary& rotary) {
          "cannot rotate " + std::to_string(rotary.width) + " of " + std::to_string(x.dim(3)) + " channels",
          "rotary.width");
   if (!(rotary.base > 0.0)) fail(ErrorCode::usage, "the rotary base must be positive", "rotary.base");
+  const RotaryStretch& stretch = rotary.stretch;
+  if (!(stretch.factor > 0.0) || stretch.length < 0 || !(stretch.low < stretch.high))
+    fail(ErrorCode::usage, "the factor must be positive and low below high", "rotary.stretch");
 }
 
 }  // namespace
+
+double RotaryStretch::slowed(double frequency) const {
+  const double slow = frequency / factor;
+  if (length == 0) return slow;
+  const double turns = static_cast<double>(length) * frequency / (2.0 * std::acos(-1.0));
+  const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+  return (1.0 - kept) * slow + kept * frequency;
+}
 
 Var rotate(Tape& tape, const Var& x, const Tensor& positions, const Rotary& rotary) {
   check_rotate(x, positions, rotary);

@@ -32,6 +32,7 @@ void settle_stack(StackConfig& stack) {
   if (stack.positions != Positions::rope) {
     stack.rope_base = usual.rope_base;
     stack.rope_pairs = usual.rope_pairs;
+    stack.rope_stretch.reset();
   }
   if (stack.positions != Positions::t5) {
     stack.buckets = usual.buckets;
@@ -113,19 +114,19 @@ Target choose(const ModelConfig& config, const std::string& format) {
   const std::vector<std::string_view> formats = model_formats();
   if (!format.empty() && std::find(formats.begin(), formats.end(), format) == formats.end())
     fail(ErrorCode::usage, fmt::format("unknown format \"{}\"", format), "format", name_hint(format, formats));
-  std::string reasons;
-  for (const Architecture* architecture : architectures()) {
-    if (!format.empty() && architecture->format != format) continue;
-    std::string reason = fmt::format("has no models for {}", task_names()[static_cast<std::size_t>(config.task)]);
+  std::vector<std::string> reasons;
+  for (const Architecture* architecture : architectures())
     for (const Variant& variant : architecture->variants) {
-      if (variant.task != config.task) continue;
+      if (variant.task != config.task || (!format.empty() && architecture->format != format)) continue;
       const std::string gone = lost(config, {architecture, &variant});
       if (gone.empty()) return {architecture, &variant};
-      reason = fmt::format("has no {}", gone);
+      reasons.push_back(fmt::format("{} has no {}", variant.name, gone));
     }
-    reasons += fmt::format("{}{} {}", reasons.empty() ? "" : "; ", architecture->format, reason);
-  }
-  fail(ErrorCode::unsupported, "other libraries have no such model: " + reasons, "model", "save it as it is");
+  if (reasons.empty())
+    reasons.push_back(fmt::format("{} has no models for {}", format.empty() ? "none" : format,
+                                  task_names()[static_cast<std::size_t>(config.task)]));
+  fail(ErrorCode::unsupported, fmt::format("other libraries have no such model: {}", fmt::join(reasons, "; ")), "model",
+       "save it as it is");
 }
 
 std::vector<NamedTensor> their_tensors(const Context& context, const Model& model, const Target& target) {

@@ -58,6 +58,20 @@ void untie(ModelConfig& config, const Weights& weights, const Naming& naming) {
     config.tied = same_values(weights.tensor(head), weights.tensor(tokens));
 }
 
+// A config of far larger sizes than the files is refused before memory is taken for it.
+void refuse_larger(const ModelConfig& config, const Weights& weights) {
+  std::int64_t stored = 0;
+  for (const std::string& name : weights.names()) stored += weights.tensor(name).numel();
+  const std::int64_t layers = std::ssize(config.layers), width = config.width;
+  const std::int64_t heads = config.heads * std::max(config.head_width, width / config.heads);
+  const std::int64_t least = width * std::max({config.vocabulary, layers * config.inner, layers * heads,
+                                               config.positions == Positions::learned ? config.max_length : 0});
+  if (least > stored && !config.image)
+    fail(ErrorCode::bad_input,
+         fmt::format("config.json describes a model of at least {} numbers, the files hold {}", least, stored),
+         weights.file_of(""), "weights and config.json of the same model");
+}
+
 const std::string* stored_name(const Piece& piece, const Weights& weights) {
   for (const std::string& name : piece.names)
     if (weights.has(name)) return &name;
@@ -146,6 +160,7 @@ Imported import_folder(Context& context, const Path& folder, const std::optional
   const Weights weights(folder);
   const Naming naming{*architecture, *variant, is_prefixed(weights, *architecture)};
   untie(config, weights, naming);
+  refuse_larger(config, weights);
   Imported out{.model = Model(context, config), .architecture = std::string(variant->name)};
   out.left_out = fill(out.model, weights, naming);
   out.tokenizer = load_tokenizer(out.model, folder.string());

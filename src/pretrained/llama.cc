@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "pretrained/architecture.h"
 
 namespace fovea::pretrained {
@@ -9,17 +11,52 @@ constexpr double kUsualBase = 10000.0;
 
 ModelConfig frame() { return ModelConfig::preset("llama"); }
 
+double number_of(const ConfigFields& f, const Json& section, const char* name) {
+  if (!section.contains(name) || !section[name].is_number())
+    f.refuse(fmt::format("does not say \"{}\"", name), "rope_scaling");
+  return section[name].get<double>();
+}
+
+// {"rope_type": "linear" or "llama3", "factor": ..., ...}; older files say "type".
+void read_stretch(const ConfigFields& f, const Json& section, ModelConfig& c) {
+  const Json kind = section.contains("rope_type") ? section["rope_type"] : section.value("type", Json("default"));
+  if (kind == "default") return;
+  if (kind != "linear" && kind != "llama3")
+    f.refuse(fmt::format("is of type {}, which is not built", kind.dump()), "rope_scaling", "linear or llama3");
+  RopeStretch stretch;
+  stretch.factor = number_of(f, section, "factor");
+  if (kind == "llama3") {
+    constexpr double kMost = 1 << 30;
+    stretch.low = number_of(f, section, "low_freq_factor");
+    stretch.high = number_of(f, section, "high_freq_factor");
+    stretch.length =
+        static_cast<std::int64_t>(std::clamp(number_of(f, section, "original_max_position_embeddings"), 1.0, kMost));
+  }
+  c.rope_stretch = stretch;
+}
+
+Json stretch_json(const RopeStretch& stretch) {
+  if (stretch.length == 0) return {{"rope_type", "linear"}, {"factor", stretch.factor}};
+  return {{"rope_type", "llama3"},
+          {"factor", stretch.factor},
+          {"low_freq_factor", stretch.low},
+          {"high_freq_factor", stretch.high},
+          {"original_max_position_embeddings", stretch.length}};
+}
+
 // The base stands beside the rest in older files, in "rope_parameters" with it in newer ones.
 void rope_fields(ConfigFields& f, ModelConfig& c) {
-  if (!f.reading()) return f.write("rope_theta", c.rope_base);
   f.real("rope_theta", c.rope_base, kUsualBase);
+  if (!f.reading()) {
+    if (c.rope_stretch) f.write("rope_scaling", stretch_json(*c.rope_stretch));
+    return;
+  }
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const Json* given = f.find(name);
     if (given == nullptr) continue;
     if (!given->is_object()) f.refuse("is not an object", name);
-    const std::string kind = given->value("rope_type", given->value("type", "default"));
-    if (kind != "default") f.refuse(fmt::format("is of type \"{}\", which is not built", kind), name, "default");
-    c.rope_base = given->value("rope_theta", c.rope_base);
+    read_stretch(f, *given, c);
+    if (given->contains("rope_theta")) c.rope_base = number_of(f, *given, "rope_theta");
   }
 }
 

@@ -63,6 +63,14 @@ std::string text_of(const Json& module, const char* name, const Path& file) {
   return module[name].get<std::string>();
 }
 
+// Folders of modules lie inside the model's.
+Path place_of(const Json& module, const Path& folder, const Path& file) {
+  const Path path = Path(text_of(module, "path", file)).lexically_normal();
+  if (path.is_absolute() || path.string().starts_with(".."))
+    refuse(ErrorCode::bad_input, fmt::format("a module outside the folder: \"{}\"", path.string()), file);
+  return folder / path;
+}
+
 }  // namespace
 
 void Sentence::apply(ModelConfig& config) const {
@@ -79,7 +87,7 @@ std::optional<Sentence> read_sentence(const Path& folder) {
   bool pooled = false;
   for (const Json& module : read(file)) {
     const std::string type = text_of(module, "type", file);
-    const Path place = folder / text_of(module, "path", file);
+    const Path place = place_of(module, folder, file);
     const std::string kind = type.substr(type.rfind('.') + 1);
     if (kind == "Transformer" && sentence.encoder.empty()) {
       sentence.encoder = place;

@@ -20,7 +20,7 @@ void size_field(ConfigFields& f, ImageConfig& image) {
     image.width = image.height;
     return;
   }
-  if (given->size() != 2 || !(*given)[0].is_number_unsigned() || !(*given)[1].is_number_unsigned())
+  if (given->size() != 2 || !(*given)[0].is_number_integer() || !(*given)[1].is_number_integer())
     f.refuse("is neither a size nor [height, width]", kName);
   image.height = (*given)[0].get<std::int64_t>();
   image.width = (*given)[1].get<std::int64_t>();

@@ -40,6 +40,8 @@ def test_texts_and_streams(model):
         assert "".join(piece for prompt, piece in heard if prompt == number) == result.text
     again = model.generate(["Once", "upon"], max_tokens=12, temperature=1.0, seed=3)
     assert [r.text for r in again] == [r.text for r in made]
+    named = model.generate(["Once", "upon"], max_tokens=12, temperature=1.0, seed=3, tokenizer=fovea.Tokenizer.bytes())
+    assert [r.text for r in named] == [r.text for r in made]
     ids = []
     fovea.generate(model, [1, 2], max_tokens=5, stream=lambda prompt, token: ids.append(token))
     assert len(ids) == 5

@@ -30,6 +30,12 @@ CASES = {
     "llama-tied": (hf.LlamaForCausalLM, hf.LlamaConfig,
                    {**LLAMA, "tie_word_embeddings": True, "head_dim": 6, "rms_norm_eps": 1e-5, "num_key_value_heads": 4,
                     "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+    "llama-linear": (hf.LlamaForCausalLM, hf.LlamaConfig,
+                     {**LLAMA, "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 3.0}}),
+    "llama3": (hf.LlamaForCausalLM, hf.LlamaConfig,
+               {**LLAMA, "hidden_size": 64, "rope_parameters": {
+                   "rope_type": "llama3", "rope_theta": 1000.0, "factor": 4.0, "low_freq_factor": 1.0,
+                   "high_freq_factor": 3.0, "original_max_position_embeddings": 32}}),
     "llama-bias": (hf.LlamaForCausalLM, hf.LlamaConfig, {**LLAMA, "attention_bias": True, "mlp_bias": True}),
     "bert": (hf.BertModel, hf.BertConfig, BERT),
     "bert-mlm": (hf.BertForMaskedLM, hf.BertConfig, BERT),

@@ -36,6 +36,9 @@ TEST(Preset, AMechanismStandsForTheTransformerWithIt) {
   EXPECT_EQ(ModelConfig::preset("diag:block=32,weights=rela").layers, Texts(2, "diag:block=32,weights=rela"));
   EXPECT_EQ(ModelConfig::preset("diag*1,norm*2").layers, (Texts{"diag", "norm", "norm"}));
   EXPECT_EQ(ModelConfig::preset("norm*1").layers, Texts{"norm"});
+  ModelConfig gpt = ModelConfig::preset("gpt");
+  gpt.set_attention("transnormer-t2");
+  EXPECT_EQ(write_fields(gpt), write_fields(ModelConfig::preset("transnormer-t2-lm")));
 }
 
 TEST(Preset, AMistypedNameGetsTheNearestOne) {

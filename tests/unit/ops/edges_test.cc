@@ -231,6 +231,21 @@ TEST_F(Edges, RotationDependsOnDistance) {
   EXPECT_EQ(by_hand[2], 5.0);
 }
 
+TEST_F(Edges, StretchedRotation) {
+  const Tensor x = draw({1, 1, 2, 6});
+  const Rotary stretched{.stretch = {.factor = 3.0}};
+  EXPECT_LT(relative_error(rotate(tape_, x, ids({1, 1}, {6}), stretched).value(),
+                           rotate(tape_, x, ids({1, 1}, {2}), {}).value()),
+            1e-12);
+  const RotaryStretch some{.factor = 4.0, .low = 1.0, .high = 3.0, .length = 100};
+  const double turn = 2.0 * std::acos(-1.0) / 100.0;  // one turn in 100 positions
+  EXPECT_NEAR(some.slowed(5.0 * turn), 5.0 * turn, 1e-15);
+  EXPECT_NEAR(some.slowed(0.5 * turn), 0.125 * turn, 1e-15);
+  EXPECT_NEAR(some.slowed(2.0 * turn), 0.5 * 0.5 * turn + 0.5 * 2.0 * turn, 1e-15);
+  EXPECT_ERROR(rotate(tape_, x, ids({1, 1}, {6}), {.stretch = {.factor = 0.0}}), ErrorCode::usage, "positive",
+               "rotary.stretch", "");
+}
+
 // Dense and scattered positions take different roads to the same angles.
 TEST_F(Edges, RotationByAnyPositions) {
   const Tensor x = draw({1, 300, 2, 6});

@@ -94,6 +94,8 @@ TEST_F(Folder, Fields) {
   EXPECT_ERROR(read(), kBad, "3 heads do not divide", "config.json", "");
   with({{"layer_norm_eps", "small"}});
   EXPECT_ERROR(read(), kBad, "not a number", "config.json", "");
+  with({{"vocab_size", 16000000}});
+  EXPECT_ERROR(read(), kBad, "describes a model of at least 128000000 numbers", "m", "same model");
   with({{"is_decoder", true}});
   EXPECT_ERROR(read(), kUnsupported, "\"is_decoder\" is true", "config.json", "only false");
   format_ = "llama";
@@ -179,6 +181,8 @@ TEST_F(Folder, SentenceModules) {
   EXPECT_ERROR(read(), kUnsupported, "sentence_transformers.models.Dense", "modules.json", "Normalize");
   put(file("modules.json"), "[{\"path\": \"\"}]");
   EXPECT_ERROR(read(), kBad, "without \"type\"", "modules.json", "");
+  put(file("modules.json"), R"([{"path": "a/../../x", "type": "models.Transformer"}])");
+  EXPECT_ERROR(read(), kBad, "outside the folder: \"../x\"", "modules.json", "");
   put(file("modules.json"), "[]");
   EXPECT_ERROR(read(), kUnsupported, "no Transformer", "modules.json", "");
   write("bert-classes");

@@ -128,7 +128,8 @@ TEST(Pretrained, RefusesModelsThatAFormatCannotDescribe) {
   };
   EXPECT_ERROR(out(small("gpt2"), "gtp2"), ErrorCode::usage, "gtp2", "format", "\"gpt2\"?");
   EXPECT_ERROR(out(small("gpt2"), "bert"), ErrorCode::unsupported, "bert has no models for lm", "model", "");
-  EXPECT_ERROR(out(small("gpt2"), "llama"), ErrorCode::unsupported, "llama has no", "model", "");
+  EXPECT_ERROR(out(small("gpt2"), "llama"), ErrorCode::unsupported, "LlamaForCausalLM has no norm = \"layer\"", "model",
+               "");
   ModelConfig config = small("gpt2");
   config.layers = {"softmax", "norm"};
   EXPECT_ERROR(out(config), ErrorCode::unsupported, "layers[1] = \"norm\"", "model", "");
