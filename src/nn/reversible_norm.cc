@@ -78,12 +78,14 @@ Var ReversibleNorm::normalize(Tape& tape, const Tensor& values, const Statistics
   const std::int64_t b = values.dim(0), n = values.dim(1), channels = values.dim(2);
   const Tensor from = values.contiguous(context), out = Tensor::empty(context, values.shape(), gain_.dtype());
   visit_wide(out.dtype(), [&]<class T>() {
-    parallel_for(context, b * n, [&](std::int64_t row) {
-      const float* x = from.data<float>() + row * channels;
-      const T* mean = statistics.mean.data<T>() + row / n * channels;
-      const T* deviation = statistics.deviation.data<T>() + row / n * channels;
-      T* y = out.data<T>() + row * channels;
-      for (std::int64_t c = 0; c < channels; ++c) y[c] = (T(x[c]) - mean[c]) / deviation[c];
+    const ZoneTimer timer(context.zones(), Zone::elementwise);
+    parallel_for(context, b, [&](std::int64_t item) {
+      const float* x = from.data<float>() + item * n * channels;
+      const T* mean = statistics.mean.data<T>() + item * channels;
+      const T* deviation = statistics.deviation.data<T>() + item * channels;
+      T* y = out.data<T>() + item * n * channels;
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t c = 0; c < channels; ++c) *y++ = (T(*x++) - mean[c]) / deviation[c];
     });
   });
   return add(tape, mul(tape, out, gain_), bias_);
