@@ -206,7 +206,7 @@ struct Adder {
   void train(const std::string& example) const {
     const Arguments app = add({"train",
                                "Trains a byte-level BPE tokeniser on text and writes its tokenizer.json.",
-                               {example, example + " --special '<pad>,<s>'"}},
+                               {example, "fovea tokenize train --data texts --out tok --special '<pad>,<s>'"}},
                               run_train);
     add_data_options(app, *options);
     const auto number = [&](const char* name, std::int64_t& value, const char* help) {

@@ -9,7 +9,7 @@ import unittest
 from support import CliTest
 
 TINY = ["--set", "model.width=16", "--set", "model.heads=2", "--set", "model.inner=16", "--set", "model.dropout=0",
-        "--set", "train.eval_every=0", "--set", "train.warmup=0", "--threads", "1", "--batch", "4", "--lr", "1e-2"]
+        "--set", "train.eval_every=0", "--set", "train.warmup=0", "--threads", "1", "--batch", "4"]
 TINY_DECODER = ["--set", "model.decoder.width=16", "--set", "model.decoder.heads=2", "--set", "model.decoder.inner=16"]
 
 
@@ -61,8 +61,8 @@ def write_series(path):
 
 
 class Tasks(CliTest):
-    def run_task(self, data, *more, steps=6):
-        return self.document("train", "--data", data, "--steps", steps, "--out", "run", *TINY, *more)
+    def run_task(self, data, *more, steps=6, lr="1e-2"):
+        return self.document("train", "--data", data, "--steps", steps, "--lr", lr, "--out", "run", *TINY, *more)
 
     def check_resume(self, *more):
         """A run of 3 + 3 steps is the run of 6 steps, to the last bit; scores come out of eval."""
@@ -115,7 +115,7 @@ class Tasks(CliTest):
 
     def test_pictures(self):
         write_pictures(self.folder / "halves")
-        result = self.run_task("halves", "--set", "train.schedule=constant", steps=100)
+        result = self.run_task("halves", "--set", "train.schedule=constant", steps=100, lr="3e-3")
         self.assertEqual((result["task"], result["name"]), ("vision", "vit"))
         self.assertEqual(result["accuracy"], 1.0)
         self.assertEqual(len(json.loads((self.folder / "run/run.json").read_text())["data"]["mean"]), 1)
