@@ -40,8 +40,8 @@ def test_language_model(text, tmp_path):
     fovea.train(model, data, **{**RUN, "steps": 30}, schedule="constant", out=tmp_path / "run")
     after = model.evaluate(data)
     assert after["loss"] < before["loss"] and after["perplexity"] == pytest.approx(math.exp(after["loss"]))
-    tokenizer = fovea.Tokenizer.load(tmp_path / "run" / "last")
-    assert tokenizer.vocabulary == data.vocabulary
+    tokenizer = fovea.Tokenizer(tmp_path / "run" / "last")
+    assert len(tokenizer) == data.vocabulary
     assert "lm" in repr(data)
 
 
@@ -55,7 +55,7 @@ def test_masked_language_model(text):
 def test_pictures(pictures):
     data = fovea.load_data(pictures)
     model = fovea.Model(model="vit", data=data, **TINY)
-    fovea.train(model, data, **{**RUN, "steps": 100}, schedule="constant")
+    fovea.train(model, data, **{**RUN, "steps": 100, "lr": 3e-3}, schedule="constant")
     assert model.evaluate(data)["accuracy"] == 1.0
     pixels = fovea.load_data(pictures, task="classify")
     model = fovea.Model("norm", data=pixels, **TINY)
