@@ -6,8 +6,8 @@
 namespace fovea::gemm {
 namespace {
 
-// W^T of dX = dY W^T is worth a copy where it is small: 16384 x 64 x 64 takes 609 us against 719 on the view. From sums of
-// 192 terms on views lose 2% or nothing, and the copy of a large matrix takes longer than the product of a few rows.
+// W^T of dX = dY W^T is worth a copy where it is small: 16384 x 64 x 64 takes 609 us against 719 on the view. From sums
+// of 192 terms on views lose 2% or nothing, and the copy of a large matrix takes longer than the product of a few rows.
 constexpr std::int64_t kRowsWorthACopy = 64, kLongestCopied = 128, kLargestCopied = std::int64_t{64} << 10;
 
 bool is_worth_a_copy(const Tensor& transposed, std::int64_t rows) {
@@ -82,7 +82,8 @@ void multiply(const Context& context, const Tensor& a, const Tensor& b, const Te
   const Tensor left = as_matrix(context, shared ? fold(context, a) : a);
   const Tensor out = shared ? c.reshape({left.dim(0), c.dim(-1)}) : c;
   Tensor right = as_matrix(context, b.to(context, a.dtype()));
-  if (shared && is_transposed(right) && is_worth_a_copy(right, left.dim(0))) right = right.clone(context, Lifetime::scratch);
+  if (shared && is_transposed(right) && is_worth_a_copy(right, left.dim(0)))
+    right = right.clone(context, Lifetime::scratch);
   if (a.dtype() == DType::f64)
     multiply_blocked(context, left, right, out, epilogue);
   else
