@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "core/wide.h"
-#include "fovea/zones.h"
 
 namespace fovea::nn {
 namespace {
@@ -33,21 +30,6 @@ void check_pictures(const ImageConfig& image, const Tensor& pictures) {
 
 }  // namespace
 
-Tensor cut_patches(const Context& context, const Tensor& pictures, std::int64_t patch) {
-  const ZoneTimer timer(context.zones(), Zone::data);
-  const Tensor from = pictures.contiguous(context);
-  const std::int64_t b = from.dim(0), down = from.dim(1) / patch, across = from.dim(2) / patch, c = from.dim(3);
-  const std::int64_t line = patch * c;  // of one patch
-  const Tensor out = Tensor::empty(context, {b, down * across, patch * line}, DType::f32);
-  const float* in = from.data<float>();
-  float* to = out.data<float>();
-  for (std::int64_t block = 0; block < b * down; ++block)
-    for (std::int64_t x = 0; x < across; ++x)
-      for (std::int64_t y = 0; y < patch; ++y)
-        to = std::copy_n(in + ((block * patch + y) * across + x) * line, line, to);
-  return out;
-}
-
 VisionStack::VisionStack(const Scope& scope, const ModelConfig& config, const StackSpec& spec, bool front)
     : image_(*config.image),
       spec_(spec_of(config, spec, front)),
@@ -60,7 +42,7 @@ VisionStack::VisionStack(const Scope& scope, const ModelConfig& config, const St
 Source VisionStack::operator()(Tape& tape, const Tensor& pictures) const {
   within("batch", [&] { check_pictures(image_, pictures); });
   const Context& context = tape.context();
-  const Tensor cut = cut_patches(context, pictures, image_.patch);
+  const Tensor cut = patches(tape, pictures.contiguous(context), image_.patch).value();
   Var x = patches_(tape, Var(cut.to(context, wide_type(spec_.dtype))));
   const std::int64_t b = x.dim(0);
   if (front_.defined()) {

@@ -5,10 +5,6 @@
 
 namespace fovea::nn {
 
-// Pictures (b, height, width, channels) -> (b, patches, patch * patch * channels): squares in reading order, each with
-// its pixels in reading order.
-Tensor cut_patches(const Context& context, const Tensor& pictures, std::int64_t patch);
-
 // Patches -> a product, a token of its own in front where `front`, positions, a stack.
 class VisionStack {
  public:
