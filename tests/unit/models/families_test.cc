@@ -6,6 +6,7 @@
 #include "models/network.h"
 #include "support/expect_error.h"
 #include "support/families.h"
+#include "support/parameter_gradients.h"
 #include "support/temporary_folder.h"
 
 namespace fovea {
@@ -26,12 +27,6 @@ std::string family_name(const testing::TestParamInfo<std::string>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Families, EveryFamily, testing::ValuesIn(families::names()), family_name);
 
-// Larger than the initial values, so that nothing hides in the noise; biases and gains too.
-void stir(const Model& model, Random& random) {
-  for (const Parameter& p : model.parameters())
-    for (std::int64_t i = 0; i < p.var.value().numel(); ++i) p.var.value().data<double>()[i] += 0.3 * random.normal();
-}
-
 // Experts that no token chose have no gradient; all others have.
 bool may_be_idle(const std::string& parameter) { return parameter.find("experts.") != std::string::npos; }
 
@@ -47,19 +42,7 @@ void check_gradients(const ModelConfig& config) {
     if (!p.trained()) continue;
     if (may_be_idle(p.name) && !p.var.grad().defined()) continue;
     ASSERT_TRUE(p.var.grad().defined()) << p.name;
-    const auto grad = p.var.grad().to_vector<double>();
-    for (int trial = 0; trial < 4; ++trial) {
-      const std::int64_t i = random.below(static_cast<std::uint32_t>(grad.size()));
-      double& value = p.var.value().data<double>()[i];
-      const double kept = value, step = 1e-6;
-      value = kept + step;
-      const double above = loss_of(context, model, batch);
-      value = kept - step;
-      const double below = loss_of(context, model, batch);
-      value = kept;
-      const double expected = (above - below) / (2 * step);
-      EXPECT_NEAR(grad[static_cast<std::size_t>(i)], expected, 1e-6 + 1e-5 * std::abs(expected)) << p.name << " " << i;
-    }
+    expect_gradient(p, random, [&] { return loss_of(context, model, batch); });
   }
 }
 

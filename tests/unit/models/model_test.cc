@@ -8,6 +8,7 @@
 #include "data/batches.h"
 #include "fovea/optim.h"
 #include "support/expect_error.h"
+#include "support/parameter_gradients.h"
 #include "support/tiny.h"
 
 namespace fovea {
@@ -240,28 +241,14 @@ TEST(Checkpointing, SavesMemory) {
 void check_gradients(const ModelConfig& config) {
   Context context = make_context();
   const Model model(context, config);
-  // Larger than the initial values, so that nothing hides in the noise; biases and gains too.
   Random random(8, 8);
-  for (const Parameter& p : model.parameters())
-    for (std::int64_t i = 0; i < p.var.value().numel(); ++i) p.var.value().data<double>()[i] += 0.3 * random.normal();
+  stir(model, random);
   const Batch batch = batch_of(context, tiny::examples(4, 3, 9), BatchLayout::packed);
   Tape tape(context, {.record = true});
   tape.backward(cross_entropy(tape, model.forward(tape, batch.input.ids, batch.input.rows), batch.targets));
   for (const Parameter& p : model.parameters()) {
     ASSERT_TRUE(p.var.grad().defined()) << p.name;
-    const auto grad = p.var.grad().to_vector<double>();
-    for (int trial = 0; trial < 4; ++trial) {
-      const std::int64_t i = random.below(static_cast<std::uint32_t>(grad.size()));
-      double& value = p.var.value().data<double>()[i];
-      const double kept = value, step = 1e-6;
-      value = kept + step;
-      const double above = loss_of(context, model, batch);
-      value = kept - step;
-      const double below = loss_of(context, model, batch);
-      value = kept;
-      const double expected = (above - below) / (2 * step);
-      EXPECT_NEAR(grad[static_cast<std::size_t>(i)], expected, 1e-6 + 1e-5 * std::abs(expected)) << p.name << " " << i;
-    }
+    expect_gradient(p, random, [&] { return loss_of(context, model, batch); });
   }
 }
 
