@@ -113,9 +113,7 @@ void add_options(const Arguments& verb, GenerateVerb& o) {
     verb.add_option(name, value, help).type_name("N").check(in_range(low, high)).show_default();
   };
   const Option prompt = verb.add_option("--prompt", o.prompt, "text to go on from").type_name("TEXT");
-  verb.add_option("--data", o.data, "file with a prompt, or a text to translate, on each line")
-      .type_name("FILE")
-      .excludes(prompt);
+  verb.add_option("--data", o.data, "file with a prompt or text on each line").type_name("FILE").excludes(prompt);
   verb.add_option("--out", o.out, "file for the results of --data [standard output]").type_name("FILE");
   number("--tokens", g.max_tokens, "new tokens at most", 1, 1e9);
   number("--temperature", g.temperature, "0: the most likely token; above: draw", 0, 1e3);
@@ -124,10 +122,10 @@ void add_options(const Arguments& verb, GenerateVerb& o) {
   number("--repetition-penalty", g.repetition_penalty, "above 1: repeat less", 0.01, 100);
   number("--beams", g.beams, "beginnings that beam search follows; 1: none", 1, 4096);
   number("--length-penalty", g.length_penalty, "of beams: above 0 favours long ones", -10, 10);
-  verb.add_flag("--early-stop", g.early_stop, "end the search once enough beams are complete");
+  verb.add_flag("--early-stop", g.early_stop, "end the search once enough beams are complete").common();
   verb.add_option("--stop", o.stop, "text to stop at; \\n is a new line").type_name("TEXT").repeatable();
   verb.add_option("--seed", g.seed, "of the draws").type_name("N").show_default();
-  verb.add_option("--start", o.start, "of seq2seq: token that the decoder starts from [the tokeniser's]")
+  verb.add_option("--start", o.start, "first token of seq2seq [the tokeniser's]")
       .type_name("ID")
       .check(in_range(0, 1 << 30));
   number("--batch", g.batch, "prompts that run together", 1, 4096);
@@ -146,7 +144,7 @@ void add_generate(Program& program) {
                                       {"fovea generate runs/first --prompt \"Once upon\" --temperature 0.8 --top-k 40",
                                        "fovea generate runs/translation --data lines.de --beams 4 --out lines.en"}},
                                      [options](const Console& console) { run(options->checked(), console); });
-  verb.add_option("folder", options->folder, "folder of a run (its best checkpoint), checkpoint or import").required();
+  verb.add_option("folder", options->folder, "folder of a run, a checkpoint or an import").required();
   add_options(verb, *options);
 }
 

@@ -20,7 +20,7 @@ class Help(CliTest):
             self.assertEqual(page[0], "examples", verb)
             self.assertEqual([line[:2] for line in page[1:3]], ["  ", "  "], verb)
             self.assertEqual(page[3], "", verb)
-            self.assertLessEqual(len(page), 36, verb)
+            self.assertLessEqual(len(page), 30, verb)
             self.assertLessEqual(max(map(len, page)), 80, verb)
 
     def test_main_page_names_verbs_and_exit_codes(self):
