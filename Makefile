@@ -4,6 +4,8 @@
 
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
+# Several sources at a time: half the time for a first build. OFF for those who change them and build often.
+JOIN ?= ON
 RELEASE := build/release
 FOVEA := $(RELEASE)/bin/fovea
 VENV := build/venv
@@ -20,7 +22,7 @@ build: bootstrap $(RELEASE)/build.ninja  ## build the program: build/release/bin
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_cli
 
 test: bootstrap $(VENV)/installed.txt house  ## build everything and run every test
-	@cmake --preset release -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
+	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
 	@ninja -C $(RELEASE) -j $(JOBS)
 	@ctest --preset release -j $(JOBS)
 	@$(MAKE) --no-print-directory test-python
@@ -30,7 +32,7 @@ test-python:
 	@OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(RELEASE)/python $(PYTHON) -m pytest $(ARGS)
 
 python: bootstrap $(VENV)/installed.txt  ## build the Python package: PYTHONPATH=build/release/python build/venv/bin/python
-	@cmake --preset release -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
+	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_python
 
 wheel: bootstrap $(VENV)/installed.txt  ## write the Python package as a wheel into build/wheels
@@ -46,8 +48,9 @@ peers: python  ## race PyTorch on this machine (installs it under build/ first);
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_peers
 	@bench/peers/run $(ARGS)
 
-lint: lint-format house $(RELEASE)/build.ninja  ## check layout, house limits and clang-tidy; FILES="..." for some files only
-	@scripts/tidy $(RELEASE) $(FILES)
+lint: bootstrap lint-format house  ## check layout, house limits and clang-tidy; FILES="..." for some files only
+	@cmake --preset release -B build/lint -DFOVEA_JOIN=OFF >/dev/null
+	@scripts/tidy build/lint $(FILES)
 
 lint-format: bootstrap-lint
 	@clang-format --dry-run --Werror $(CXX_SOURCES)
@@ -59,7 +62,7 @@ house:  ## print the table of house limits; fails over the hard ones
 	@dev/house
 
 asan: bootstrap  ## build and test under the address and undefined-behaviour sanitizers
-	@cmake --preset asan-ubsan
+	@cmake --preset asan-ubsan -DFOVEA_JOIN=$(JOIN)
 	@ninja -C build/asan-ubsan -j $(JOBS)
 	@ctest --preset asan-ubsan -j $(JOBS)
 
@@ -67,7 +70,7 @@ asan: bootstrap  ## build and test under the address and undefined-behaviour san
 UNSPREAD = $(shell test "$$(cat /proc/sys/vm/mmap_rnd_bits)" -le 28 || echo setarch --addr-no-randomize)
 
 tsan: bootstrap  ## build and test under the thread sanitizer
-	@cmake --preset tsan
+	@cmake --preset tsan -DFOVEA_JOIN=$(JOIN)
 	@$(UNSPREAD) ninja -C build/tsan -j $(JOBS)
 	@$(UNSPREAD) ctest --preset tsan -j $(JOBS)
 
@@ -91,4 +94,4 @@ $(VENV)/installed.txt: tests/python/requirements.txt
 
 # Ninja looks after changes of the CMake files from then on.
 $(RELEASE)/build.ninja: | bootstrap
-	@cmake --preset release
+	@cmake --preset release -DFOVEA_JOIN=$(JOIN)

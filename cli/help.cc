@@ -6,7 +6,6 @@
 namespace fovea::cli {
 namespace {
 
-constexpr std::size_t kWidth = 80;
 constexpr std::size_t kLongestName = 24;  // a longer name pushes its help to the next line
 
 struct Entry {
@@ -22,7 +21,7 @@ std::string entries_text(const std::string& title, const std::vector<Entry>& ent
   for (const Entry& e : entries) {
     std::string line = "  " + e.name;
     line += line.size() + 2 <= column ? std::string(column - line.size(), ' ') : "\n" + std::string(column, ' ');
-    out += line + wrap(e.help, kWidth - column, column) + "\n";
+    out += line + wrap(e.help, kPageWidth - column, column) + "\n";
   }
   return out;
 }
@@ -64,12 +63,12 @@ std::string help_page(const Arguments& verb) {
   const VerbText text = verb.text();
   std::string out = "examples\n";
   for (const std::string& example : text.examples) out += "  " + example + "\n";
-  out += "\n" + wrap(text.summary, kWidth, 0) + "\n";
+  out += "\n" + wrap(text.summary, kPageWidth, 0) + "\n";
   if (const auto verbs = verbs_of(verb); !verbs.empty()) out += entries_text("verbs", verbs);
   if (const auto options = options_of(verb, false); !options.empty()) out += entries_text("options", options);
   std::string common;
   for (const Entry& e : options_of(verb, true)) common += (common.empty() ? "" : ", ") + e.name;
-  out += "\n" + wrap("also " + common, kWidth, 5) + "\n";
+  out += "\n" + wrap("also " + common, kPageWidth, 5) + "\n";
   if (verb.is_program()) out += "exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input data, 130 interrupted\n";
   return out;
 }

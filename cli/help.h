@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "cli/arguments.h"
 
 namespace fovea::cli {
+
+inline constexpr std::size_t kPageWidth = 80;
 
 // What --help prints: two examples, what the verb does, its options; one screen of 80 columns.
 std::string help_page(const Arguments& verb);

@@ -18,8 +18,6 @@
 namespace fovea::cli {
 namespace {
 
-constexpr std::size_t kWidth = 80;
-
 struct ListOptions {
   std::string name;  // one mechanism in detail
   std::string with;  // features a mechanism must have
@@ -79,7 +77,7 @@ std::string summaries(const std::vector<const MechanismKind*>& kinds) {
   std::string out;
   for (const MechanismKind* kind : kinds)
     out += fmt::format("{:<{}}{:<{}}{}\n", kind->name, name, kind->family, family,
-                       wrap(std::string(kind->summary), kWidth - name - family, name + family));
+                       wrap(std::string(kind->summary), kPageWidth - name - family, name + family));
   return out;
 }
 
@@ -102,7 +100,7 @@ Json options_json(const auto& kinds) {
 // Mechanisms down, features across; headings are cut so that all fit 80 columns.
 std::string support_matrix(const std::vector<const MechanismKind*>& kinds) {
   const std::size_t name = longest_name(kinds) + 1;
-  const std::size_t column = std::clamp<std::size_t>((kWidth - name) / kFeatures, 3, 14);
+  const std::size_t column = std::clamp<std::size_t>((kPageWidth - name) / kFeatures, 3, 14);
   std::string out = std::string(name, ' ');
   for (int i = 0; i < kFeatures; ++i) out += fmt::format("{:<{}}", feature_name(i).substr(0, column - 1), column);
   for (const MechanismKind* kind : kinds) {
@@ -113,21 +111,22 @@ std::string support_matrix(const std::vector<const MechanismKind*>& kinds) {
   }
   std::string legend = "columns:";
   for (int i = 0; i < kFeatures; ++i) legend += " " + feature_name(i);
-  return out + "\n" + wrap(legend, kWidth, 9) + "\n";
+  return out + "\n" + wrap(legend, kPageWidth, 9) + "\n";
 }
 
 std::string details(const MechanismKind& kind) {
   std::string features;
   for (int i = 0; i < kFeatures; ++i)
     if (kind.features.has(static_cast<Feature>(i))) features += " " + feature_name(i);
-  std::string out = fmt::format("{}: {}\n\n", kind.name, wrap(std::string(kind.summary), kWidth - kind.name.size(), 2));
+  std::string out =
+      fmt::format("{}: {}\n\n", kind.name, wrap(std::string(kind.summary), kPageWidth - kind.name.size(), 2));
   out += fmt::format("family    {}\ncost      {} in length\npaper     {}\nsupports  {}\n", kind.family, cost_text(kind),
-                     kind.paper, wrap(features, kWidth - 10, 10));
+                     kind.paper, wrap(features, kPageWidth - 10, 10));
   if (kind.parameters.empty()) return out + "\nno parameters\n";
   out += fmt::format("\nparameters, given as {}:NAME=VALUE,...\n", kind.name);
   for (const ParameterSpec& spec : kind.parameters) {
     const std::string text = fmt::format("{} [{}] ({})", spec.help, value_text(spec.fallback), range_text(spec));
-    out += fmt::format("  {:<14}{}\n", spec.name, wrap(text, kWidth - 16, 16));
+    out += fmt::format("  {:<14}{}\n", spec.name, wrap(text, kPageWidth - 16, 16));
   }
   return out;
 }

@@ -9,7 +9,7 @@
 namespace fovea::python {
 namespace {
 
-using Input = nb::ndarray<nb::ro>;
+using Array = nb::ndarray<nb::ro>;
 using Code = nb::dlpack::dtype_code;
 
 struct TypeName {
@@ -39,7 +39,7 @@ nb::dlpack::dtype dtype_to(DType dtype, Kind kind) {
 }
 
 // NumPy has no exchange format for bfloat16: its numbers as integers of their size. Refuses all else.
-Input integers_of(nb::handle object, const char* name) {
+Array integers_of(nb::handle object, const char* name) {
   if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "view"))
     throw nb::type_error(fmt::format("{} must be an array (NumPy, PyTorch, JAX or any with __dlpack__), not {}", name,
                                      nb::inst_name(object).c_str())
@@ -49,20 +49,20 @@ Input integers_of(nb::handle object, const char* name) {
   if (std::string_view(dtype.c_str()) != "bfloat16")
     throw nb::type_error(
         fmt::format("{} has the dtype {}, which fovea does not know; {}", name, dtype.c_str(), kComputesIn).c_str());
-  return nb::cast<Input>(object.attr("view")("uint16"));
+  return nb::cast<Array>(object.attr("view")("uint16"));
 }
 
 // Arrays may be let go on any thread, and after the interpreter.
 void release(void* array) {
   if (!nb::is_alive()) return;
   const nb::gil_scoped_acquire gil;
-  delete static_cast<Input*>(array);
+  delete static_cast<Array*>(array);
 }
 
 }  // namespace
 
 Tensor tensor_from(nb::handle object, const char* name) {
-  Input input;
+  Array input;
   const bool exchanged = nb::try_cast(object, input);
   if (!exchanged) input = integers_of(object, name);
   if (input.device_type() != nb::device::cpu::value)
@@ -74,7 +74,7 @@ Tensor tensor_from(nb::handle object, const char* name) {
   const std::span shape(input.shape_ptr(), input.ndim()), strides(input.stride_ptr(), input.ndim());
   const DType dtype = exchanged ? dtype_from(input.dtype(), name) : DType::bf16;
   void* const data = const_cast<void*>(input.data());
-  return Tensor::wrap(data, Shape(shape), strides, dtype, std::shared_ptr<void>(new Input(std::move(input)), release));
+  return Tensor::wrap(data, Shape(shape), strides, dtype, std::shared_ptr<void>(new Array(std::move(input)), release));
 }
 
 nb::object array_from(const Tensor& tensor, Kind kind) {

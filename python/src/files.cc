@@ -11,7 +11,7 @@ namespace fovea::python {
 namespace {
 
 // ([(name, array)], metadata); the arrays are views of the mapped file.
-nb::tuple read(const std::string& path) {
+nb::tuple read_tensors(const std::string& path) {
   const SafetensorsFile file(path);
   nb::list tensors;
   for (const std::string& name : file.names())
@@ -20,7 +20,7 @@ nb::tuple read(const std::string& path) {
 }
 
 // tensors: a sequence of (name, array).
-void write(const std::string& path, const nb::sequence& tensors, const Metadata& metadata) {
+void write_tensors(const std::string& path, const nb::sequence& tensors, const Metadata& metadata) {
   std::vector<NamedTensor> named;
   const KeepThreads keep;
   const Context context({.threads = 1});
@@ -35,8 +35,8 @@ void write(const std::string& path, const nb::sequence& tensors, const Metadata&
 }  // namespace
 
 void bind_files(nb::module_& module) {
-  module.def("read_safetensors", read);
-  module.def("write_safetensors", write);
+  module.def("read_safetensors", read_tensors);
+  module.def("write_safetensors", write_tensors);
 }
 
 }  // namespace fovea::python

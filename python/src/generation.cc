@@ -39,7 +39,7 @@ class Listener {
   std::atomic<bool> stop_{false};
 };
 
-struct Request {
+struct Wanted {
   GenerateOptions options;
   WeightForm weights = WeightForm::f32;
 
@@ -47,8 +47,8 @@ struct Request {
     v("options", options, "how tokens are chosen");
     v("weights", weights, "what weights are kept as", one_of(weight_form_names()));
   }
-  static Request from(const std::string& json) {
-    Request request;
+  static Wanted from(const std::string& json) {
+    Wanted request;
     read_fields(request, parse_json(json, "generate"), "generate");
     return request;
   }
@@ -70,7 +70,7 @@ nb::list results_of(const std::vector<Generated>& results) {
 
 nb::list generate_ids(const OwnedModel& owned, const std::vector<Tokens>& prompts, const std::string& settings,
                       nb::object hear) {
-  const Request request = Request::from(settings);
+  const Wanted request = Wanted::from(settings);
   Listener listener(std::move(hear));
   std::vector<Generated> results;
   {
@@ -89,7 +89,7 @@ nb::list generate_ids(const OwnedModel& owned, const std::vector<Tokens>& prompt
 // `tokenizer` null: the model's own, else bytes.
 nb::list generate_texts(const OwnedModel& owned, const std::vector<nb::bytes>& prompts, const Tokenizer* tokenizer,
                         const std::string& settings, nb::object hear) {
-  const Request request = Request::from(settings);
+  const Wanted request = Wanted::from(settings);
   std::vector<std::string> texts;
   for (const nb::bytes& prompt : prompts) texts.emplace_back(static_cast<const char*>(prompt.data()), prompt.size());
   const Tokenizer used = tokenizer != nullptr ? *tokenizer : owned.tokenizer ? *owned.tokenizer : Tokenizer::bytes();

@@ -28,7 +28,7 @@ ParameterValue value_from(nb::handle value, const std::string& name) {
   throw nb::type_error(fmt::format("parameter \"{}\" must be a bool, a number or a str", name).c_str());
 }
 
-Mechanism make(std::string_view text, const nb::dict& parameters) {
+Mechanism make_mechanism(std::string_view text, const nb::dict& parameters) {
   if (parameters.size() == 0) return Mechanism::parse(text);
   const Mechanism named = Mechanism::parse(text);
   std::vector<Mechanism::Setting> settings;
@@ -126,7 +126,7 @@ void bind_mechanism(nb::module_& module) {
       .def("supports", supports)
       .def("weights", weight_specs)
       .def("draw_weights", draw_weights);
-  module.def("mechanism", make);
+  module.def("mechanism", make_mechanism);
   module.def("mechanism_names", mechanism_names);
   module.def("describe", description);
 }

@@ -27,8 +27,8 @@ ModelConfig preset_of(const std::string& preset, const std::string& attention) {
 }
 
 // What JSON changes of a preset, fitted to the data where there is some.
-std::unique_ptr<OwnedModel> make(const nb::tuple& names, const std::string& settings, std::uint64_t seed,
-                                 const Dataset* data) {
+std::unique_ptr<OwnedModel> make_model(const nb::tuple& names, const std::string& settings, std::uint64_t seed,
+                                       const Dataset* data) {
   ModelConfig config = preset_of(nb::cast<std::string>(names[0]), nb::cast<std::string>(names[1]));
   read_fields(config, parse_json(settings, "model"), "model");
   if (data != nullptr) config.fit(*data);
@@ -37,7 +37,7 @@ std::unique_ptr<OwnedModel> make(const nb::tuple& names, const std::string& sett
   return std::make_unique<OwnedModel>(context, Model(*context, std::move(config)));
 }
 
-std::unique_ptr<OwnedModel> load(const std::string& folder, std::uint64_t seed) {
+std::unique_ptr<OwnedModel> load_model(const std::string& folder, std::uint64_t seed) {
   const auto context = context_of(seed);
   const KeepThreads keep;
   Model model = load_model(*context, folder);
@@ -124,8 +124,8 @@ void bind_model(nb::module_& module) {
       .def("config", [](const OwnedModel& m) { return write_fields(m.model.config()).dump(); })
       .def("text", [](const OwnedModel& m) { return m.model.text(); })
       .def("save", save);
-  module.def("make_model", make, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
-  module.def("load_model", load);
+  module.def("make_model", make_model, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
+  module.def("load_model", load_model);
   module.def("preset_names", [] {
     nb::list names;
     for (std::string_view name : ModelConfig::preset_names()) names.append(nb::str(name.data(), name.size()));

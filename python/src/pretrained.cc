@@ -31,7 +31,7 @@ std::unique_ptr<OwnedModel> import(const std::string& path, const std::vector<st
   return std::make_unique<OwnedModel>(context, std::move(imported.model), std::move(imported.tokenizer));
 }
 
-void write(const OwnedModel& owned, const std::string& folder, const std::string& format) {
+void write_model(const OwnedModel& owned, const std::string& folder, const std::string& format) {
   export_model(owned.model, folder, {.format = format, .tokenizer = owned.tokenizer ? &*owned.tokenizer : nullptr});
 }
 
@@ -53,7 +53,7 @@ nb::object embed_texts(const OwnedModel& owned, const std::vector<std::string>& 
 
 void bind_pretrained(nb::module_& module) {
   module.def("import_model", import);
-  module.def("export_model", write);
+  module.def("export_model", write_model);
   module.def("embed", embed_texts);
 }
 

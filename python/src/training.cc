@@ -108,8 +108,8 @@ nb::dict result_dict(const TrainResult& r) {
   return out;
 }
 
-nb::dict train(OwnedModel& owned, const Dataset& data, const std::string& settings, const std::string& resume,
-               nb::object report) {
+nb::dict train_model(OwnedModel& owned, const Dataset& data, const std::string& settings, const std::string& resume,
+                     nb::object report) {
   TrainConfig config;
   config.seed = owned.context->seed();
   read_fields(config, parse_json(settings, "train"), "train");
@@ -240,7 +240,7 @@ void bind_training(nb::module_& module) {
   module.def("make_dataset", make_dataset);
   module.def("make_listops", make_listops);
   module.def("load_data", load_files);
-  module.def("train", train);
+  module.def("train", train_model);
   module.def("evaluate", evaluate_model);
 }
 

@@ -17,12 +17,12 @@ struct Beam {
   nn::Past past;
 };
 
-struct Candidate {
+struct Extension {
   double log_probability;
   std::size_t beam;
   std::int32_t id;
 
-  bool operator<(const Candidate& other) const {  // the better first
+  bool operator<(const Extension& other) const {  // the better first
     if (log_probability != other.log_probability) return log_probability > other.log_probability;
     return beam != other.beam ? beam < other.beam : id < other.id;
   }
@@ -42,7 +42,7 @@ class Search {
     Tensor logits = start_.source.empty() ? decoder_.step({start_.tokens}, {&open_[0].past})
                                           : decoder_.step({start_.tokens}, {&open_[0].past}, {start_.source});
     for (std::int64_t length = 1;; ++length) {
-      const std::vector<Candidate> best = best_of(logits);
+      const std::vector<Extension> best = best_of(logits);
       extend(best, length);
       const bool interrupted = stop != nullptr && stop->load();
       if (length == most_ || interrupted || settled(length))
@@ -63,7 +63,7 @@ class Search {
   }
 
   // Twice as many as are followed: if every other one ends there are still enough.
-  std::vector<Candidate> best_of(const Tensor& logits) {
+  std::vector<Extension> best_of(const Tensor& logits) {
     Tape tape(decoder_.context(), {.record = false});
     for (std::size_t b = 0; b < open_.size(); ++b) {
       const std::span row = row_of(logits, b);
@@ -75,33 +75,33 @@ class Search {
       }
     }
     const Tensor logs = log_softmax(tape, logits).value();
-    std::vector<Candidate> all;
+    std::vector<Extension> all;
     for (std::size_t b = 0; b < open_.size(); ++b) add_best(row_of(logs, b), b, all);
     keep_best(all);
     std::sort(all.begin(), all.end());
     return all;
   }
 
-  void add_best(std::span<const float> logs, std::size_t beam, std::vector<Candidate>& all) {
-    std::vector<Candidate> own(logs.size());
+  void add_best(std::span<const float> logs, std::size_t beam, std::vector<Extension>& all) {
+    std::vector<Extension> own(logs.size());
     for (std::size_t i = 0; i < logs.size(); ++i)
       own[i] = {open_[beam].log_probability + static_cast<double>(logs[i]), beam, static_cast<std::int32_t>(i)};
     keep_best(own);
     all.insert(all.end(), own.begin(), own.end());
   }
 
-  void keep_best(std::vector<Candidate>& candidates) const {
+  void keep_best(std::vector<Extension>& candidates) const {
     const std::size_t kept = 2 * width_;
     if (candidates.size() <= kept) return;
     std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept) - 1, candidates.end());
     candidates.resize(kept);
   }
 
-  // Candidates become the open beams of the next step. Copies of a past share its memory until one of them is moved on.
-  void extend(const std::vector<Candidate>& best, std::int64_t length) {
+  // Extensions become the open beams of the next step. Copies of a past share its memory until one of them is moved on.
+  void extend(const std::vector<Extension>& best, std::int64_t length) {
     std::vector<Beam> next;
     for (std::size_t rank = 0; rank < best.size() && next.size() < width_; ++rank) {
-      const Candidate& c = best[rank];
+      const Extension& c = best[rank];
       const Beam& from = open_[c.beam];
       Tokens ids = from.ids;
       ids.push_back(c.id);

@@ -58,12 +58,6 @@ void write_all(int descriptor, const void* data, std::size_t bytes, const Path& 
   }
 }
 
-// Without this a crash of the machine may forget the rename. Some file systems cannot sync a folder: their loss.
-void sync_folder(const Path& folder) {
-  const FileHandle handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (handle.open()) ::fsync(handle.get());
-}
-
 FileHandle open_for_read(const Path& path, struct stat& status) {
   FileHandle file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   if (!file.open() || ::fstat(file.get(), &status) != 0) fail_read(path, errno);
@@ -72,6 +66,11 @@ FileHandle open_for_read(const Path& path, struct stat& status) {
 }
 
 }  // namespace
+
+void sync_folder(const Path& folder) {
+  const FileHandle handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (handle.open()) ::fsync(handle.get());
+}
 
 FileHandle::~FileHandle() {
   if (descriptor_ >= 0) ::close(descriptor_);

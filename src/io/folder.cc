@@ -26,11 +26,6 @@ Path old_name(const Path& target) { return target.parent_path() / ("." + target.
   fail(ErrorCode::io, what + ": " + std::strerror(errno), path.string());
 }
 
-void sync_folder(const Path& path) {
-  const FileHandle folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.open() || ::fsync(folder.get()) != 0) fail_io("cannot make the folder durable", path);
-}
-
 void rename_folder(const Path& from, const Path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_io("cannot rename the folder to " + to.filename().string(), from);
 }

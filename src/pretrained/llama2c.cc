@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "pretrained/import.h"
+#include "pretrained/weights.h"
 
 // The first format of llama2.c: seven int32 (width, hidden size, layers, heads, heads of keys, vocabulary, positions),
 // then all weights as f32, of each kind those of all layers together: matrices (out, in). Two tables of angles that
@@ -16,20 +17,16 @@ constexpr std::size_t kNumbers = 7;
 constexpr std::size_t kHeaderBytes = kNumbers * sizeof(std::int32_t);
 constexpr double kBase = 10000.0, kNormEps = 1e-5;
 
-[[noreturn]] void refuse(const std::string& what, const Path& file, const char* hint) {
-  fail(ErrorCode::bad_input, what, file.string(), hint);
-}
-
 ModelConfig read_header(const Path& file, std::span<const std::byte> bytes) {
-  if (bytes.size() < kHeaderBytes) refuse("too short for a model of llama2.c", file, "copy it again");
+  if (bytes.size() < kHeaderBytes) refuse_file("too short for a model of llama2.c", file, "copy it again");
   std::array<std::int32_t, kNumbers> n;
   std::memcpy(n.data(), bytes.data(), kHeaderBytes);
   constexpr std::int32_t kMost = 1 << 20;
   for (std::size_t i = 0; i < kNumbers; ++i)
     if (n[i] == 0 || n[i] > kMost || (i == 5 ? n[i] < -kMost : n[i] < 0))
-      refuse(fmt::format("number {} of the header is {}", i, n[i]), file, "a model file of llama2.c, version 0");
+      refuse_file(fmt::format("number {} of the header is {}", i, n[i]), file, "a model file of llama2.c, version 0");
   if (n[2] > 1000 || n[0] % n[3] != 0 || n[3] % n[4] != 0)
-    refuse(
+    refuse_file(
         fmt::format("width {}, {} layers, {} heads and {} heads of keys do not fit together", n[0], n[2], n[3], n[4]),
         file, "a model file of llama2.c, version 0");
   ModelConfig config = ModelConfig::preset("llama");
@@ -109,8 +106,8 @@ Imported import_llama2c(Context& context, const Path& file) {
   std::size_t expected = kHeaderBytes;
   for (const Section& section : sections) expected += static_cast<std::size_t>(numbers_in(section)) * sizeof(float);
   if (mapped.bytes().size() != expected)
-    refuse(fmt::format("the file has {} bytes, a model of its sizes has {}", mapped.bytes().size(), expected), file,
-           "copy it again");
+    refuse_file(fmt::format("the file has {} bytes, a model of its sizes has {}", mapped.bytes().size(), expected),
+                file, "copy it again");
   Imported out{.model = Model(context, config), .architecture = "llama2.c"};
   auto* values = reinterpret_cast<float*>(mapped.bytes().data() + kHeaderBytes);
   for (const Section& section : sections) {
@@ -123,8 +120,8 @@ Imported import_llama2c(Context& context, const Path& file) {
   }
   out.tokenizer = tokenizer_beside(file, config);
   if (out.tokenizer && out.tokenizer->vocabulary() > config.vocabulary)
-    refuse(fmt::format("a tokeniser of {} ids for a model of {}", out.tokenizer->vocabulary(), config.vocabulary), file,
-           "the tokeniser the model was trained with");
+    refuse_file(fmt::format("a tokeniser of {} ids for a model of {}", out.tokenizer->vocabulary(), config.vocabulary),
+                file, "the tokeniser the model was trained with");
   return out;
 }
 

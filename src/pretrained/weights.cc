@@ -20,17 +20,14 @@ std::string today_s(const std::string& name) {
   return name;
 }
 
-[[noreturn]] void refuse(const std::string& what, const Path& file, const char* hint) {
-  fail(ErrorCode::bad_input, what, file.string(), hint);
-}
-
 // "weight_map": {tensor: file}, as read from outside.
 const Json& weight_map(const Json& index, const Path& file) {
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
-    refuse("no \"weight_map\"", file, "a file written by save_pretrained");
+    refuse_file("no \"weight_map\"", file, "a file written by save_pretrained");
   for (const auto& [tensor, shard] : index["weight_map"].items())
     if (!shard.is_string() || Path(shard.get<std::string>()).filename() != shard.get<std::string>())
-      refuse(fmt::format("\"{}\" is not in a file beside it: {}", tensor, shard.dump()), file, "the name of a shard");
+      refuse_file(fmt::format("\"{}\" is not in a file beside it: {}", tensor, shard.dump()), file,
+                  "the name of a shard");
   return index["weight_map"];
 }
 
@@ -44,6 +41,10 @@ std::uint64_t total_size(const Json& index, std::uint64_t absent) {
 
 }  // namespace
 
+void refuse_file(const std::string& what, const Path& file, const char* hint) {
+  fail(ErrorCode::bad_input, what, file.string(), hint);
+}
+
 Weights::Weights(const Path& folder) : folder_(folder) {
   if (std::filesystem::exists(folder / kIndexFile))
     open_shards(folder / kIndexFile);
@@ -53,7 +54,7 @@ Weights::Weights(const Path& folder) : folder_(folder) {
     fail(ErrorCode::unsupported, "weights only as pytorch_model.bin, which can run code when it is opened",
          folder.string(), "load it with transformers and save_pretrained(..., safe_serialization=True)");
   else
-    refuse(fmt::format("no {} and no {}", kModelFile, kIndexFile), folder, "copy the weights, too");
+    refuse_file(fmt::format("no {} and no {}", kModelFile, kIndexFile), folder, "copy the weights, too");
 }
 
 void Weights::open(const Path& file) {
@@ -65,7 +66,7 @@ void Weights::open(const Path& file) {
 void Weights::add_names(std::size_t file) {
   for (const std::string& name : files_[file].names())
     if (!place_.emplace(today_s(name), Place{file, name}).second)
-      refuse(fmt::format("\"{}\" is also in {}", name, file_of(name)), paths_[file], "files of one model");
+      refuse_file(fmt::format("\"{}\" is also in {}", name, file_of(name)), paths_[file], "files of one model");
 }
 
 void Weights::open_shards(const Path& index_file) {
@@ -77,27 +78,27 @@ void Weights::open_shards(const Path& index_file) {
   shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
   for (const std::string& shard : shards) {
     if (!std::filesystem::exists(folder_ / shard))
-      refuse(fmt::format("{} is missing; it holds a part of the {} tensors", shard, map.size()), index_file,
-             "copy it, too");
+      refuse_file(fmt::format("{} is missing; it holds a part of the {} tensors", shard, map.size()), index_file,
+                  "copy it, too");
     open(folder_ / shard);
   }
   for (const auto& [tensor, shard] : map.items()) {
     const auto found = place_.find(today_s(tensor));
     if (found == place_.end() || paths_[found->second.file].filename() != shard.get<std::string>())
-      refuse(fmt::format("\"{}\" is not in the file", tensor), folder_ / shard.get<std::string>(),
-             "shards of the same model as the index");
+      refuse_file(fmt::format("\"{}\" is not in the file", tensor), folder_ / shard.get<std::string>(),
+                  "shards of the same model as the index");
   }
   std::uint64_t bytes = 0;
   for (const auto& [name, place] : place_) {
     if (!map.contains(place.stored))
-      refuse(fmt::format("\"{}\" is in {} but not in the index", name, file_of(name)), index_file,
-             "shards of the same model as the index");
+      refuse_file(fmt::format("\"{}\" is in {} but not in the index", name, file_of(name)), index_file,
+                  "shards of the same model as the index");
     bytes += tensor(name).bytes();
   }
   const std::uint64_t expected = total_size(index, bytes);
   if (expected != bytes)
-    refuse(fmt::format("the shards hold {} bytes of tensors, {} are expected", bytes, expected), index_file,
-           "copy the shards again");
+    refuse_file(fmt::format("the shards hold {} bytes of tensors, {} are expected", bytes, expected), index_file,
+                "copy the shards again");
 }
 
 std::vector<std::string> Weights::names() const {

@@ -9,6 +9,9 @@
 
 namespace fovea::pretrained {
 
+// Throws: a file from outside is not what it should be.
+[[noreturn]] void refuse_file(const std::string& what, const Path& file, const char* hint);
+
 // The tensors of a folder: in model.safetensors, or in the shards that model.safetensors.index.json names.
 class Weights {
  public:

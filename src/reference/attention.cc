@@ -6,12 +6,6 @@
 namespace fovea::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-bool kept(const Problem& p, std::int64_t i, std::int64_t j) {
-  return (!p.causal || j <= p.position(i)) && p.pattern.keep(p.position(i), j);
-}
-
 struct Rows {
   const std::vector<double>& x;  // (n, heads, d_k)
   std::int64_t heads, first;     // `first` is the position of row 0

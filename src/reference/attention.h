@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -52,6 +53,13 @@ struct Problem {
 inline double scale_of(const Problem& p) {
   return p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
 }
+// Whether the problem keeps the pair, its bias aside.
+inline bool kept(const Problem& p, std::int64_t i, std::int64_t j) {
+  return (!p.causal || j <= p.position(i)) && p.pattern.keep(p.position(i), j);
+}
+// Rounds down: queries before the first key have negative positions.
+inline std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 inline double dot(const double* a, const double* b, std::int64_t n) { return std::inner_product(a, a + n, b, 0.0); }
 

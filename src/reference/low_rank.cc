@@ -7,8 +7,6 @@
 namespace fovea::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // Means of `count` nearly equal segments of rows, the longer ones first.
 Matrix segment_means(const Matrix& x, std::int64_t count) {
   Matrix means(count, x.columns);
@@ -180,8 +178,6 @@ Matrix compressed(const Problem& p, const LongShort& options, const Matrix& x, s
   }
   return out;
 }
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 bool near(const Problem& p, const LongShort& options, std::int64_t i, std::int64_t j) {
   const std::int64_t t = p.position(i), w = options.window;

@@ -7,8 +7,6 @@
 namespace fovea::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // A key and a value from anywhere, and the score of the query at hand with it.
 struct Candidate {
   double score;

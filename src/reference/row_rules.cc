@@ -8,8 +8,6 @@
 namespace fovea::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // The scores that count, the largest first.
 Row sorted(const Row& scores) {
   Row out;

@@ -8,7 +8,7 @@
 namespace fovea::reference {
 namespace {
 
-using Matrix = std::vector<std::vector<double>>;
+using Grid = std::vector<std::vector<double>>;
 
 // The mean of rows [begin, end) of head h of x (n, heads, d).
 std::vector<double> mean_rows(const std::vector<double>& x, std::int64_t heads, std::int64_t d, std::int64_t h,
@@ -26,12 +26,12 @@ std::pair<std::int64_t, std::int64_t> known_rows(const Problem& p, std::int64_t 
   return {u * block, std::min(p.n_k, (u + 1) * block)};
 }
 
-Matrix learned_scores(const Problem& p, std::int64_t block, std::int64_t h) {
+Grid learned_scores(const Problem& p, std::int64_t block, std::int64_t h) {
   const std::int64_t blocks = (p.n_k + block - 1) / block;
   const std::vector<double>&first = p.weights[0], &first_bias = p.weights[1], &second = p.weights[2];
   const std::int64_t columns = static_cast<std::int64_t>(first_bias.size()), hidden = columns / p.heads,
                      most = static_cast<std::int64_t>(second.size()) / columns;
-  Matrix scores(at(blocks), std::vector<double>(at(blocks)));
+  Grid scores(at(blocks), std::vector<double>(at(blocks)));
   for (std::int64_t u = 0; u < blocks; ++u) {
     const std::vector<double> x = mean_rows(p.input, 1, p.width, 0, known_rows(p, block, u));
     for (std::int64_t c = h * hidden; c < (h + 1) * hidden; ++c) {
@@ -43,9 +43,9 @@ Matrix learned_scores(const Problem& p, std::int64_t block, std::int64_t h) {
   return scores;
 }
 
-Matrix block_scores(const Problem& p, std::int64_t block, std::int64_t h) {
+Grid block_scores(const Problem& p, std::int64_t block, std::int64_t h) {
   const std::int64_t blocks = (p.n_k + block - 1) / block;
-  Matrix scores(at(blocks), std::vector<double>(at(blocks)));
+  Grid scores(at(blocks), std::vector<double>(at(blocks)));
   for (std::int64_t u = 0; u < blocks; ++u) {
     const std::vector<double> q = mean_rows(p.q, p.heads, p.d_k, h, known_rows(p, block, u));
     for (std::int64_t v = 0; v < blocks; ++v) {
@@ -65,7 +65,7 @@ double log_sum_exp(const std::vector<double>& x) {
 }
 
 // Rows then columns, over and over, in logarithms.
-Matrix doubly_stochastic(Matrix z, const Sorting& how) {
+Grid doubly_stochastic(Grid z, const Sorting& how) {
   const std::size_t n = z.size();
   for (auto& row : z)
     for (double& x : row) x /= how.temperature;
@@ -87,8 +87,8 @@ Matrix doubly_stochastic(Matrix z, const Sorting& how) {
 }
 
 // The pick-th mixture of every block: its best earlier block that was not picked before, times its share.
-Matrix routed(const Matrix& scores, std::int64_t pick) {
-  Matrix out(scores.size(), std::vector<double>(scores.size(), 0.0));
+Grid routed(const Grid& scores, std::int64_t pick) {
+  Grid out(scores.size(), std::vector<double>(scores.size(), 0.0));
   for (std::size_t u = 0; u < scores.size(); ++u) {
     Row row(scores[u].begin(), scores[u].begin() + static_cast<std::ptrdiff_t>(u));
     for (std::int64_t t = 0; t <= pick && !row.empty(); ++t) {
@@ -128,23 +128,23 @@ void read(const Problem& p, const Keys& seen, std::int64_t i, std::int64_t h, Re
 }
 
 // The mixtures that block u reads, one row of shares each.
-Matrix mixtures(const Problem& p, const Sorting& how, const Matrix& scores, std::int64_t u) {
-  Matrix rows;
+Grid mixtures(const Problem& p, const Sorting& how, const Grid& scores, std::int64_t u) {
+  Grid rows;
   if (p.causal && !how.masked) {
     for (std::int64_t t = 0; t < std::min(how.routes, u); ++t) rows.push_back(routed(scores, t)[at(u)]);
     return rows;
   }
-  Matrix open = scores;
+  Grid open = scores;
   for (std::size_t w = 0; w < open.size(); ++w)
     for (std::size_t v = w + 1; v < open.size() && p.causal; ++v) open[w][v] = -INFINITY;
-  const Matrix sorted = doubly_stochastic(open, how);
+  const Grid sorted = doubly_stochastic(open, how);
   if (how.cut == 0) return {sorted[at(u)]};
   rows.assign(sorted.begin(),
               sorted.begin() + std::min<std::ptrdiff_t>(how.cut, static_cast<std::ptrdiff_t>(sorted.size())));
   return rows;
 }
 
-void attend_block(const Problem& p, const Sorting& how, const Matrix& scores,
+void attend_block(const Problem& p, const Sorting& how, const Grid& scores,
                   std::pair<std::int64_t, std::int64_t> block_of_head, Result& out) {
   const auto [u, h] = block_of_head;
   const std::int64_t block = how.block_for(p.n_k), g = p.kv_head(h), end = std::min(p.n_k, (u + 1) * block);
@@ -180,7 +180,7 @@ Result sinkhorn(const Problem& p, const Sorting& how) {
   if (p.n_k == 0) return out;
   const std::int64_t block = how.block_for(p.n_k), blocks = (p.n_k + block - 1) / block;
   for (std::int64_t h = 0; h < p.heads; ++h) {
-    const Matrix scores = how.learned ? learned_scores(p, block, h) : block_scores(p, block, h);
+    const Grid scores = how.learned ? learned_scores(p, block, h) : block_scores(p, block, h);
     for (std::int64_t u = 0; u < blocks; ++u) attend_block(p, how, scores, {u, h}, out);
   }
   return out;

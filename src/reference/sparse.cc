@@ -8,10 +8,6 @@
 namespace fovea::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-
 // A row of one head with keys of zero score and zero value besides.
 void add_zero_keys(Result& result, const Problem& p, std::int64_t row, double count) {
   const double lse = result.lse[at(row)], whole = lse == -kInfinity ? std::log(count) : std::log(std::exp(lse) + count);

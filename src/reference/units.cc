@@ -8,10 +8,6 @@
 namespace fovea::reference {
 namespace {
 
-bool kept(const Problem& p, std::int64_t i, std::int64_t j) {
-  return (!p.causal || j <= p.position(i)) && p.pattern.keep(p.position(i), j);
-}
-
 double dropped(const Problem& p, std::int64_t h, std::int64_t i, std::int64_t j) {
   return p.drop_factor ? p.drop_factor(h, i, j) : 1.0;
 }

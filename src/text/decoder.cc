@@ -20,9 +20,9 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 
 // A decoder that is one function.
 template <class Apply>
-class Simple final : public Decoder {
+class SimpleDecoder final : public Decoder {
  public:
-  explicit Simple(Apply apply) : apply_(std::move(apply)) {}
+  explicit SimpleDecoder(Apply apply) : apply_(std::move(apply)) {}
   void apply(Tokens& tokens) const override { apply_(tokens); }
 
  private:
@@ -30,8 +30,8 @@ class Simple final : public Decoder {
 };
 
 template <class Apply>
-std::unique_ptr<Decoder> simple(Apply apply) {
-  return std::make_unique<Simple<Apply>>(std::move(apply));
+std::unique_ptr<Decoder> simple_decoder(Apply apply) {
+  return std::make_unique<SimpleDecoder<Apply>>(std::move(apply));
 }
 
 void fuse(Tokens& tokens) {
@@ -84,7 +84,7 @@ void clean(std::string& text) {
 std::unique_ptr<Decoder> make_wordpiece(Settings& settings) {
   const std::string prefix = settings.text("prefix", "##");
   const bool cleanup = settings.flag("cleanup", true);
-  return simple([=](Tokens& tokens) {
+  return simple_decoder([=](Tokens& tokens) {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       std::string& token = tokens[i];
       if (i > 0 && token.starts_with(prefix))
@@ -101,20 +101,20 @@ std::unique_ptr<Decoder> make_metaspace(Settings& settings) {
   const bool prefix = settings.flag("add_prefix_space", true);
   const bool drop = settings.text("prepend_scheme", prefix ? "always" : "never") != "never";
   settings.ignore({"str_rep", "split"});
-  return simple([=](Tokens& tokens) {
+  return simple_decoder([=](Tokens& tokens) {
     for (std::string& token : tokens) replace_all(token, mark, drop && &token == &tokens.front() ? "" : " ");
   });
 }
 
 std::unique_ptr<Decoder> make_bpe(Settings& settings) {
-  return simple([suffix = settings.text("suffix", "</w>")](Tokens& tokens) {
+  return simple_decoder([suffix = settings.text("suffix", "</w>")](Tokens& tokens) {
     for (std::string& token : tokens) replace_all(token, suffix, &token == &tokens.back() ? "" : " ");
   });
 }
 
 std::unique_ptr<Decoder> make_replace(Settings& settings) {
   const Pattern pattern = Pattern::read(settings.need("pattern"), settings.where() + ".pattern");
-  return simple([=, content = settings.need_text("content")](Tokens& tokens) {
+  return simple_decoder([=, content = settings.need_text("content")](Tokens& tokens) {
     std::vector<Range> found;
     for (std::string& token : tokens) {
       found.clear();
@@ -130,7 +130,7 @@ std::unique_ptr<Decoder> make_replace(Settings& settings) {
 std::unique_ptr<Decoder> make_strip(Settings& settings) {
   const std::string content = to_utf8(settings.character("content", ' '));
   const std::int64_t start = settings.number("start", 0), stop = settings.number("stop", 0);
-  return simple([=](Tokens& tokens) {
+  return simple_decoder([=](Tokens& tokens) {
     for (std::string& token : tokens) {
       for (std::int64_t i = 0; i < start && token.starts_with(content); ++i) token.erase(0, content.size());
       for (std::int64_t i = 0; i < stop && token.ends_with(content); ++i) token.resize(token.size() - content.size());
@@ -141,19 +141,19 @@ std::unique_ptr<Decoder> make_strip(Settings& settings) {
 std::unique_ptr<Decoder> make_sequence(Settings& settings) {
   std::vector<std::shared_ptr<Decoder>> parts;
   for (Settings& part : settings.list("decoders")) parts.push_back(read_decoder(part));
-  return simple([=](Tokens& tokens) {
+  return simple_decoder([=](Tokens& tokens) {
     for (const auto& part : parts) part->apply(tokens);
   });
 }
 
-std::unique_ptr<Decoder> make(const std::string& type, Settings& settings) {
+std::unique_ptr<Decoder> make_decoder(const std::string& type, Settings& settings) {
   if (type == "ByteLevel") {
     settings.ignore({"add_prefix_space", "trim_offsets", "use_regex"});
-    return simple(byte_level);
+    return simple_decoder(byte_level);
   }
   if (type == "BPEDecoder") return make_bpe(settings);
-  if (type == "ByteFallback") return simple(byte_fallback);
-  if (type == "Fuse") return simple(fuse);
+  if (type == "ByteFallback") return simple_decoder(byte_fallback);
+  if (type == "Fuse") return simple_decoder(fuse);
   if (type == "Metaspace") return make_metaspace(settings);
   if (type == "Replace") return make_replace(settings);
   if (type == "Sequence") return make_sequence(settings);
@@ -166,7 +166,7 @@ std::unique_ptr<Decoder> make(const std::string& type, Settings& settings) {
 }  // namespace
 
 std::unique_ptr<Decoder> read_decoder(Settings settings) {
-  std::unique_ptr<Decoder> made = make(settings.need_text("type"), settings);
+  std::unique_ptr<Decoder> made = make_decoder(settings.need_text("type"), settings);
   settings.finish();
   return made;
 }

@@ -88,9 +88,9 @@ class Sequence final : public Normalizer {
 
 // A normalizer that is one function.
 template <class Apply>
-class Simple final : public Normalizer {
+class SimpleNormalizer final : public Normalizer {
  public:
-  explicit Simple(Apply apply) : apply_(std::move(apply)) {}
+  explicit SimpleNormalizer(Apply apply) : apply_(std::move(apply)) {}
   void apply(AlignedText& text) const override { apply_(text); }
 
  private:
@@ -98,8 +98,8 @@ class Simple final : public Normalizer {
 };
 
 template <class Apply>
-std::unique_ptr<Normalizer> simple(Apply apply) {
-  return std::make_unique<Simple<Apply>>(std::move(apply));
+std::unique_ptr<Normalizer> simple_normalizer(Apply apply) {
+  return std::make_unique<SimpleNormalizer<Apply>>(std::move(apply));
 }
 
 // What sentencepiece's "nmt" rules do to control characters and unusual spaces.
@@ -116,30 +116,30 @@ void nmt(AlignedText& text) {
 }
 
 std::unique_ptr<Normalizer> make_form(bool compatible, bool composed) {
-  return simple([form = NormalForm{compatible, composed}](AlignedText& text) { normalize(text, form); });
+  return simple_normalizer([form = NormalForm{compatible, composed}](AlignedText& text) { normalize(text, form); });
 }
 
-std::unique_ptr<Normalizer> make(const std::string& type, Settings& settings) {
+std::unique_ptr<Normalizer> make_normalizer(const std::string& type, Settings& settings) {
   if (type == "BertNormalizer") return std::make_unique<Bert>(settings);
-  if (type == "Lowercase") return simple(lower);
+  if (type == "Lowercase") return simple_normalizer(lower);
   if (type == "NFC") return make_form(false, true);
   if (type == "NFD") return make_form(false, false);
   if (type == "NFKC") return make_form(true, true);
   if (type == "NFKD") return make_form(true, false);
-  if (type == "Nmt") return simple(nmt);
+  if (type == "Nmt") return simple_normalizer(nmt);
   if (type == "Replace") return std::make_unique<Replace>(settings);
   if (type == "Sequence") return std::make_unique<Sequence>(settings);
   if (type == "StripAccents")
-    return simple([](AlignedText& text) { text.filter([](char32_t c) { return !is_mark(c); }); });
+    return simple_normalizer([](AlignedText& text) { text.filter([](char32_t c) { return !is_mark(c); }); });
   if (type == "Strip") {
     const bool left = settings.flag("strip_left", true), right = settings.flag("strip_right", true);
-    return simple([=](AlignedText& text) { text.strip(left, right); });
+    return simple_normalizer([=](AlignedText& text) { text.strip(left, right); });
   }
   if (type == "Prepend")
-    return simple([prefix = settings.need_text("prepend")](AlignedText& text) { text.prepend(prefix); });
+    return simple_normalizer([prefix = settings.need_text("prepend")](AlignedText& text) { text.prepend(prefix); });
   if (type == "Precompiled") {
     const std::string map = settings.text("precompiled_charsmap", "");
-    if (map.empty()) return simple([](AlignedText&) {});
+    if (map.empty()) return simple_normalizer([](AlignedText&) {});
     return make_charsmap(map, settings.where() + ".precompiled_charsmap");
   }
   settings.refuse_type(type, {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled",
@@ -204,7 +204,7 @@ void normalize(AlignedText& text, NormalForm form) {
 }
 
 std::unique_ptr<Normalizer> read_normalizer(Settings settings) {
-  std::unique_ptr<Normalizer> made = make(settings.need_text("type"), settings);
+  std::unique_ptr<Normalizer> made = make_normalizer(settings.need_text("type"), settings);
   settings.finish();
   return made;
 }

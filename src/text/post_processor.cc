@@ -31,9 +31,9 @@ struct Trim {
 
 void set_types(Run& run, std::int32_t type) { std::fill(run.tokens.types.begin(), run.tokens.types.end(), type); }
 
-class ByteLevel final : public PostProcessor {
+class ByteLevelTrimming final : public PostProcessor {
  public:
-  explicit ByteLevel(Settings& settings)
+  explicit ByteLevelTrimming(Settings& settings)
       : trim_(settings.flag("trim_offsets", true)), spaces_{settings.flag("add_prefix_space", true)} {
     settings.ignore({"use_regex"});
   }
@@ -172,7 +172,7 @@ class Sequence final : public PostProcessor {
 };
 
 std::unique_ptr<PostProcessor> make(const std::string& type, Settings& settings) {
-  if (type == "ByteLevel") return std::make_unique<ByteLevel>(settings);
+  if (type == "ByteLevel") return std::make_unique<ByteLevelTrimming>(settings);
   if (type == "BertProcessing") return std::make_unique<Fixed>(settings, false);
   if (type == "RobertaProcessing") return std::make_unique<Fixed>(settings, true);
   if (type == "TemplateProcessing") return std::make_unique<Template>(settings);

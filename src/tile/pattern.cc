@@ -28,7 +28,7 @@ namespace {
 using tile::floor_div;
 using tile::IntervalRule;
 using tile::kOpen;
-using tile::Rule;
+using tile::PatternRule;
 using tile::RulePtr;
 
 // query - left <= key <= query + right. Full and causal are windows too, open on one side or both.
@@ -87,10 +87,10 @@ class BlockDiagonal final : public IntervalRule {
   std::int64_t width_;
 };
 
-class Predicate final : public Rule {
+class Predicate final : public PatternRule {
  public:
   Predicate(std::string text, std::function<bool(std::int64_t, std::int64_t)> keep)
-      : Rule(std::move(text)), keep_(std::move(keep)) {}
+      : PatternRule(std::move(text)), keep_(std::move(keep)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override { return keep_(query, key); }
   Cover cover(const Rect&) const override { return Cover::part; }
@@ -100,9 +100,9 @@ class Predicate final : public Rule {
   std::function<bool(std::int64_t, std::int64_t)> keep_;
 };
 
-class Filled final : public Rule {
+class Filled final : public PatternRule {
  public:
-  Filled(std::string text, Pattern::Fill fill) : Rule(std::move(text)), fill_(std::move(fill)) {}
+  Filled(std::string text, Pattern::Fill fill) : PatternRule(std::move(text)), fill_(std::move(fill)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
     std::uint64_t bit = 0;
@@ -126,10 +126,10 @@ std::string unique(std::string name) {
 }
 
 // A pattern among every step-th token, asked pair by pair.
-class Every final : public Rule {
+class Every final : public PatternRule {
  public:
   Every(RulePtr inner, std::int64_t step, std::int64_t first)
-      : Rule("every(" + inner->text() + ", " + std::to_string(step) + ", " + std::to_string(first) + ")"),
+      : PatternRule("every(" + inner->text() + ", " + std::to_string(step) + ", " + std::to_string(first) + ")"),
         inner_(std::move(inner)),
         step_(step),
         first_(first) {}
@@ -159,9 +159,9 @@ RulePtr every_of(const RulePtr& rule, std::int64_t step, std::int64_t first) {
 }
 
 // All that a pattern does not keep.
-class Not final : public Rule {
+class Not final : public PatternRule {
  public:
-  explicit Not(RulePtr inner) : Rule("~" + inner->text()), inner_(std::move(inner)) {}
+  explicit Not(RulePtr inner) : PatternRule("~" + inner->text()), inner_(std::move(inner)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override { return !inner_->keep(query, key); }
   Cover cover(const Rect& rect) const override {
@@ -187,10 +187,10 @@ class Not final : public Rule {
 
 // Both (kAnd) or either of two patterns.
 template <bool kAnd>
-class Pair final : public Rule {
+class Pair final : public PatternRule {
  public:
   Pair(RulePtr a, RulePtr b)
-      : Rule("(" + a->text() + (kAnd ? " & " : " | ") + b->text() + ")"), a_(std::move(a)), b_(std::move(b)) {}
+      : PatternRule("(" + a->text() + (kAnd ? " & " : " | ") + b->text() + ")"), a_(std::move(a)), b_(std::move(b)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
     return kAnd ? a_->keep(query, key) && b_->keep(query, key) : a_->keep(query, key) || b_->keep(query, key);

@@ -33,8 +33,8 @@ class Pattern::Rule {
 
 namespace tile {
 
-using Rule = Pattern::Rule;
-using RulePtr = std::shared_ptr<const Rule>;
+using PatternRule = Pattern::Rule;
+using RulePtr = std::shared_ptr<const PatternRule>;
 
 inline constexpr std::int64_t kOpen = std::int64_t{1} << 60;  // beyond every position, and sums stay in range
 
@@ -57,9 +57,9 @@ inline void set_bits(std::uint64_t* words, std::int64_t begin, std::int64_t end)
 }
 
 // A pattern in which the queries that keep a key are one interval: masks are then filled by intervals.
-class IntervalRule : public Rule {
+class IntervalRule : public PatternRule {
  public:
-  using Rule::Rule;
+  using PatternRule::Rule;
   virtual Pattern::Range queries_of(std::int64_t key) const = 0;
 
   void mask(const Pattern::Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const final {

@@ -88,10 +88,10 @@ class Comb final : public IntervalRule {
   std::int64_t period_, begin_, end_;
 };
 
-class Distances final : public Rule {
+class Distances final : public PatternRule {
  public:
   explicit Distances(std::vector<std::int64_t> sorted)
-      : Rule("distances(" + list_text(sorted) + ")"), distances_(std::move(sorted)) {}
+      : PatternRule("distances(" + list_text(sorted) + ")"), distances_(std::move(sorted)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
     return std::binary_search(distances_.begin(), distances_.end(), query - key);
@@ -126,10 +126,10 @@ class Distances final : public Rule {
   std::vector<std::int64_t> distances_;
 };
 
-class Blocks final : public Rule {
+class Blocks final : public PatternRule {
  public:
   Blocks(std::int64_t width, std::vector<std::vector<std::int64_t>> sorted)
-      : Rule(blocks_text(width, sorted)), width_(width), rows_(std::move(sorted)) {}
+      : PatternRule(blocks_text(width, sorted)), width_(width), rows_(std::move(sorted)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
     const std::vector<std::int64_t>& row = row_at(floor_div(query, width_));
