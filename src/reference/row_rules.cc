@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
+
+#include "reference/attention.h"
 
 namespace fovea::reference {
 namespace {
