@@ -9,10 +9,11 @@
 #include "cli/options.h"
 #include "cli/run_model.h"
 #include "cli/verb.h"
+#include "data/bleu.h"
 #include "fovea/generate.h"
 #include "fovea/pretrained.h"
-#include "io/file.h"
 #include "io/json.h"
+#include "io/xz.h"
 #include "measure/stopwatch.h"
 
 // fovea generate: continues prompts, or translates lines.
@@ -22,7 +23,7 @@ namespace {
 struct GenerateVerb {
   MachineOptions machine;
   GenerateOptions options;
-  std::string folder, prompt, data, out, tokenizer, weights = "f32";
+  std::string folder, prompt, data, references, out, tokenizer, weights = "f32";
   std::optional<std::string> dtype;
   std::optional<std::int64_t> start;
   std::vector<std::string> stop;
@@ -48,11 +49,32 @@ Tokenizer tokenizer_of(const GenerateVerb& verb, const Path& folder, const Model
 }
 
 std::vector<std::string> prompts_of(const GenerateVerb& verb) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;
   if (verb.data.empty()) return {verb.prompt};
-  std::vector<std::string> lines = lines_of(read_file(verb.data, kMost));
+  std::vector<std::string> lines = lines_of(read_maybe_xz(verb.data));
   if (lines.empty()) fail(ErrorCode::bad_input, "no lines", verb.data, "one prompt on each line");
   return lines;
+}
+
+std::vector<std::string> references_of(const GenerateVerb& verb, std::size_t prompts) {
+  if (verb.references.empty()) return {};
+  std::vector<std::string> lines = lines_of(read_maybe_xz(verb.references));
+  if (lines.size() != prompts)
+    fail(ErrorCode::bad_input, fmt::format("{} lines, but {} prompts", lines.size(), prompts), verb.references,
+         "one line for each line of --data");
+  return lines;
+}
+
+// How near the texts come to what somebody else wrote.
+void compare(const std::vector<Generated>& results, const std::vector<std::string>& references, Json& document,
+             const Console& console) {
+  std::vector<std::string> texts;
+  for (const Generated& result : results) texts.push_back(result.text);
+  const Bleu bleu = corpus_bleu(texts, references);
+  const double chrf = corpus_chrf(texts, references);
+  document["bleu"] = bleu.score;
+  document["chrf"] = chrf;
+  console.note(fmt::format("BLEU {:.2f} (precisions {:.1f}, brevity {:.3f}), chrF {:.2f}, {} lines", bleu.score,
+                           fmt::join(bleu.precisions, "/"), bleu.brevity, chrf, references.size()));
 }
 
 Json document_of(const std::vector<std::string>& prompts, const std::vector<Generated>& results, double seconds) {
@@ -83,7 +105,7 @@ TextWatch watch_of(const GenerateVerb& verb, const Console& console, const std::
 
 void run(const GenerateVerb& verb, const Console& console) {
   const WeightForm form = weight_form(verb.weights);
-  const std::vector<std::string> prompts = prompts_of(verb);
+  const std::vector<std::string> prompts = prompts_of(verb), references = references_of(verb, prompts.size());
   Context context(verb.machine.context());
   const Path folder = checkpoint_of(verb.folder, "fovea generate");
   const Model model =
@@ -99,7 +121,8 @@ void run(const GenerateVerb& verb, const Console& console) {
   const double seconds = clock.seconds();
   if (lines == nullptr && !console.json) write_now("\n");
   if (lines != nullptr) lines->close();
-  const Json document = document_of(prompts, results, seconds);
+  Json document = document_of(prompts, results, seconds);
+  if (!references.empty() && !interrupt.requested()) compare(results, references, document, console);
   console.document(document);
   console.note(fmt::format("{} tokens in {:.2f} s: {:.1f} tokens/s", document["tokens"].get<std::int64_t>(), seconds,
                            document["tokens_per_second"].get<double>()));
@@ -113,7 +136,9 @@ void add_options(const Arguments& verb, GenerateVerb& o) {
     verb.add_option(name, value, help).type_name("N").check(in_range(low, high)).show_default();
   };
   const Option prompt = verb.add_option("--prompt", o.prompt, "text to go on from").type_name("TEXT");
-  verb.add_option("--data", o.data, "file with a prompt or text on each line").type_name("FILE").excludes(prompt);
+  const Option data = verb.add_option("--data", o.data, "file with a prompt on each line").type_name("FILE");
+  data.excludes(prompt);
+  verb.add_option("--references", o.references, "what --data should give: BLEU, chrF").type_name("FILE").needs(data);
   verb.add_option("--out", o.out, "file for the results of --data [standard output]").type_name("FILE");
   number("--tokens", g.max_tokens, "new tokens at most", 1, 1e9);
   number("--temperature", g.temperature, "0: the most likely token; above: draw", 0, 1e3);
@@ -127,7 +152,8 @@ void add_options(const Arguments& verb, GenerateVerb& o) {
   verb.add_option("--seed", g.seed, "of the draws").type_name("N").show_default();
   verb.add_option("--start", o.start, "first token of seq2seq [the tokeniser's]")
       .type_name("ID")
-      .check(in_range(0, 1 << 30));
+      .check(in_range(0, 1 << 30))
+      .common();
   number("--batch", g.batch, "prompts that run together", 1, 4096);
   verb.add_option("--weights", o.weights, "f32, bf16 or int8: fewer bytes, faster").type_name("NAME").show_default();
   verb.add_option("--dtype", o.dtype, "of activations, f32 or bf16 [as trained]").type_name("NAME");

@@ -43,6 +43,8 @@ RunResult summarize(const RunEnvironment& environment, const Model& model, const
   summary.steps = result.steps;
   summary.train_seconds = result.train_seconds;
   summary.eval_seconds = result.eval_seconds;
+  summary.input_seconds = result.input_seconds;
+  summary.skipped = result.skipped;
   summary.parameters = model.parameter_count();
   summary.peak_memory = result.peak_memory;
   summary.zones = result.zones;
@@ -69,6 +71,8 @@ void RunResult::fields(FieldVisitor& v) {
   v("steps", steps, "steps taken", at_least(0));
   v("train_seconds", train_seconds, "training time, evaluation not counted", at_least(0));
   v("eval_seconds", eval_seconds, "evaluation time", at_least(0));
+  v("input_seconds", input_seconds, "of the training time, waiting for batches", at_least(0));
+  v("skipped", skipped, "steps whose f16 gradients overflowed", at_least(0));
   v("tokens", tokens, "read while training, since the last start", at_least(0));
   v("parameters", parameters, "learned numbers", at_least(0));
   v("peak_memory", peak_memory, "most bytes in use at once");

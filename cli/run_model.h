@@ -10,6 +10,9 @@
 
 namespace fovea::cli {
 
+// Waiting for batches is shown from this share of the training time on.
+inline constexpr double kInputWaitShown = 0.02;
+
 // How a finished run ended: result.json in its folder, and its row in a comparison.
 struct RunResult {
   std::string name;                  // of the preset or mechanism
@@ -18,7 +21,9 @@ struct RunResult {
   double validation_loss = 0.0;
   std::int64_t best_step = 0, steps = 0;
   double train_seconds = 0.0, eval_seconds = 0.0;
-  std::int64_t tokens = 0;  // read while training
+  double input_seconds = 0.0;  // of the training time, waiting for batches
+  std::int64_t skipped = 0;    // steps whose f16 gradients overflowed
+  std::int64_t tokens = 0;     // read while training
   std::int64_t parameters = 0;
   std::uint64_t peak_memory = 0;
   std::vector<ZoneTime> zones;

@@ -34,7 +34,13 @@ std::string zones_text(const RunResult& result) {
   for (const ZoneTime& zone : zones)
     if (zone.seconds >= 0.005 * all)
       out += fmt::format("{}{} {:.0f}%", out.empty() ? "" : ", ", zone.name, 100.0 * zone.seconds / all);
-  return "where the time went: " + (out.empty() ? "nothing was timed" : out);
+  out = "where the time went: " + (out.empty() ? "nothing was timed" : out);
+  if (result.input_seconds > kInputWaitShown * result.train_seconds)
+    out +=
+        fmt::format("\ninput wait: {:.0f}% of the training time", 100.0 * result.input_seconds / result.train_seconds);
+  if (result.skipped > 0)
+    out += fmt::format("\nskipped: {} of {} steps, whose f16 gradients overflowed", result.skipped, result.steps);
+  return out;
 }
 
 std::string folder_name(const std::string& name) {

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "cli/run_model.h"
+
 namespace fovea::cli {
 namespace {
 
@@ -41,7 +43,16 @@ void TrainProgress::on_step(const StepReport& report) {
   const double rate = rate_.add(static_cast<double>(report.tokens) / std::fmax(report.seconds, 1e-9));
   if (scores_.classes()) state.accuracy = accuracy_.add(report.accuracy);
   if (!scores_.classes() && scores_.task != Task::forecast) state.tokens_per_second = rate;
+  state.notice = notice(report);
   progress_.update(state);
+}
+
+std::string TrainProgress::notice(const StepReport& report) {
+  skipped_ += report.skipped ? 1 : 0;
+  const double waited = waiting_.add(report.input_seconds) / std::fmax(seconds_.add(report.seconds), 1e-9);
+  std::string out = skipped_ > 0 ? fmt::format("{} skipped", skipped_) : "";
+  if (waited > kInputWaitShown) out += fmt::format("{}input wait {:.0f}%", out.empty() ? "" : ", ", 100.0 * waited);
+  return out;
 }
 
 void TrainProgress::on_eval(const EvalReport& report) {

@@ -30,11 +30,14 @@ class TrainProgress : public TrainObserver {
     double sum_ = 0.0, weight_ = 0.0;
   };
 
+  // Steps that were skipped so far, and the share of the last while spent waiting for batches; empty: nothing to tell.
+  std::string notice(const StepReport& report);
+
   const Console& console_;
   Progress progress_;
   Scores scores_;  // only the task counts
-  std::int64_t tokens_ = 0;
-  Smooth loss_, accuracy_, rate_;
+  std::int64_t tokens_ = 0, skipped_ = 0;
+  Smooth loss_, accuracy_, rate_, seconds_, waiting_;
 };
 
 }  // namespace fovea::cli

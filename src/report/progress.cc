@@ -94,6 +94,7 @@ std::string Progress::line(double width, bool last) const {
                                        quantity_text(Quantity::count, std::round(state_.tokens_per_second)));
   if (!std::isnan(state_.loss)) tail += "  loss " + number_text(state_.loss);
   if (!std::isnan(state_.accuracy)) tail += "  acc " + quantity_text(Quantity::percent, state_.accuracy);
+  if (!state_.notice.empty()) tail += "  " + state_.notice;
   tail += last ? "  " + clock_text(options_.seconds() - start_) : "  " + clock_text(left()) + " left";
   const std::string head = pad_right(options_.label, options_.label_width);
   if (!options_.terminal.interactive) return head + fmt::format("  {:.0f}%", 100 * share_of(state_)) + tail;

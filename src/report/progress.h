@@ -19,6 +19,7 @@ struct ProgressState {
   double loss = std::numeric_limits<double>::quiet_NaN();               // NaN: not shown
   double accuracy = std::numeric_limits<double>::quiet_NaN();           // a fraction; NaN: not shown
   double tokens_per_second = std::numeric_limits<double>::quiet_NaN();  // NaN: steps per second instead
+  std::string notice = {};                                              // something that should not be: "3 skipped"
 };
 
 struct ProgressOptions {

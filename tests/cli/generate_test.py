@@ -130,6 +130,14 @@ class Generate(CliTest):
                                  "--beams", "2", "--threads", "1")
         self.assertEqual([len(r["ids"]) for r in document["results"]], [5, 5])
 
+        (self.folder / "references.txt").write_text("one\ntwo\n")
+        compared = self.document("generate", "translator", "--data", "lines.txt", "--start", "1", "--tokens", "5",
+                                 "--references", "references.txt", "--threads", "1")
+        self.assertTrue(0 <= compared["bleu"] < 100 and 0 <= compared["chrf"] < 100)
+        (self.folder / "references.txt").write_text("one\n")
+        self.bad(3, ["references.txt", "1 lines, but 2 prompts"], "generate", "translator", "--data", "lines.txt",
+                 "--references", "references.txt", "--threads", "1")
+
     def test_a_full_context_ends_the_text(self):
         document = self.document(*self.generate("--prompt", "a" * 60, "--tokens", "30"))
         self.assertEqual(document["results"][0]["end"], "context")
