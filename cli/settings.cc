@@ -69,6 +69,7 @@ std::string_view usual_preset(Task task) {
     case Task::mlm: return "roberta";
     case Task::seq2seq: return "seq2seq";
     case Task::vision: return "vit";
+    case Task::image_text: return "clip";
     case Task::forecast: return "informer-forecast";
     default: return "";
   }
@@ -97,6 +98,7 @@ void choose_model(const Json& file, const RunOptions& o, RunSettings& settings) 
   if (settings.preset.empty() && attention.empty()) settings.attention = kUsualAttention;
   settings.model = ModelConfig::preset(settings.preset.empty() ? settings.attention : settings.preset);
   if (!settings.preset.empty() && !attention.empty()) settings.model.set_attention(attention);
+  if (fresh) settings.train = TrainConfig::usual(settings.model);
 }
 
 // Says which preset would do.

@@ -101,6 +101,7 @@ struct FOVEA_EXPORT DataSettings {
   std::int64_t vocabulary = 8000;  // of a tokeniser that is trained
   std::string source_language, target_language;  // of parallel text: the ends of its files' names
   std::int64_t shift = 0;                        // pixels by which training pictures are moved at random
+  std::int64_t size = 0;                         // pictures with texts are drawn to it; 0: as the first is
   bool flip = false;                             // training pictures are mirrored at random
   std::int64_t input_length = 96, label_length = 48, horizon = 24;  // rows of series: read, read again, foretold
   bool univariate = false;                                          // of series only the last column

@@ -41,6 +41,9 @@ struct FOVEA_EXPORT TrainConfig {
   std::int64_t length_window = 0;       // batches among which examples are sorted by length; 0: none
   std::string out = {};                 // folder for checkpoints and metrics; empty: nothing is written
 
+  // What usually trains such a model well, from scratch and in minutes to hours: where a search may start.
+  static TrainConfig usual(const ModelConfig& model);
+
   // Refuses what cannot be run, naming the field.
   void check() const;
 

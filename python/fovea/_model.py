@@ -216,7 +216,11 @@ def load_data(path: str | PathLike[str], *, task: str | None = None, max_length:
 
 
 class TrainResult(Mapping[str, Any]):
-    """What a training run came to: steps, train_seconds, best and last evaluation, peak_memory, zones, resume_from."""
+    """What a training run came to.
+
+    steps, skipped (f16 only), train_seconds, input_seconds (waiting for batches), best and last evaluation, peak_memory,
+    zones and resume_from.
+    """
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
@@ -246,8 +250,9 @@ def train(model: Model, data: Dataset, *, callbacks: Sequence[Callback] = (), pr
           resume: str | PathLike[str] | None = None, **settings: Any) -> TrainResult:
     """Trains the model; settings are those of the command line's ``train.`` section (steps, minutes, lr, batch, out, ...).
 
-    A callback is given ("step", ...), ("eval", ...) or ("checkpoint", ...) with the numbers of each; what it raises ends
-    the run. After Ctrl-C, or that, the run is saved if it has a folder ``out``, and goes on with ``resume=out``.
+    What is not given is as it usually suits such a model. A callback is given ("step", ...), ("eval", ...) or
+    ("checkpoint", ...) with the numbers of each; what it raises ends the run. After Ctrl-C, or that, the run is saved if
+    it has a folder ``out``, and goes on with ``resume=out``.
     """
     bar = Progress() if progress else None
     watchers = [*([bar.report] if bar else []), *callbacks]

@@ -100,6 +100,8 @@ nb::dict result_dict(const TrainResult& r) {
   out["steps"] = r.steps;
   out["train_seconds"] = r.train_seconds;
   out["eval_seconds"] = r.eval_seconds;
+  out["input_seconds"] = r.input_seconds;
+  out["skipped"] = r.skipped;
   out["last"] = Watcher::eval_dict(r.last);
   out["best"] = Watcher::eval_dict(r.best);
   out["peak_memory"] = r.peak_memory;
@@ -110,7 +112,7 @@ nb::dict result_dict(const TrainResult& r) {
 
 nb::dict train_model(OwnedModel& owned, const Dataset& data, const std::string& settings, const std::string& resume,
                      nb::object report) {
-  TrainConfig config;
+  TrainConfig config = TrainConfig::usual(owned.model.config());
   config.seed = owned.context->seed();
   read_fields(config, parse_json(settings, "train"), "train");
   Watcher watcher(std::move(report));

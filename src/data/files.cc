@@ -55,6 +55,12 @@ std::vector<std::string_view> tab_fields(std::string_view line, std::size_t most
   return fields;
 }
 
+std::uint32_t big_endian(std::string_view bytes) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint8_t>(bytes[i]);
+  return value;
+}
+
 TextLines::TextLines(const Path& path) : path_(path.string()), text_(read_maybe_xz(path)) {
   std::string_view rest = without_mark(text_);
   while (!rest.empty()) lines_.push_back(take_line(rest));

@@ -29,6 +29,8 @@ std::string first_line(const Path& path);
 // What stands between tabs; of more than `most` fields the last keeps its tabs.
 std::vector<std::string_view> tab_fields(std::string_view line, std::size_t most = SIZE_MAX);
 
+std::uint32_t big_endian(std::string_view bytes);  // of the first four
+
 // A text file in memory, unpacked, line by line; lines end in \n or \r\n, a byte-order mark is passed over.
 class TextLines {
  public:

@@ -68,6 +68,7 @@ constexpr Kind kKinds[] = {
     {{"labels", "{train,dev,test}.tsv: label<TAB>text, or GLUE's columns"}, Task::classify, load_labelled},
     {{"pairs", "papers.tsv and pairs.{train,valid,test}.tsv, or GLUE's pairs"}, Task::match, load_pairs},
     {{"pictures", "idx files as MNIST's, or CIFAR-10's .bin"}, Task::vision, load_pictures},
+    {{"captions", "{train,valid,test}.captions: picture.png<TAB>text"}, Task::image_text, load_captions},
     {{"series", "a .csv: date, then columns of numbers"}, Task::forecast, load_series},
 };
 
@@ -83,6 +84,7 @@ std::string_view kind_of_folder(const DataSettings& settings) {
   const Path folder = settings.source;
   if (is_listops(folder)) return "listops";
   if (is_pictures(folder)) return "pictures";
+  if (is_captions(folder)) return "captions";
   if (is_labelled(folder, true)) return "pairs";
   if (is_labelled(folder, false)) return "labels";
   if (is_parallel(settings)) return "parallel";
@@ -136,6 +138,7 @@ void DataSettings::fields(FieldVisitor& v) {
   v("source_language", source_language, "of parallel text: the end of its files' names");
   v("target_language", target_language, "of parallel text: the end of its files' names");
   v("shift", shift, "pixels by which training pictures are moved at random", between(0, 1 << 10));
+  v("size", size, "pixels on a side that pictures with texts are drawn to; 0: as the first", between(0, 1 << 12));
   v("flip", flip, "mirror training pictures at random");
   v("input_length", input_length, "of series: rows that are read", between(1, 1 << 20));
   v("label_length", label_length, "of series: rows of these that the decoder reads too", between(0, 1 << 20));

@@ -14,10 +14,12 @@ Dataset load_parallel(const Context& context, const DataSettings& settings, cons
 Dataset load_labelled(const Context& context, const DataSettings& settings, const DataUse& use);
 Dataset load_pairs(const Context& context, const DataSettings& settings, const DataUse& use);
 Dataset load_pictures(const Context& context, const DataSettings& settings, const DataUse& use);
+Dataset load_captions(const Context& context, const DataSettings& settings, const DataUse& use);
 Dataset load_series(const Context& context, const DataSettings& settings, const DataUse& use);
 
 // How they tell their files from others.
 bool is_pictures(const Path& folder);
+bool is_captions(const Path& folder);
 bool is_parallel(const DataSettings& settings);
 bool is_labelled(const Path& folder, bool pairs);
 bool is_text(const Path& folder);

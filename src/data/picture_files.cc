@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "data/files.h"
 #include "data/pictures.h"
 #include "fovea/error.h"
 #include "io/xz.h"
@@ -8,7 +9,7 @@ namespace fovea {
 namespace {
 
 constexpr std::size_t kCap = std::size_t{4} << 30;
-constexpr std::int64_t kMostSide = 1 << 12;
+constexpr std::int64_t kMostIdxSide = 1 << 12;
 
 [[noreturn]] void refuse(const Path& path, const std::string& what, const std::string& hint = {}) {
   fail(ErrorCode::bad_input, what, path.string(), hint);
@@ -19,12 +20,6 @@ struct Idx {
   std::vector<std::int64_t> sizes;
   std::string_view values;
 };
-
-std::uint32_t big_endian(std::string_view bytes) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint8_t>(bytes[i]);
-  return value;
-}
 
 Idx parse_idx(const Path& path, std::string_view content, std::size_t axes) {
   constexpr std::uint32_t kBytes = 0x800;  // the code for unsigned bytes, then the number of axes
@@ -64,7 +59,7 @@ Pictures read_idx(const Path& images, const Path& labels) {
     refuse(labels,
            fmt::format("{} labels for the {} pictures of {}", classes.sizes[0], values.sizes[0], images.string()));
   const std::int64_t height = values.sizes[1], width = values.sizes[2];
-  if (height < 1 || width < 1 || height > kMostSide || width > kMostSide)
+  if (height < 1 || width < 1 || height > kMostIdxSide || width > kMostIdxSide)
     refuse(images, fmt::format("pictures of {} x {} pixels", height, width));
   return {height, width, 1, bytes_of(values.values), bytes_of(classes.values)};
 }

@@ -38,6 +38,13 @@ std::shared_ptr<const Split> picture_split(std::shared_ptr<const Pictures> pictu
 // Each picture as the sequence of its values, row by row: ids (b, height width channels) below 256.
 std::shared_ptr<const Split> pixel_split(std::shared_ptr<const Pictures> pictures);
 
+struct PictureSize {
+  std::int64_t height = 0, width = 0;
+};
+PictureSize png_size(const Path& path);
+// The PNG file drawn to the wanted size over white: (height, width, 3), red, green and blue.
+void read_png(const Path& path, PictureSize wanted, std::span<std::uint8_t> out);
+
 // MNIST's layout, also packed: big-endian sizes and one byte a value. Refuses files that are not as long as they say.
 Pictures read_idx(const Path& images, const Path& labels);
 // CIFAR-10's binary layout: a label, then 32 x 32 values of red, of green, of blue.

@@ -16,12 +16,6 @@ Tensor positions_of(const Context& context, const Var& x, const std::vector<Sequ
 
 }  // namespace
 
-bool covers(const std::vector<Sequences::Rows>& rows, const Shape& shape) {
-  std::int64_t covered = 0;
-  for (const Sequences::Rows& r : rows) covered += r.count;
-  return covered == shape[0] * shape[1];
-}
-
 Tensor output_like(const Context& context, const Shape& shape, DType dtype, const std::vector<Sequences::Rows>& rows) {
   return covers(rows, shape) ? Tensor::empty(context, shape, dtype) : Tensor::zeros(context, shape, dtype);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "mechanisms/kind.h"
+#include "ops/sequence.h"
 
 namespace fovea {
 
@@ -10,9 +11,6 @@ Array array_of(const Tensor& x) {
   if (!x.defined()) return {};
   return {x.raw(), x.stride(0), x.stride(1), x.stride(2)};
 }
-
-// Whether every row of (batch, n, ...) belongs to a sequence.
-bool covers(const std::vector<Sequences::Rows>& rows, const Shape& shape);
 
 // An output of the engine: zero where a row belongs to no sequence.
 Tensor output_like(const Context& context, const Shape& shape, DType dtype, const std::vector<Sequences::Rows>& rows);

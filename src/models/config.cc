@@ -166,9 +166,14 @@ void ModelConfig::check() {
   if (image) nn::within("image", [&] { image->check(); });
   if (series) nn::within("series", [&] { series->check(); });
   if (task == Task::image_text) check_towers(*this);
-  if (task == Task::seq2seq && shared_embedding && (decoder->width != width || decoder_vocabulary > 0))
-    fail(ErrorCode::usage, "encoder and decoder can share an embedding only of the same width and vocabulary",
-         "shared_embedding", "false");
+  if (task == Task::seq2seq && shared_embedding && decoder->width != width)
+    fail(ErrorCode::usage,
+         fmt::format("the encoder's width is {}, the decoder's {}: they cannot share an embedding", width,
+                     decoder->width),
+         "decoder.width", fmt::format("{}, or shared_embedding=false", width));
+  if (task == Task::seq2seq && shared_embedding && decoder_vocabulary > 0)
+    fail(ErrorCode::usage, "encoder and decoder can share an embedding only of the same vocabulary", "shared_embedding",
+         "false");
 }
 
 void StackConfig::fields(FieldVisitor& v) {

@@ -18,8 +18,8 @@ inline void check_affine(std::int64_t width, const Var& gain, const Var& bias) {
 
 // The parameter in a wide type, or (width) of its neutral element.
 inline Tensor wide_parameter(const Context& context, const Var& v, const Tensor& like, double neutral) {
-  if (v.defined()) return v.value().to(context, wide(like.dtype())).contiguous(context);
-  const Tensor t = Tensor::empty(context, {like.dim(-1)}, wide(like.dtype()));
+  if (v.defined()) return v.value().to(context, wide_type(like.dtype())).contiguous(context);
+  const Tensor t = Tensor::empty(context, {like.dim(-1)}, wide_type(like.dtype()));
   t.fill(neutral);
   return t;
 }

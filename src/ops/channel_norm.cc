@@ -52,7 +52,7 @@ void for_stretches(const Context& context, const Sets& sets, std::int64_t width,
 template <class Body>
 Table sum_sets(const Context& context, const Sets& sets, std::int64_t columns, DType dtype, Body&& body) {
   const auto count = static_cast<std::int64_t>(sets.of_stretch.size());
-  const Tensor partial = Tensor::zeros(context, {count, columns}, wide(dtype), Lifetime::scratch);
+  const Tensor partial = Tensor::zeros(context, {count, columns}, wide_type(dtype), Lifetime::scratch);
   for_stretches(context, sets, columns, [&](std::int64_t set, cpu::RowRange rows, std::int64_t i) {
     body(set, rows, partial.select(0, i).raw());
   });
@@ -81,7 +81,7 @@ void average(const Sets& sets, Table& sums) {
 
 Tensor to_tensor(const Context& context, const Table& values, const Tensor& like) {
   const Tensor wide_values = Tensor::from<double>(context, {std::ssize(values) / like.dim(1), like.dim(1)}, values);
-  return wide_values.to(context, wide(like.dtype()));
+  return wide_values.to(context, wide_type(like.dtype()));
 }
 
 struct Statistics {
@@ -245,11 +245,11 @@ RowList check_rows(const Var& x, const Sequences& rows, const Affine& affine, do
 }
 
 void check_running(const Tensor& running, const Var& x, const char* where) {
-  if (running.defined() && running.shape() == Shape{x.dim(2)} && running.dtype() == wide(x.dtype()) &&
+  if (running.defined() && running.shape() == Shape{x.dim(2)} && running.dtype() == wide_type(x.dtype()) &&
       running.is_contiguous())
     return;
   fail(ErrorCode::shape,
-       "running values must be dense " + std::string(name_of(wide(x.dtype()))) + Shape{x.dim(2)}.text(), where);
+       "running values must be dense " + std::string(name_of(wide_type(x.dtype()))) + Shape{x.dim(2)}.text(), where);
 }
 
 // running += momentum (measured - running). What is not finite moves nothing: its step is skipped or fails, and running

@@ -73,7 +73,7 @@ constexpr std::int64_t kNarrow = 64;  // below this a row is less than a few vec
 Tensor block_sums(const Context& context, const cpu::ColumnSum& io) {
   const std::int64_t width = io.x.dim(-1);
   const RowBlocks blocks(io.x.dim(0), width);
-  const Tensor partial = Tensor::zeros(context, {blocks.count, width}, wide(io.x.dtype()), Lifetime::scratch);
+  const Tensor partial = Tensor::zeros(context, {blocks.count, width}, wide_type(io.x.dtype()), Lifetime::scratch);
   for_blocks(context, blocks, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
     cpu::add_columns(io, begin, end, partial.select(0, block).raw());
   });
@@ -112,7 +112,7 @@ Tensor cpu::column_sums(const Context& context, const ColumnSum& io) {
 
 Tensor cpu::stretch_sums(const Context& context, const Tensor& x, const Stretches& stretches) {
   const auto count = static_cast<std::int64_t>(stretches.list.size());
-  const Tensor sums = Tensor::zeros(context, {count, x.dim(1)}, wide(x.dtype()), Lifetime::scratch);
+  const Tensor sums = Tensor::zeros(context, {count, x.dim(1)}, wide_type(x.dtype()), Lifetime::scratch);
   const ColumnSum columns{x, {}};
   for_rows(context, count, x.dim(1) * Stretches::kLongest, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {

@@ -21,7 +21,7 @@ Tensor whole_rows(const Context& context, const Tensor& x) {
 // Every channel's taps: w (heads, taps) or (heads, d, taps) -> (taps, heads d), in the wide type.
 Tensor spread_taps(const Context& context, const Tensor& w, const Shape& x) {
   const std::int64_t taps = w.dim(-1), width = x.dim(2) * x.dim(3), shared = w.rank() == 2 ? x.dim(3) : 1;
-  const Tensor from = w.to(context, wide(w.dtype())).contiguous(context);
+  const Tensor from = w.to(context, wide_type(w.dtype())).contiguous(context);
   const Tensor out = Tensor::empty(context, {taps, width}, from.dtype());
   visit_wide(out.dtype(), [&]<class R>() {
     for (std::int64_t t = 0; t < taps; ++t)
@@ -72,7 +72,7 @@ constexpr Op kDepthwiseConv{"depthwise_conv", backward};
 void check_conv(const Var& x, const Var& w) {
   const int rank = w.value().rank();
   const bool fits = x.value().rank() == 4 && (rank == 2 || (rank == 3 && w.dim(1) == x.dim(3))) &&
-                    w.dim(0) == x.dim(2) && w.dim(-1) > 0 && wide(w.dtype()) == wide(x.dtype());
+                    w.dim(0) == x.dim(2) && w.dim(-1) > 0 && wide_type(w.dtype()) == wide_type(x.dtype());
   if (!fits)
     fail(ErrorCode::shape,
          "depthwise_conv of " + std::string(name_of(x.dtype())) + x.shape().text() + " by " +

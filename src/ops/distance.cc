@@ -26,16 +26,16 @@ constexpr Op kMae{"mae", backward};
 
 Var mean_distance(Tape& tape, cpu::Distance kind, const Var& x, const Var& target) {
   const Op& op = kind == cpu::Distance::squared ? kMse : kMae;
-  if (x.shape() != target.shape() || wide(x.dtype()) != wide(target.dtype()))
+  if (x.shape() != target.shape() || wide_type(x.dtype()) != wide_type(target.dtype()))
     fail(ErrorCode::shape,
          std::string(op.name) + " of " + std::string(name_of(x.dtype())) + x.shape().text() + " and a target of " +
              std::string(name_of(target.dtype())) + target.shape().text(),
          "target", "the same shape");
   if (x.value().numel() == 0) fail(ErrorCode::shape, std::string(op.name) + " of nothing: shape " + x.shape().text());
   const Context& context = tape.context();
-  const DType target_type = target.dtype() == x.dtype() ? x.dtype() : wide(x.dtype());
+  const DType target_type = target.dtype() == x.dtype() ? x.dtype() : wide_type(x.dtype());
   const Tensor in = x.value().contiguous(context), wanted = target.value().to(context, target_type).contiguous(context);
-  const Tensor loss = Tensor::empty(context, {}, wide(x.dtype()));
+  const Tensor loss = Tensor::empty(context, {}, wide_type(x.dtype()));
   loss.fill(cpu::distance(context, {kind, in, wanted}) / static_cast<double>(in.numel()));
   return tape.record(op, {x, target}, loss, {in, wanted}, kind);
 }

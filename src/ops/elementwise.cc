@@ -14,7 +14,7 @@ void check_broadcast(const Var& a, const Var& b, const char* name) {
   const int lead = a.value().rank() - b.value().rank();
   bool fits = lead >= 0;
   for (int i = 0; fits && i < b.value().rank(); ++i) fits = a.dim(lead + i) == b.dim(i);
-  if (wide(a.dtype()) != wide(b.dtype()) || !(fits || b.value().numel() == 1))
+  if (wide_type(a.dtype()) != wide_type(b.dtype()) || !(fits || b.value().numel() == 1))
     fail(ErrorCode::shape,
          std::string(name) + " of " + std::string(name_of(a.dtype())) + a.shape().text() + " and " +
              std::string(name_of(b.dtype())) + b.shape().text(),
@@ -23,7 +23,7 @@ void check_broadcast(const Var& a, const Var& b, const char* name) {
 
 // In the type of a or its wide type.
 Tensor right_operand(const Context& context, const Tensor& b, DType type_of_a) {
-  return (b.dtype() == type_of_a ? b : b.to(context, wide(type_of_a))).contiguous(context);
+  return (b.dtype() == type_of_a ? b : b.to(context, wide_type(type_of_a))).contiguous(context);
 }
 
 Tensor combine(const Context& context, cpu::Binary op, const Tensor& a, const Tensor& b) {

@@ -184,7 +184,7 @@ Routing route_top1(Tape& tape, const Var& logits, const Route& route) {
   const bool flat = logits.value().rank() == 2;
   const std::int64_t b = flat ? 1 : logits.dim(0), n = flat ? logits.dim(0) : logits.dim(1), experts = logits.dim(-1);
   const std::vector<Span> spans = spans_of(route.rows, b, n);
-  const Tensor x = logits.value().to(context, wide(logits.dtype())).contiguous(context).reshape({b * n, experts});
+  const Tensor x = logits.value().to(context, wide_type(logits.dtype())).contiguous(context).reshape({b * n, experts});
   const Tensor p = Tensor::empty(context, x.shape(), x.dtype());
   cpu::softmax(context, {false, x, p});
   Routing routing;
@@ -213,7 +213,8 @@ Var scatter_rows(Tape& tape, const Var& values, const Tensor& index, std::int64_
   const Tensor rows = index.contiguous(context);
   check_scatter(values, rows, count, scale);
   const Tensor in = values.value().contiguous(context);
-  const Tensor factors = scale.defined() ? scale.value().to(context, wide(in.dtype())).contiguous(context) : Tensor();
+  const Tensor factors =
+      scale.defined() ? scale.value().to(context, wide_type(in.dtype())).contiguous(context) : Tensor();
   const Tensor y = Tensor::zeros(context, {count, in.dim(1)}, in.dtype());
   cpu::scatter_rows(context, {in, rows, factors, y});
   return tape.record(kScatterRows, {values, scale}, y, {in, rows, factors});

@@ -5,6 +5,7 @@
 #include "core/scratch.h"
 #include "ops/column_sum_cpu.h"
 #include "ops/features_cpu.h"
+#include "ops/sequence.h"
 #include "ops/spans.h"
 #include "ops/work.h"
 #include "policy/math.h"
@@ -77,18 +78,12 @@ cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x) {
 
 // Exponentials leave the range of f16; waves have signs and nearly cancel in a sum.
 DType feature_type(FeatureMap map, DType dtype) {
-  return dtype == DType::f16 || map == FeatureMap::waves ? wide(dtype) : dtype;
-}
-
-bool covers(const std::vector<Sequences::Rows>& rows, const Tensor& x) {
-  std::int64_t covered = 0;
-  for (const Sequences::Rows& r : rows) covered += r.count;
-  return covered == x.dim(0) * x.dim(1);
+  return dtype == DType::f16 || map == FeatureMap::waves ? wide_type(dtype) : dtype;
 }
 
 // The largest u of each row, (b, n, heads).
 Tensor row_tops(const Context& context, cpu::FeatureRows& in, const std::vector<FeatureTask>& tasks) {
-  in.tops = Tensor::empty(context, {in.x.dim(0), in.x.dim(1), in.x.dim(2)}, wide(in.x.dtype()));
+  in.tops = Tensor::empty(context, {in.x.dim(0), in.x.dim(1), in.x.dim(2)}, wide_type(in.x.dtype()));
   for_tasks(context, in, tasks.size(), [&](std::size_t i, void* scratch) { cpu::feature_tops(in, tasks[i], scratch); });
   return in.tops;
 }
@@ -165,12 +160,12 @@ void backward(Tape& tape, Node& node) {
   io.dy = node.grad().contiguous(context);
   io.dx = tape.room(node.inputs[0], x.shape(), x.dtype());
   const Shape rows{x.dim(0), x.dim(1), x.dim(2)};
-  if (!covers(options.rows, x)) io.dx.fill(0.0);
-  if (node.wants(2)) io.d_weight = Tensor::zeros(context, rows, wide(x.dtype()));
+  if (!covers(options.rows, x.shape())) io.dx.fill(0.0);
+  if (node.wants(2)) io.d_weight = Tensor::zeros(context, rows, wide_type(x.dtype()));
   if (saved[kTops].defined() && options.pull_shift)
-    io.sums = Tensor::empty(context, rows, wide(x.dtype()), Lifetime::scratch);
+    io.sums = Tensor::empty(context, rows, wide_type(x.dtype()), Lifetime::scratch);
   const std::int64_t d = x.dim(3);
-  const Tensor shares = node.wants(1) ? Tensor::zeros(context, {std::ssize(tasks), d}, wide(x.dtype())) : Tensor();
+  const Tensor shares = node.wants(1) ? Tensor::zeros(context, {std::ssize(tasks), d}, wide_type(x.dtype())) : Tensor();
   for_tasks(context, io.in, tasks.size(), [&](std::size_t i, void* scratch) {
     void* share = shares.defined() ? shares.select(0, static_cast<std::int64_t>(i)).raw() : nullptr;
     cpu::pull_feature_rows(io, tasks[i], share, scratch);
@@ -190,13 +185,13 @@ constexpr Op kFeatures{"features", backward};
 void check(const Var& x, const Tensor& directions, const FeatureOptions& options) {
   if (x.value().rank() != 4) fail(ErrorCode::shape, "features of shape " + x.shape().text(), {}, "(b, n, heads, d)");
   if (directions.rank() != 3 || directions.dim(2) != x.dim(3) || directions.dim(0) == 0 || directions.dim(1) == 0 ||
-      x.dim(2) % directions.dim(0) != 0 || directions.dtype() != wide(x.dtype()))
+      x.dim(2) % directions.dim(0) != 0 || directions.dtype() != wide_type(x.dtype()))
     fail(ErrorCode::shape, "directions " + directions.shape().text() + " for x of shape " + x.shape().text(),
          "directions", "(groups, directions, d), f32 (f64)");
   if (options.gain.defined() && options.gain.shape() != Shape{directions.dim(0), x.dim(3)})
     fail(ErrorCode::shape, "gain of shape " + options.gain.shape().text(), "gain", "(groups, d)");
   if (options.weight.defined() &&
-      (options.weight.shape() != Shape{x.dim(0), x.dim(1), x.dim(2)} || options.weight.dtype() != wide(x.dtype())))
+      (options.weight.shape() != Shape{x.dim(0), x.dim(1), x.dim(2)} || options.weight.dtype() != wide_type(x.dtype())))
     fail(ErrorCode::shape, "weight of shape " + options.weight.shape().text(), "weight", "(b, n, heads), f32 (f64)");
 }
 
@@ -211,11 +206,11 @@ Var features(Tape& tape, const Var& given, const Tensor& directions, const Featu
   io.in = describe(options, x);
   io.in.directions = pack(context, dense, true, cpu::feature_unit(options.map));
   io.in.count = directions.dim(1);
-  if (options.gain.defined()) io.in.gain = options.gain.value().to(context, wide(x.dtype())).contiguous(context);
+  if (options.gain.defined()) io.in.gain = options.gain.value().to(context, wide_type(x.dtype())).contiguous(context);
   if (options.weight.defined()) io.in.weight = options.weight.value().contiguous(context);
   const std::int64_t outputs = directions.dim(1) * (options.map == FeatureMap::waves ? 2 : 1);
   io.y = Tensor::empty(context, x.shape().with(3, outputs), feature_type(options.map, x.dtype()));
-  if (!covers(options.rows, x)) io.y.fill(0.0);
+  if (!covers(options.rows, x.shape())) io.y.fill(0.0);
   const std::vector<FeatureTask> tasks = tasks_of(options.rows, x.dim(2));
   if (options.pull_shift) io.in.peaks = Tensor::empty(context, {x.dim(0), x.dim(1), x.dim(2)}, DType::i32);
   Tensor tops;

@@ -82,15 +82,15 @@ constexpr Op kFftConv{"fft_conv", backward};
 }  // namespace
 
 Var fft_conv(Tape& tape, const Var& u, const Var& k, const Sequences& rows) {
-  const bool fits =
-      u.value().rank() == 3 && k.value().rank() == 2 && k.dim(0) == u.dim(2) && wide(k.dtype()) == wide(u.dtype());
+  const bool fits = u.value().rank() == 3 && k.value().rank() == 2 && k.dim(0) == u.dim(2) &&
+                    wide_type(k.dtype()) == wide_type(u.dtype());
   if (!fits)
     fail(ErrorCode::shape,
          "fft_conv of " + std::string(name_of(u.dtype())) + u.shape().text() + " by " +
              std::string(name_of(k.dtype())) + k.shape().text(),
          {}, "(b, n, width) by (width, taps)");
   const Context& context = tape.context();
-  const DType type = wide(u.dtype());
+  const DType type = wide_type(u.dtype());
   const Tensor in = dense_rows(context, u.value());
   const Tensor taps = k.value().to(context, type).transpose(0, 1).contiguous(context);
   const Tensor y = Tensor::zeros(context, u.shape(), u.dtype());

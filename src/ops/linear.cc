@@ -19,7 +19,7 @@ Tensor pull_and_sum(const Context& context, const cpu::Pull& io, bool wants_sums
   const std::int64_t width = io.g.dim(1),
                      step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, width));
   const RowBlocks blocks(io.g.dim(0), width);
-  const Tensor partial = Tensor::zeros(context, {blocks.count, width}, wide(io.g.dtype()), Lifetime::scratch);
+  const Tensor partial = Tensor::zeros(context, {blocks.count, width}, wide_type(io.g.dtype()), Lifetime::scratch);
   const cpu::ColumnSum columns{io.dx, {}};
   for_blocks(context, blocks, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
     void* sums = partial.select(0, block).raw();
@@ -35,12 +35,12 @@ Tensor pull_and_sum(const Context& context, const cpu::Pull& io, bool wants_sums
 // dW of a product x W, into the parameter's own buffer where that has the type sums are made in.
 void accumulate_weight(Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& x, const Tensor& dz) {
   const Context& context = tape.context();
-  if (slot->leaf || slot->dtype == wide(slot->dtype)) {
+  if (slot->leaf || slot->dtype == wide_type(slot->dtype)) {
     const Tape::Target target = tape.target(slot);
     gemm::multiply(context, x.transpose(0, 1), dz, target.grad,
                    {.bias = {}, .relu = false, .accumulate = !target.fresh});
   } else {
-    const Tensor dw = Tensor::empty(context, slot->shape, wide(slot->dtype));
+    const Tensor dw = Tensor::empty(context, slot->shape, wide_type(slot->dtype));
     gemm::multiply(context, x.transpose(0, 1), dz, dw);
     tape.accumulate(slot, dw);
   }
@@ -99,7 +99,8 @@ Var linear(Tape& tape, const Var& x, const Var& weight, const Var& bias, Activat
   std::int64_t rows = 1;
   for (int i = 0; i + 1 < x.value().rank(); ++i) rows *= x.dim(i);
   const Tensor flat = x.value().rank() == 2 ? x.value() : x.value().contiguous(context).reshape({rows, in});
-  const Tensor wide_bias = bias.defined() ? bias.value().to(context, wide(x.dtype())).contiguous(context) : Tensor();
+  const Tensor wide_bias =
+      bias.defined() ? bias.value().to(context, wide_type(x.dtype())).contiguous(context) : Tensor();
   Tensor z = packed_product(tape, flat, weight.value(), wide_bias);
   const bool fused = !z.defined() && activation == Activation::relu;
   if (!z.defined()) z = gemm::multiply(context, flat, weight.value(), {.bias = wide_bias, .relu = fused});

@@ -62,9 +62,9 @@ Var cross_entropy(Tape& tape, const Var& logits, const Tensor& targets, CrossEnt
   const Tensor wanted = targets.contiguous(context),
                x = logits.value().contiguous(context).reshape({wanted.numel(), classes});
   const std::int64_t counted = count_targets(wanted, classes, options.ignore_index);
-  const Tensor lse = Tensor::empty(context, {x.dim(0)}, wide(x.dtype()));
+  const Tensor lse = Tensor::empty(context, {x.dim(0)}, wide_type(x.dtype()));
   const double sum = cpu::cross_entropy(context, {options, x, wanted, lse});
-  const Tensor loss = Tensor::empty(context, {}, wide(x.dtype()));
+  const Tensor loss = Tensor::empty(context, {}, wide_type(x.dtype()));
   loss.fill(counted == 0 ? 0.0 : sum / static_cast<double>(counted));
   return tape.record(kCrossEntropy, {logits}, loss, {x, wanted, lse}, LossAttributes{options, counted});
 }

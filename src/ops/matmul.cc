@@ -10,7 +10,7 @@ Tensor gradient_of_b(const Context& context, const Tensor& a, const Tensor& g, c
   const bool shared = b.rank() == 2 && a.rank() > 2;
   const auto fold = [&](const Tensor& t) { return t.contiguous(context).reshape({t.numel() / t.dim(-1), t.dim(-1)}); };
   const Tensor left = shared ? fold(a) : a, right = shared ? fold(g) : g;
-  const Tensor db = Tensor::empty(context, b.shape(), wide(b.dtype()));
+  const Tensor db = Tensor::empty(context, b.shape(), wide_type(b.dtype()));
   gemm::multiply(context, left.transpose(-1, -2), right, db);
   return db;
 }
@@ -31,7 +31,7 @@ constexpr Op kMatmul{"matmul", matmul_backward};
 }  // namespace
 
 Var matmul(Tape& tape, const Var& a, const Var& b) {
-  if (wide(a.dtype()) != wide(b.dtype()))
+  if (wide_type(a.dtype()) != wide_type(b.dtype()))
     fail(ErrorCode::usage, "matmul of " + std::string(name_of(a.dtype())) + " and " + std::string(name_of(b.dtype())));
   return tape.record(kMatmul, {a, b}, gemm::multiply(tape.context(), a.value(), b.value()), {a.value(), b.value()});
 }

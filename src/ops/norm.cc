@@ -36,7 +36,7 @@ cpu::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm& no
   io.y = Tensor::empty(context, io.x.shape(), io.x.dtype());
   io.gain = wide_parameter(context, norm.gain, x.value(), 1.0);
   io.bias = wide_parameter(context, norm.bias, x.value(), 0.0);
-  io.stats = Tensor::empty(context, {io.x.dim(0), 2}, wide(x.dtype()));
+  io.stats = Tensor::empty(context, {io.x.dim(0), 2}, wide_type(x.dtype()));
   cpu::norm_forward(context, io);
   return io;
 }
@@ -49,7 +49,7 @@ cpu::NormBackward pull(Tape& tape, Node& node, const Tensor& g, const Tensor& g_
   const RowBlocks blocks(sum.dim(0), sum.dim(1));
   const auto fresh = [&] { return Tensor::empty(context, sum.shape(), sum.dtype()); };
   const auto partial = [&] {
-    return Tensor::empty(context, {blocks.count, sum.dim(1)}, wide(sum.dtype()), Lifetime::scratch);
+    return Tensor::empty(context, {blocks.count, sum.dim(1)}, wide_type(sum.dtype()), Lifetime::scratch);
   };
   const cpu::NormBackward io{.kind = attributes.kind,
                              .keep = attributes.keep,

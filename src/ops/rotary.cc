@@ -69,7 +69,7 @@ void fill_angles(const Context& context, const Tensor& positions, const Turns& t
   const Spread spread = spread_of(positions);
   const bool dense = spread.count <= std::max(positions.numel(), Turns::kNear);
   const std::int64_t count = dense ? spread.count : positions.numel();
-  io.angles = Tensor::empty(context, {count, io.width}, wide(io.x.dtype()), Lifetime::scratch);
+  io.angles = Tensor::empty(context, {count, io.width}, wide_type(io.x.dtype()), Lifetime::scratch);
   io.row = Tensor::empty(context, positions.shape(), DType::i32, Lifetime::scratch);
   const std::int32_t* p = positions.data<std::int32_t>();
   for (std::int64_t i = 0; i < positions.numel(); ++i)

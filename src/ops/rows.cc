@@ -113,7 +113,7 @@ void put(const Context& context, const Tensor& values, const Tensor& index, cons
 void take_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const std::shared_ptr<Slot>& slot = node.inputs[0];
-  const Tensor dx = Tensor::zeros(context, slot->shape, wide(slot->dtype));
+  const Tensor dx = Tensor::zeros(context, slot->shape, wide_type(slot->dtype));
   add_picked(context, dense_rows(context, node.grad()), node.saved[0], dx);
   tape.accumulate(slot, dx);
 }

@@ -10,6 +10,13 @@
 // so.
 namespace fovea {
 
+// Whether sequences fill (b, n, ...), so that there is no padding.
+inline bool covers(const std::vector<Sequences::Rows>& rows, const Shape& shape) {
+  std::int64_t covered = 0;
+  for (const Sequences::Rows& r : rows) covered += r.count;
+  return covered == shape[0] * shape[1];
+}
+
 // Row i meets the rows i + offset of its sequence, one for each offset.
 struct Diagonals {
   std::vector<std::int64_t> offsets;

@@ -50,7 +50,7 @@ Var log_sum_exp(Tape& tape, const Var& x) {
   const std::span<const std::int64_t> dims = x.shape().dims();
   const Shape shape(dims.first(dims.size() - 1));
   const Tensor in = x.value().contiguous(context).reshape({shape.numel(), x.dim(-1)});
-  const Tensor y = Tensor::empty(context, shape, wide(x.dtype()));
+  const Tensor y = Tensor::empty(context, shape, wide_type(x.dtype()));
   cpu::log_sum_exp(context, in, y);
   return tape.record(kLogSumExp, {x}, y, {in, y});
 }

@@ -77,7 +77,7 @@ Sorted sort_index(const Tensor& index, std::int64_t rows) {
 // stretches of a row, in order. Both have the wide type of g.
 void scatter_add(const Context& context, const Tensor& g, const Sorted& sorted, const Tensor& table) {
   const std::int64_t width = g.dim(1), count = static_cast<std::int64_t>(sorted.stretches.size());
-  const cpu::ColumnSum sums{Tensor::zeros(context, {count, width}, wide(g.dtype()), Lifetime::scratch), {}};
+  const cpu::ColumnSum sums{Tensor::zeros(context, {count, width}, wide_type(g.dtype()), Lifetime::scratch), {}};
   const std::int64_t row_bytes = width * static_cast<std::int64_t>(size_of(table.dtype()));
   const auto row_of = [row_bytes](const Tensor& t, std::int64_t row) {
     return static_cast<std::byte*>(t.raw()) + row * row_bytes;
@@ -106,7 +106,7 @@ void gather_backward(Tape& tape, Node& node) {
   const Tensor& index = node.saved[0];
   const std::shared_ptr<Slot>& slot = node.inputs[0];
   const std::int64_t rows = slot->shape.dim(0), width = rows == 0 ? 0 : slot->shape.numel() / rows;
-  const bool direct = slot->leaf || slot->dtype == wide(slot->dtype);  // else sum in the wide type and convert
+  const bool direct = slot->leaf || slot->dtype == wide_type(slot->dtype);  // else sum in the wide type and convert
   const Tape::Target target = direct ? tape.target(slot) : Tape::Target{Tensor::empty(context, slot->shape), true};
   if (target.fresh) target.grad.fill(0.0);
   if (node.grad().numel() > 0) {

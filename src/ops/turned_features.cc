@@ -32,7 +32,7 @@ constexpr Op kLogSigmoid{"log_sigmoid", log_sigmoid_backward};
 
 Var turned_features(Tape& tape, const Var& given, const Tensor& turns) {
   if (given.value().rank() != 4 || turns.shape() != Shape{given.dim(0), given.dim(1), 2} ||
-      turns.dtype() != wide(given.dtype()))
+      turns.dtype() != wide_type(given.dtype()))
     fail(ErrorCode::shape, "turns of shape " + turns.shape().text() + " for x of shape " + given.shape().text(), {},
          "(b, n, 2) in f32 (f64) for (b, n, heads, d)");
   const Context& context = tape.context();

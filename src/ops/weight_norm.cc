@@ -45,13 +45,15 @@ constexpr Op kWeightNorm{"weight_norm", backward};
 }  // namespace
 
 Var weight_norm(Tape& tape, const Var& v, const Var& s) {
-  if (v.value().rank() < 2 || v.dim(-1) == 0 || s.shape() != Shape{v.dim(-1)} || wide(v.dtype()) != wide(s.dtype()))
+  if (v.value().rank() < 2 || v.dim(-1) == 0 || s.shape() != Shape{v.dim(-1)} ||
+      wide_type(v.dtype()) != wide_type(s.dtype()))
     fail(ErrorCode::shape,
          "weight_norm of " + std::string(name_of(v.dtype())) + v.shape().text() + " and lengths of " +
              std::string(name_of(s.dtype())) + s.shape().text(),
          {}, "(..., out) and (out)");
   const Context& context = tape.context();
-  const Tensor in = as_rows(context, v.value()), lengths = s.value().to(context, wide(s.dtype())).contiguous(context);
+  const Tensor in = as_rows(context, v.value()),
+               lengths = s.value().to(context, wide_type(s.dtype())).contiguous(context);
   const Tensor norms = cpu::column_sums(context, {in, in});
   const std::int64_t out = in.dim(1);
   const Tensor numbers = Tensor::zeros(context, {cpu::kCoefficients, out}, norms.dtype());

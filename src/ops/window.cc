@@ -71,7 +71,7 @@ WindowPlan plan_windows(const Context& context, const Var& x, const Windows& w, 
 void pool_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor g = node.grad().contiguous(context);
-  const Tensor sums = Tensor::zeros(context, node.inputs[0]->shape, wide(g.dtype()));
+  const Tensor sums = Tensor::zeros(context, node.inputs[0]->shape, wide_type(g.dtype()));
   cpu::window_pool_backward(context, {node.saved[0], node.saved[1], g, sums});
   tape.accumulate(node.inputs[0], sums);
 }

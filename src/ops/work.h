@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/parallel.h"
+#include "core/wide.h"
 #include "fovea/tensor.h"
 #include "fovea/zones.h"
 
@@ -64,9 +65,6 @@ struct Rows {
 inline Tensor dense_rows(const Context& context, const Tensor& t) {
   return t.stride(-1) == 1 || t.dim(-1) == 1 ? t : t.contiguous(context);
 }
-
-// The type in which values of a dtype are summed and kept as statistics.
-inline DType wide(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 // Calls f.template operator()<R>() with float, or with double for f64.
 template <class F>

@@ -5,6 +5,7 @@ import math
 import random
 import struct
 import unittest
+import zlib
 
 from support import CliTest
 
@@ -27,6 +28,29 @@ def write_pictures(folder):
             labels += bytes([i % 2])
         (folder / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, count, 8, 8) + images)
         (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, count) + labels)
+
+
+def write_png(path, size, colour):
+    """One colour all over."""
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    rows = (b"\0" + bytes(colour) * size) * size
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def write_captions(folder):
+    """Squares of six colours, and what they are called."""
+    folder.mkdir()
+    colours = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255),
+               "black": (0, 0, 0), "yellow": (255, 255, 0)}
+    for name, colour in colours.items():
+        write_png(folder / f"{name}.png", 8, colour)
+    lines = [f"{name}.png\tthe square is {name}\n" for name in colours]
+    (folder / "train.captions").write_text("".join(lines * 4))
+    for part in ["valid", "test"]:
+        (folder / f"{part}.captions").write_text("".join(lines))
 
 
 def write_parallel(folder):
@@ -112,6 +136,24 @@ class Tasks(CliTest):
         self.assertEqual((result["task"], result["name"]), ("seq2seq", "seq2seq"))
         self.assertIn("perplexity", self.check_resume())
         self.assertTrue((self.folder / "run/last/tokenizer.json").exists())
+
+    def test_pictures_with_texts(self):
+        write_captions(self.folder / "colours")
+        more = ["--set", "data.vocabulary=280", "--set", "train.schedule=constant"]
+        result = self.run_task("colours", *more, steps=200, lr="1e-3")
+        self.assertEqual((result["task"], result["name"]), ("image_text", "clip"))
+        self.assertGreater(result["accuracy"], 0.9)
+        self.good("train", "--model", "clip-cross", "--data", "colours", "--steps", "2", "--out", "cross", *TINY, *more)
+
+    def test_pictures_with_texts_resume(self):
+        write_captions(self.folder / "colours")
+        self.run_task("colours", "--set", "data.vocabulary=280", "--set", "train.schedule=constant")
+        self.assertIn("accuracy", self.check_resume())
+
+    def test_pictures_resume(self):
+        write_pictures(self.folder / "halves")
+        self.run_task("halves", "--set", "train.schedule=constant", "--set", "data.shift=1")
+        self.assertIn("accuracy", self.check_resume())
 
     def test_pictures(self):
         write_pictures(self.folder / "halves")

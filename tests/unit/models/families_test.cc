@@ -260,6 +260,9 @@ TEST(Families, RefuseWhatTheyCannotRead) {
   ModelConfig shared = families::small("seq2seq");
   shared.decoder_vocabulary = 20;
   EXPECT_ERROR(Model(context, shared), ErrorCode::usage, "share an embedding", "model.shared_embedding", "");
+  shared = families::small("seq2seq");
+  shared.decoder->width *= 2;
+  EXPECT_ERROR(Model(context, shared), ErrorCode::usage, "share an embedding", "model.decoder.width", "");
 }
 
 }  // namespace

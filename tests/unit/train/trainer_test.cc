@@ -264,6 +264,19 @@ TEST(TrainConfig, ReadsAndWritesItselfAndRefusesUnknownKeys) {
   EXPECT_ERROR(set_fields(run, std::vector<std::string>{"train.beta1=1"}), ErrorCode::usage, "1", "train.beta1", "");
 }
 
+TEST(TrainConfig, HasUsualSettingsForEveryPreset) {
+  for (const std::string_view name : ModelConfig::preset_names()) {
+    const ModelConfig model = ModelConfig::preset(name);
+    const TrainConfig config = TrainConfig::usual(model);
+    EXPECT_NO_THROW(config.check()) << name;
+    EXPECT_GE(config.schedule.peak, 1e-4) << name;
+    EXPECT_EQ(config.label_smoothing > 0.0, model.task == Task::seq2seq) << name;
+  }
+  const auto rate = [](std::string_view name) { return TrainConfig::usual(ModelConfig::preset(name)).schedule.peak; };
+  EXPECT_DOUBLE_EQ(rate("transformer"), TrainConfig().schedule.peak);
+  EXPECT_NEAR(rate("gpt2-small"), rate("gpt") / 3.0, 1e-12);
+}
+
 TEST(Evaluate, CountsEveryExampleOnceWhateverTheBatch) {
   TinyRun run(quick());
   const EvalReport whole = evaluate(run.context, run.model, *run.data.validation, {.batch = 100});
