@@ -18,8 +18,8 @@ class Prefetcher {
     BatchPosition after;  // where the iteration stands when the batch has been used
   };
 
-  // At most `ahead` batches wait to be used; 0: each is made when it is asked for. `context` gives seed and memory
-  // options; a thread of its own needs a context of its own.
+  // At most `ahead` batches wait to be used; 0: each is made when it is asked for. Seed and device are those
+  // of `context`; a thread of its own needs a context of its own.
   Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
