@@ -18,7 +18,7 @@ void handle(int) {
   constexpr std::string_view kSecond = "\nstopped\n";
   const bool again = g_requested.exchange(true);
   const std::string_view text = again ? kSecond : kFirst;
-  if (write(STDERR_FILENO, text.data(), text.size()) < 0) _exit(kInterrupted);
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) _exit(kInterrupted);
   if (again) _exit(kInterrupted);
 }
 

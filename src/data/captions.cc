@@ -12,7 +12,7 @@ namespace fovea {
 namespace {
 
 constexpr std::string_view kEnd = ".captions";
-constexpr std::int64_t kUsualLength = 77, kChannels = 3;
+constexpr std::int64_t kUsualCaptionLength = 77, kChannels = 3;
 
 struct Caption {
   Path picture;
@@ -122,7 +122,7 @@ Dataset load_captions(const Context& context, const DataSettings& settings, cons
   if (scale.mean.empty() || scale.deviation.empty()) scale = PictureScale::of(*pictures);
   data.height = size.height, data.width = size.width, data.channels = kChannels;
   data.mean = scale.mean, data.deviation = scale.deviation;
-  const std::int64_t length = std::max<std::int64_t>(2, chosen_length(settings, use, kUsualLength));
+  const std::int64_t length = std::max<std::int64_t>(2, chosen_length(settings, use, kUsualCaptionLength));
   const auto split = [&](const std::vector<Caption>& part, std::shared_ptr<const Pictures> shown,
                          const Augmentation& augmentation) -> std::shared_ptr<const Split> {
     TokenLists lists = encode(context, *data.tokenizer, part, length);

@@ -11,7 +11,7 @@
 namespace fovea {
 namespace {
 
-constexpr std::int64_t kUsualLength = 4000;
+constexpr std::int64_t kUsualTextLength = 4000;
 constexpr std::string_view kPapers[] = {"papers.tsv"};
 
 // One file of a data set, ready to be encoded.
@@ -63,7 +63,7 @@ class TextEncoder {
 };
 
 // The parts of a data set of texts with labels.
-struct Parts {
+struct TextParts {
   LabelledLists train, validation, test;
 
   void cut(const DataSettings& settings) {
@@ -111,8 +111,8 @@ Dataset load_tables(const Context& context, const DataSettings& settings, const 
   data.classes = names.size();
   data.tokenizer = chosen_tokenizer(context, settings, use, "bytes", train->table.first);
   data.vocabulary = data.tokenizer->vocabulary();
-  const TextEncoder encode(context, data.tokenizer, chosen_length(settings, use, kUsualLength));
-  Parts parts;
+  const TextEncoder encode(context, data.tokenizer, chosen_length(settings, use, kUsualTextLength));
+  TextParts parts;
   parts.train = lists_of(*train, names, encode);
   if (test) parts.test = lists_of(*test, names, encode);
   if (validation) {
@@ -177,14 +177,14 @@ Dataset load_papers(const Context& context, const DataSettings& settings, const 
   data.classes = 2;
   data.tokenizer = chosen_tokenizer(context, settings, use, "bytes", papers.texts());
   data.vocabulary = data.tokenizer->vocabulary();
-  const TextEncoder encode(context, data.tokenizer, chosen_length(settings, use, kUsualLength));
+  const TextEncoder encode(context, data.tokenizer, chosen_length(settings, use, kUsualTextLength));
   const auto texts = encode(papers.texts());
   const auto part = [&](std::string_view name) {
     const std::string file = fmt::format("pairs.{}.tsv", name);
     const std::string_view names[] = {file};
     return LabelledLists{texts, texts, papers.read_pairs(require_file(folder, names))};
   };
-  Parts parts{part("train"), part("valid"), part("test")};
+  TextParts parts{part("train"), part("valid"), part("test")};
   parts.cut(settings);
   parts.fill(data);
   return data;

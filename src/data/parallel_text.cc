@@ -10,7 +10,7 @@
 namespace fovea {
 namespace {
 
-constexpr std::int64_t kUsualLength = 256;
+constexpr std::int64_t kUsualSentenceLength = 256;
 
 // Two files of which line i belongs to line i, or one with a tab between the two.
 class ParallelFile {
@@ -155,7 +155,7 @@ Dataset load_parallel(const Context& context, const DataSettings& settings, cons
   data.tokenizer = chosen_tokenizer(context, settings, use, "bpe", texts);
   data.vocabulary = data.tokenizer->vocabulary();
   const ParallelEncoder encode(context, *data.tokenizer,
-                               std::max<std::int64_t>(2, chosen_length(settings, use, kUsualLength)));
+                               std::max<std::int64_t>(2, chosen_length(settings, use, kUsualSentenceLength)));
   const auto split = [&](const ParallelFile* file, std::int64_t most) -> std::shared_ptr<const Split> {
     if (file == nullptr) return parallel_split({});
     ParallelLists lists = encode(*file, most);

@@ -47,11 +47,11 @@ std::shared_ptr<const Pictures> chosen(const Pictures& all, const std::vector<st
   return out;
 }
 
-struct Parts {
+struct PictureParts {
   std::shared_ptr<const Pictures> train, validation, test;
 };
 
-Parts read_parts(const DataSettings& settings) {
+PictureParts read_parts(const DataSettings& settings) {
   const Path folder = settings.source;
   const bool idx = has_idx(folder);
   const Pictures train =
@@ -88,7 +88,7 @@ bool is_pictures(const Path& folder) {
 }
 
 Dataset load_pictures(const Context&, const DataSettings& settings, const DataUse& use) {
-  const Parts parts = read_parts(settings);
+  const PictureParts parts = read_parts(settings);
   if (parts.train->count() == 0) fail(ErrorCode::bad_input, "there are no training pictures", settings.source);
   Dataset data;
   data.name = data_name(settings);

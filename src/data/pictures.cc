@@ -10,7 +10,7 @@
 namespace fovea {
 namespace {
 
-constexpr std::uint64_t kStream = std::uint64_t{0x70696374} << 32;  // keeps these draws apart from other users
+constexpr std::uint64_t kPictureStream = std::uint64_t{0x70696374} << 32;  // keeps these draws apart from other users
 
 // What both kinds of batches have in common.
 class PicturesSplit : public Split {
@@ -80,7 +80,7 @@ class PictureSplit final : public PicturesSplit {
     Batch batch = labels_of(context, picks);
     batch.input.values = Tensor::empty(context, {std::ssize(picks), all.height, all.width, all.channels}, DType::f32);
     float* out = batch.input.values.data<float>();
-    Random random(context.seed(), kStream + draw);
+    Random random(context.seed(), kPictureStream + draw);
     for (std::size_t i = 0; i < picks.size(); ++i)
       write(picture(picks[i]), drawn(random), out + static_cast<std::int64_t>(i) * all.size());
     return batch;

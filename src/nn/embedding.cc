@@ -7,8 +7,6 @@
 namespace fovea::nn {
 namespace {
 
-constexpr double kDeviation = 0.02;
-
 // The same positions, so many rows further down the table.
 Tensor shifted(const Context& context, const Tensor& positions, std::int64_t offset) {
   if (offset == 0) return positions;
@@ -52,7 +50,7 @@ Tensor sinusoids(const Context& context, std::int64_t rows, std::int64_t width, 
 PositionTable::PositionTable(const Scope& scope, const EmbeddingSpec& spec) : offset_(spec.offset) {
   const std::int64_t rows = spec.max_length + (spec.front ? 1 : 0) + spec.offset;
   if (spec.positions == Positions::learned)
-    table_ = scope.add("positions", {rows, spec.width}, Init::normal(kDeviation));
+    table_ = scope.add("positions", {rows, spec.width}, Init::normal(kEmbeddingDeviation));
   else if (spec.positions == Positions::sinusoidal)
     table_ = sinusoids(scope.context(), rows, spec.width, wide_type(spec.dtype));
 }
@@ -66,8 +64,8 @@ Embedding::Embedding(const Scope& scope, const ModelConfig& config, const Embedd
     : spec_(spec),
       tokens_(tokens.defined() ? std::move(tokens)
                                : scope.add("tokens", {spec.vocabulary + (spec.front ? 1 : 0), spec.width},
-                                           Init::normal(kDeviation))),
-      types_(spec.types > 0 ? scope.add("types", {spec.types, spec.width}, Init::normal(kDeviation)) : Var()),
+                                           Init::normal(kEmbeddingDeviation))),
+      types_(spec.types > 0 ? scope.add("types", {spec.types, spec.width}, Init::normal(kEmbeddingDeviation)) : Var()),
       positions_(scope, spec) {
   if (config.embedding_norm) norm_.emplace(scope / "norm", config);
 }

@@ -9,6 +9,8 @@
 
 namespace fovea::nn {
 
+inline constexpr double kEmbeddingDeviation = 0.02;  // of tables as they begin
+
 // What decides how tokens become vectors.
 struct EmbeddingSpec {
   std::int64_t vocabulary = 0, width = 0, max_length = 0;

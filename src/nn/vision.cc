@@ -7,8 +7,6 @@
 namespace fovea::nn {
 namespace {
 
-constexpr double kDeviation = 0.02;
-
 EmbeddingSpec spec_of(const ModelConfig& config, const StackSpec& spec, bool front) {
   return {.width = spec.width,
           .max_length = config.image->patches(),
@@ -35,7 +33,7 @@ VisionStack::VisionStack(const Scope& scope, const ModelConfig& config, const St
       spec_(spec_of(config, spec, front)),
       patches_(scope / "embedding" / "patches", image_.patch * image_.patch * image_.channels, spec.width,
                Linear::Options{.deviation = spec.init_deviation}),
-      front_(front ? (scope / "embedding").add("front", {1, spec.width}, Init::normal(kDeviation)) : Var()),
+      front_(front ? (scope / "embedding").add("front", {1, spec.width}, Init::normal(kEmbeddingDeviation)) : Var()),
       positions_(scope / "embedding", spec_),
       stack_(scope, spec) {}
 

@@ -153,9 +153,9 @@ class Template final : public PostProcessor {
   std::vector<Part> single_, pair_;
 };
 
-class Sequence final : public PostProcessor {
+class ProcessorSequence final : public PostProcessor {
  public:
-  explicit Sequence(Settings& settings) {
+  explicit ProcessorSequence(Settings& settings) {
     for (Settings& part : settings.list("processors")) parts_.push_back(read_post_processor(part));
   }
   std::size_t added(bool pair) const override {
@@ -176,7 +176,7 @@ std::unique_ptr<PostProcessor> make(const std::string& type, Settings& settings)
   if (type == "BertProcessing") return std::make_unique<Fixed>(settings, false);
   if (type == "RobertaProcessing") return std::make_unique<Fixed>(settings, true);
   if (type == "TemplateProcessing") return std::make_unique<Template>(settings);
-  if (type == "Sequence") return std::make_unique<Sequence>(settings);
+  if (type == "Sequence") return std::make_unique<ProcessorSequence>(settings);
   settings.refuse_type(type, {"BertProcessing", "ByteLevel", "RobertaProcessing", "Sequence", "TemplateProcessing"});
 }
 
