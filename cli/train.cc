@@ -55,7 +55,7 @@ void add_train(Program& program) {
   const auto options = std::make_shared<TrainOptions>();
   const Arguments verb = program.add({"train",
                                       "Trains a model for any task; Ctrl-C saves and says how to go on.",
-                                      {"fovea train --model gpt --attention norm --data input.txt --minutes 10",
+                                      {"fovea train --model gpt --attention transnormer-t2 --data in.txt --minutes 10",
                                        "fovea train --config run.json --set train.lr=3e-4"}},
                                      [options](const Console& console) { run(*options, console); });
   RunOptions& o = options->run;
