@@ -156,7 +156,7 @@ void list_all(const std::string& with, const Console& console) {
   if (kinds.empty()) return console.print("no mechanism has all of these");
   const std::string models = fmt::format("models: {}", fmt::join(ModelConfig::preset_names(), ", "));
   console.print(fmt::format("{}\n{}\n{}\n{}\nmore about one: fovea list NAME", summaries(kinds), options(),
-                            support_matrix(kinds), wrap(models, 72, 8)));
+                            support_matrix(kinds), wrap(models, kPageWidth - 8, 8)));
 }
 
 }  // namespace

@@ -67,9 +67,9 @@ FileHandle open_for_read(const Path& path, struct stat& status) {
 
 }  // namespace
 
-void sync_folder(const Path& folder) {
+bool sync_folder(const Path& folder) {
   const FileHandle handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (handle.open()) ::fsync(handle.get());
+  return handle.open() && ::fsync(handle.get()) == 0;
 }
 
 FileHandle::~FileHandle() {
@@ -116,7 +116,7 @@ void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) fail_io("write", target_, errno);
   if (::rename(partial_.c_str(), target_.c_str()) != 0) fail_io("write", target_, errno);
   file_ = FileHandle();
-  sync_folder(folder_of(target_));
+  sync_folder(folder_of(target_));  // some file systems cannot: their loss
 }
 
 void write_file(const Path& path, std::string_view content) {

@@ -31,8 +31,8 @@ class FileHandle {
   int descriptor_ = -1;
 };
 
-// Without this a crash of the machine may forget what was renamed in the folder. Some file systems cannot: their loss.
-void sync_folder(const Path& folder);
+// Without this a crash of the machine may forget what was renamed in the folder. False, with errno set: it cannot be.
+bool sync_folder(const Path& folder);
 
 // A file that appears whole or not at all. Bytes go to ".NAME.partial" beside the target; commit() makes them durable
 // and renames. A kill at any moment leaves the old file or the new one; without commit() the partial file is removed.

@@ -26,6 +26,10 @@ Path old_name(const Path& target) { return target.parent_path() / ("." + target.
   fail(ErrorCode::io, what + ": " + std::strerror(errno), path.string());
 }
 
+void make_durable(const Path& folder) {
+  if (!sync_folder(folder)) fail_io("cannot make the folder durable", folder);
+}
+
 void rename_folder(const Path& from, const Path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_io("cannot rename the folder to " + to.filename().string(), from);
 }
@@ -51,7 +55,7 @@ AtomicFolder::AtomicFolder(const Path& target) : target_(absolute_target(target)
 AtomicFolder::~AtomicFolder() { remove_quietly(partial_); }
 
 void AtomicFolder::commit() {
-  sync_folder(partial_);
+  make_durable(partial_);
   if (!present(target_)) {
     rename_folder(partial_, target_);
   } else if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
@@ -62,7 +66,7 @@ void AtomicFolder::commit() {
     rename_folder(partial_, target_);
     remove_quietly(old);
   }
-  sync_folder(target_.parent_path());
+  make_durable(target_.parent_path());
   remove_quietly(partial_);  // after an exchange: the old one
 }
 
