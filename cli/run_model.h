@@ -10,9 +10,6 @@
 
 namespace fovea::cli {
 
-// Waiting for batches is shown from this share of the training time on.
-inline constexpr double kInputWaitShown = 0.02;
-
 // How a finished run ended: result.json in its folder, and its row in a comparison.
 struct RunResult {
   std::string name;                  // of the preset or mechanism

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "cli/train_progress.h"
+
 namespace fovea::cli {
 
 Table results_table(const std::vector<RunResult>& results) {

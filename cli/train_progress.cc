@@ -5,8 +5,6 @@
 
 #include <cmath>
 
-#include "cli/run_model.h"
-
 namespace fovea::cli {
 namespace {
 

@@ -79,16 +79,13 @@ std::shared_ptr<const Pictures> read_pictures(const Context& context, const std:
 // A text ends in a token of its own, whose row stands for all of it.
 TokenLists encode(const Context& context, const Tokenizer& tokenizer, const std::vector<Caption>& captions,
                   std::int64_t length) {
-  const auto eos = tokenizer.special_ids().eos;
-  if (!eos)
-    fail(ErrorCode::usage, "the tokeniser has no token for the end of a text", "data.tokenizer",
-         "bpe: trained on these texts");
+  const std::int32_t eos = end_of_text(tokenizer);
   std::vector<std::string_view> texts;
   for (const Caption& caption : captions) texts.emplace_back(caption.text);
   TokenLists lists;
   for (std::vector<std::int32_t>& ids : tokenizer.encode_all(context, texts, false)) {
     if (std::ssize(ids) >= length) ids.resize(static_cast<std::size_t>(length - 1));
-    ids.push_back(*eos);
+    ids.push_back(eos);
     lists.add(ids);
   }
   return lists;
@@ -118,8 +115,7 @@ Dataset load_captions(const Context& context, const DataSettings& settings, cons
   const PictureSize size =
       settings.size > 0 ? PictureSize{settings.size, settings.size} : png_size(train.front().picture);
   const auto pictures = read_pictures(context, train, size);
-  PictureScale scale{settings.mean, settings.deviation};
-  if (scale.mean.empty() || scale.deviation.empty()) scale = PictureScale::of(*pictures);
+  const PictureScale scale = PictureScale::chosen(settings, *pictures);
   data.height = size.height, data.width = size.width, data.channels = kChannels;
   data.mean = scale.mean, data.deviation = scale.deviation;
   const std::int64_t length = std::max<std::int64_t>(2, chosen_length(settings, use, kUsualCaptionLength));

@@ -160,6 +160,14 @@ std::int64_t chosen_length(const DataSettings& settings, const DataUse& use, std
   return use.max_length > 0 ? std::min(usual, use.max_length) : usual;
 }
 
+std::int32_t end_of_text(const Tokenizer& tokenizer) {
+  const auto eos = tokenizer.special_ids().eos;
+  if (!eos)
+    fail(ErrorCode::usage, "the tokeniser has no token for the end of a text", "data.tokenizer",
+         "bpe: trained on these texts");
+  return *eos;
+}
+
 std::shared_ptr<const Tokenizer> chosen_tokenizer(const Context& context, const DataSettings& settings,
                                                   const DataUse& use, std::string_view by_default,
                                                   std::span<const std::string_view> texts) {

@@ -29,6 +29,9 @@ inline constexpr std::int64_t kWindowLength = 256;  // of text, where nothing el
 bool is_shards(const Path& folder);
 Dataset load_shards(const DataSettings& settings, const DataUse& use);
 
+// The token after the last one of a text; refuses tokenisers without one.
+std::int32_t end_of_text(const Tokenizer& tokenizer);
+
 // What a tokeniser says of masks. Without one in it, the mask is an id of its own after the others.
 Masking masking_of(const Tokenizer* tokenizer, std::int64_t& vocabulary);
 

@@ -105,10 +105,7 @@ class ParallelEncoder {
   ParallelEncoder(const Context& context, const Tokenizer& tokenizer, std::int64_t length)
       : context_(context), tokenizer_(tokenizer), length_(static_cast<std::size_t>(length)) {
     const SpecialIds special = tokenizer.special_ids();
-    if (!special.eos)
-      fail(ErrorCode::usage, "the tokeniser has no token for the end of a sentence", "data.tokenizer",
-           "bpe: trained on this text");
-    eos_ = *special.eos;
+    eos_ = end_of_text(tokenizer);
     bos_ = special.bos.value_or(special.pad.value_or(eos_));  // T5 begins with its padding
   }
 

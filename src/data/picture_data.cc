@@ -104,8 +104,7 @@ Dataset load_pictures(const Context&, const DataSettings& settings, const DataUs
     data.test = pixel_split(parts.test);
     return data;
   }
-  PictureScale scale{settings.mean, settings.deviation};
-  if (scale.mean.empty() || scale.deviation.empty()) scale = PictureScale::of(*parts.train);
+  const PictureScale scale = PictureScale::chosen(settings, *parts.train);
   data.height = parts.train->height, data.width = parts.train->width, data.channels = parts.train->channels;
   data.mean = scale.mean, data.deviation = scale.deviation;
   data.train = picture_split(parts.train, scale, {settings.shift, settings.flip});

@@ -143,6 +143,11 @@ PictureScale PictureScale::of(const Pictures& pictures) {
   return scale;
 }
 
+PictureScale PictureScale::chosen(const DataSettings& settings, const Pictures& train) {
+  if (!settings.mean.empty() && !settings.deviation.empty()) return {settings.mean, settings.deviation};
+  return of(train);
+}
+
 std::shared_ptr<const Split> picture_split(std::shared_ptr<const Pictures> pictures, const PictureScale& scale,
                                            const Augmentation& augmentation) {
   return std::make_shared<PictureSplit>(std::move(pictures), scale, augmentation);

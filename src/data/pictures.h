@@ -23,6 +23,8 @@ struct PictureScale {
   std::vector<double> mean = {}, deviation = {};
 
   static PictureScale of(const Pictures& pictures);
+  // As the settings say, else of the training pictures.
+  static PictureScale chosen(const DataSettings& settings, const Pictures& train);
 };
 
 // How pictures are changed while training: moved by up to `shift` pixels either way (what comes in is 0), and mirrored.

@@ -43,6 +43,16 @@ class Train(CliTest):
         same = lambda run: (self.folder / run / "last/model.safetensors").read_bytes()
         self.assertEqual(same("first"), same("second"))
 
+    def test_counts_the_steps_that_overflow(self):
+        wild = ["--dtype", "f16", "--set", "model.init_deviation=1.5"]
+        result = self.good(*self.train("run", *wild, steps=20))
+        skipped = json.loads((self.folder / "run/result.json").read_text())["skipped"]
+        self.assertTrue(0 < skipped < 20, skipped)
+        self.assertIn(f"{skipped} skipped", result.stderr)
+        self.assertIn(f"skipped: {skipped} of 20 steps", result.stdout)
+        calm = self.good(*self.train("calm", steps=20))
+        self.assertNotIn("skipped", calm.stderr + calm.stdout)
+
     def test_quiet_and_json(self):
         result = self.good(*self.train(), "--quiet", "--json")
         self.assertEqual(result.stderr, "")
