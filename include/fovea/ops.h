@@ -106,7 +106,19 @@ struct CrossEntropy {
   double label_smoothing = 0.0;    // eps / classes on every class, the target included
   std::int32_t ignore_index = -1;  // rows with this target count for nothing
 };
-FOVEA_EXPORT Var cross_entropy(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options = {});
+struct ClassLoss {
+  Var value;                 // cross-entropy, the mean over the rows that count
+  std::int64_t asked = 0;    // rows that count
+  std::int64_t correct = 0;  // of these: the target's logit is the first of the largest
+};
+FOVEA_EXPORT ClassLoss class_loss(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options = {});
+// The same of linear(x, weight, bias), for large vocabularies: logits and their gradients exist for one block of rows
+// at a time, in the wide type.
+FOVEA_EXPORT ClassLoss linear_class_loss(Tape& tape, const Var& x, const Var& weight, const Var& bias,
+                                         const Tensor& targets, CrossEntropy options = {});
+inline Var cross_entropy(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options = {}) {
+  return class_loss(tape, logits, targets, options).value;
+}
 
 // Means over all elements of (x - target)^2 and of |x - target|. Both have gradients.
 FOVEA_EXPORT Var mse(Tape& tape, const Var& x, const Var& target);

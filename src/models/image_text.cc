@@ -120,8 +120,9 @@ class TwoTowers final : public ImageText {
     const Var logits = forward(tape, batch);
     check_pairs(logits.dim(0), logits.dim(1));
     const Tensor own = index_of(tape.context(), count_up(logits.dim(0)));
-    Loss loss = classification_loss(tape, logits, own, options);
-    const Var other = cross_entropy(tape, transpose(tape, logits, 0, 1), own, {options.label_smoothing});
+    const CrossEntropy form{.label_smoothing = options.label_smoothing};
+    Loss loss = report_of(class_loss(tape, logits, own, form));
+    const Var other = cross_entropy(tape, transpose(tape, logits, 0, 1), own, form);
     loss.value = scale(tape, add(tape, loss.value, other), 0.5);
     return loss;
   }
@@ -169,7 +170,8 @@ class CrossModal final : public ImageText {
       logits.push_back(judge(tape, batch.second, pictures, order));
       targets.resize(2 * order.size(), 0);
     }
-    return classification_loss(tape, concat(tape, logits, 0), index_of(tape.context(), targets), options);
+    return report_of(class_loss(tape, concat(tape, logits, 0), index_of(tape.context(), targets),
+                                {.label_smoothing = options.label_smoothing}));
   }
 
  private:

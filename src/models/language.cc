@@ -23,8 +23,8 @@ class LanguageModel final : public Network {
 
   // Masked tokens are few: only their rows go through the head.
   Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
-    if (!masked_) return Network::loss(tape, batch, options);
     const Var x = rows(tape, batch.input, {}).x;
+    if (!masked_) return report_of(head_.loss(tape, x, batch.targets, options.label_smoothing));
     const Tensor targets = batch.targets.contiguous(tape.context());
     const std::int32_t* ids = targets.data<std::int32_t>();
     std::vector<std::int32_t> places, wanted;
@@ -37,7 +37,7 @@ class LanguageModel final : public Network {
       return Tensor::from<std::int32_t>(tape.context(), {std::ssize(values)}, values);
     };
     const Var chosen = gather(tape, reshape(tape, x, {x.dim(0) * x.dim(1), x.dim(2)}), index(places));
-    return classification_loss(tape, head_(tape, chosen), index(wanted), options);
+    return report_of(head_.loss(tape, chosen, index(wanted), options.label_smoothing));
   }
 
   Var features(Tape& tape, const Input& input) const override {

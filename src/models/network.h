@@ -35,8 +35,8 @@ class Network {
 // Another stack of a model.
 StackSpec stack_spec(const ModelConfig& config, const StackConfig& stack, std::int64_t max_length);
 
-// Cross-entropy of logits (..., classes), and how many of them have their largest entry at the target.
-Loss classification_loss(Tape& tape, const Var& logits, const Tensor& targets, const LossOptions& options);
+// What a model reports of a loss between classes.
+Loss report_of(const ClassLoss& loss);
 
 std::unique_ptr<Network> make_classifier(const nn::Scope& scope, const ModelConfig& config);      // classify, match
 std::unique_ptr<Network> make_language_model(const nn::Scope& scope, const ModelConfig& config);  // lm, mlm

@@ -35,6 +35,12 @@ class Seq2Seq final : public Network {
     return head_(tape, decode(tape, batch.second, {}, source).x);
   }
 
+  Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
+    const nn::Source source = read_source(tape, batch.input);
+    const Rows out = decode(tape, batch.second, {}, source);
+    return report_of(head_.loss(tape, out.x, batch.targets, options.label_smoothing));
+  }
+
   nn::Source read_source(Tape& tape, const Input& input) const override {
     return nn::within("encoder", [&]() -> nn::Source {
       const nn::Arranged batch =

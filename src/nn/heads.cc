@@ -37,11 +37,21 @@ LanguageHead::LanguageHead(const Scope& scope, const ModelConfig& config, std::i
   if (config.head_bias) bias_ = scope.add("bias", {vocabulary}, Init::zeros());
 }
 
-Var LanguageHead::operator()(Tape& tape, Var x) const {
+Var LanguageHead::before(Tape& tape, Var x) const {
   if (transform_) x = (*norm_)(tape, (*transform_)(tape, x), {});
-  if (scale_ != 1.0) x = scale(tape, x, scale_);
-  const Var weight = weight_.defined() ? weight_ : transpose(tape, tokens_, 0, 1);
-  return cast(tape, linear(tape, x, weight, bias_), wide_type(x.dtype()));
+  return scale_ != 1.0 ? scale(tape, x, scale_) : x;
+}
+
+Var LanguageHead::weight(Tape& tape) const { return weight_.defined() ? weight_ : transpose(tape, tokens_, 0, 1); }
+
+Var LanguageHead::operator()(Tape& tape, const Var& x) const {
+  return cast(tape, linear(tape, before(tape, x), weight(tape), bias_), wide_type(x.dtype()));
+}
+
+ClassLoss LanguageHead::loss(Tape& tape, const Var& x, const Tensor& targets, double label_smoothing) const {
+  const Var rows = reshape(tape, before(tape, x), {-1, x.dim(-1)});
+  return linear_class_loss(tape, rows, weight(tape), bias_, targets.contiguous(tape.context()).reshape({-1}),
+                           {.label_smoothing = label_smoothing});
 }
 
 }  // namespace fovea::nn

@@ -28,9 +28,14 @@ class LanguageHead {
   // `tokens` (vocabulary, width): the embedding, for models that use it here too.
   LanguageHead(const Scope& scope, const ModelConfig& config, std::int64_t vocabulary, const Var& tokens);
 
-  Var operator()(Tape& tape, Var x) const;
+  Var operator()(Tape& tape, const Var& x) const;
+  // The loss of these logits, which are never there as a whole. One target for each row, -1: does not count.
+  ClassLoss loss(Tape& tape, const Var& x, const Tensor& targets, double label_smoothing) const;
 
  private:
+  Var before(Tape& tape, Var x) const;  // what the last product reads
+  Var weight(Tape& tape) const;         // (width, vocabulary)
+
   double scale_;
   std::optional<Linear> transform_;
   std::optional<NormLayer> norm_;

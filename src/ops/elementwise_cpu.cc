@@ -29,7 +29,8 @@ void mul_to(const R* HWY_RESTRICT a, const R* HWY_RESTRICT b, R* HWY_RESTRICT y,
 }
 
 template <class R>
-void scale_to(const R* HWY_RESTRICT x, R factor, R* HWY_RESTRICT y, std::int64_t count) {
+void scale_to(const R* x, R factor, R* y, std::int64_t count) {
+#pragma omp simd  // y may be x
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor;
 }
 

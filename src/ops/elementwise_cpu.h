@@ -15,7 +15,7 @@ struct BinaryTensors {
 };
 void binary(const Context& context, const BinaryTensors& io);
 
-// y = x * factor.
+// y = x * factor; y may be x.
 struct ScaleTensors {
   double factor;
   Tensor x, y;

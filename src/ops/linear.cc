@@ -1,3 +1,5 @@
+#include "ops/linear.h"
+
 #include "gemm/gemm.h"
 #include "gemm/packed.h"
 #include "ops/activation_cpu.h"
@@ -68,6 +70,8 @@ void linear_backward(Tape& tape, Node& node) {
 
 constexpr Op kLinear{"linear", linear_backward};
 
+}  // namespace
+
 void check_linear(const Var& x, const Var& weight, const Var& bias) {
   if (weight.value().rank() != 2 || x.value().rank() < 1 || x.dim(-1) != weight.dim(0))
     fail(ErrorCode::shape,
@@ -77,6 +81,8 @@ void check_linear(const Var& x, const Var& weight, const Var& bias) {
     fail(ErrorCode::shape,
          "linear: bias of shape " + bias.shape().text() + " for weight of shape " + weight.shape().text(), {}, "(out)");
 }
+
+namespace {
 
 // x W + b by packed weights; undefined where there are none for this product.
 Tensor packed_product(Tape& tape, const Tensor& x, const Tensor& weight, const Tensor& bias) {

@@ -1,3 +1,5 @@
+#include "ops/loss.h"
+
 #include "ops/loss_cpu.h"
 #include "ops/work.h"
 
@@ -9,8 +11,7 @@ struct LossAttributes {
   std::int64_t counted;
 };
 
-void check_loss(const Var& logits, const Tensor& targets, const CrossEntropy& options) {
-  const Shape& shape = logits.shape();
+void check_loss(const Shape& shape, const Tensor& targets, const CrossEntropy& options) {
   bool fits = shape.rank() >= 1 && targets.rank() == shape.rank() - 1;
   for (int i = 0; fits && i < targets.rank(); ++i) fits = shape.dim(i) == targets.dim(i);
   if (!fits)
@@ -21,23 +22,6 @@ void check_loss(const Var& logits, const Tensor& targets, const CrossEntropy& op
   if (!(options.label_smoothing >= 0.0 && options.label_smoothing <= 1.0))
     fail(ErrorCode::usage, "label smoothing must be in [0, 1], got " + std::to_string(options.label_smoothing),
          "label_smoothing");
-}
-
-// How many rows count; refuses a class that does not exist.
-std::int64_t count_targets(const Tensor& targets, std::int64_t classes, std::int32_t ignore_index) {
-  std::int64_t counted = 0;
-  for (std::int64_t row = 0; row < targets.numel(); ++row) {
-    const std::int32_t target = targets.data<std::int32_t>()[row];
-    if (target == ignore_index) continue;
-    if (target < 0 || target >= classes)
-      fail(ErrorCode::bad_input,
-           "target " + std::to_string(target) + " of row " + std::to_string(row) + " is not one of " +
-               std::to_string(classes) + " classes",
-           "targets[" + std::to_string(row) + "]",
-           "0 to " + std::to_string(classes - 1) + ", or the ignore index " + std::to_string(ignore_index));
-    ++counted;
-  }
-  return counted;
 }
 
 // saved: logits (rows, classes), targets, lse.
@@ -55,18 +39,40 @@ constexpr Op kCrossEntropy{"cross_entropy", backward};
 
 }  // namespace
 
-Var cross_entropy(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options) {
+std::int64_t count_targets(const Shape& logits, const Tensor& targets, const CrossEntropy& options) {
   check_loss(logits, targets, options);
-  const Context& context = tape.context();
   const std::int64_t classes = logits.dim(-1);
-  const Tensor wanted = targets.contiguous(context),
-               x = logits.value().contiguous(context).reshape({wanted.numel(), classes});
-  const std::int64_t counted = count_targets(wanted, classes, options.ignore_index);
-  const Tensor lse = Tensor::empty(context, {x.dim(0)}, wide_type(x.dtype()));
-  const double sum = cpu::cross_entropy(context, {options, x, wanted, lse});
-  const Tensor loss = Tensor::empty(context, {}, wide_type(x.dtype()));
+  std::int64_t counted = 0;
+  for (std::int64_t row = 0; row < targets.numel(); ++row) {
+    const std::int32_t target = targets.data<std::int32_t>()[row];
+    if (target == options.ignore_index) continue;
+    if (target < 0 || target >= classes)
+      fail(ErrorCode::bad_input,
+           "target " + std::to_string(target) + " of row " + std::to_string(row) + " is not one of " +
+               std::to_string(classes) + " classes",
+           "targets[" + std::to_string(row) + "]",
+           "0 to " + std::to_string(classes - 1) + ", or the ignore index " + std::to_string(options.ignore_index));
+    ++counted;
+  }
+  return counted;
+}
+
+Tensor mean_loss(const Context& context, double sum, std::int64_t counted, DType dtype) {
+  const Tensor loss = Tensor::empty(context, {}, wide_type(dtype));
   loss.fill(counted == 0 ? 0.0 : sum / static_cast<double>(counted));
-  return tape.record(kCrossEntropy, {logits}, loss, {x, wanted, lse}, LossAttributes{options, counted});
+  return loss;
+}
+
+ClassLoss class_loss(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options) {
+  const Context& context = tape.context();
+  const Tensor wanted = targets.contiguous(context);
+  const std::int64_t counted = count_targets(logits.shape(), wanted, options);
+  const Tensor x = logits.value().contiguous(context).reshape({wanted.numel(), logits.dim(-1)});
+  const Tensor lse = Tensor::empty(context, {x.dim(0)}, wide_type(x.dtype()));
+  const cpu::LossSum sum = cpu::cross_entropy(context, {options, x, wanted, lse});
+  return {tape.record(kCrossEntropy, {logits}, mean_loss(context, sum.loss, counted, x.dtype()), {x, wanted, lse},
+                      LossAttributes{options, counted}),
+          counted, sum.correct};
 }
 
 }  // namespace fovea

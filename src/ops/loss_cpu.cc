@@ -14,11 +14,19 @@ namespace fovea {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Is the target's entry the first of those that are `top`, the largest?
+template <class T>
+bool leads(const T* x, std::int32_t target, Wide<T> top) {
+  if (static_cast<Wide<T>>(x[target]) != top) return false;
+  std::int32_t before = 0;  // counted to the end: a loop that may stop early is not vectorised
+  for (std::int32_t i = 0; i < target; ++i) before += static_cast<Wide<T>>(x[i]) == top ? 1 : 0;
+  return before == 0;
+}
+
 // -sum_c q_c log p_c = lse - (1 - eps) x_target - eps mean(x), as q sums to 1.
 template <class T>
-double loss_row(const T* x, std::int64_t classes, std::int32_t target, double eps, Wide<T>* lse) {
+double loss_row(const T* x, std::int64_t classes, std::int32_t target, double eps, Wide<T> top, Wide<T>* lse) {
   using R = Wide<T>;
-  const R top = row_max(x, classes);
   *lse = top + math::log(row_exp_sum(x, top, classes));
   const double at_target = static_cast<double>(static_cast<R>(x[target]));
   if (eps == 0.0) return static_cast<double>(*lse) - at_target;
@@ -60,15 +68,17 @@ void pull_rows(const cpu::LossBackward& io, std::int64_t begin, std::int64_t end
   }
 }
 
-double loss_rows(const cpu::LossForward& io, std::int64_t begin, std::int64_t end) {
+cpu::LossSum loss_rows(const cpu::LossForward& io, std::int64_t begin, std::int64_t end) {
   const std::int64_t classes = io.logits.dim(1);
-  double sum = 0.0;
+  cpu::LossSum sum;
   visit_float(io.logits.dtype(), [&]<class T>() {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int32_t target = io.targets.data<std::int32_t>()[row];
       if (target == io.options.ignore_index) continue;
-      sum += loss_row(io.logits.data<T>() + row * classes, classes, target, io.options.label_smoothing,
-                      io.lse.data<Wide<T>>() + row);
+      const T* x = io.logits.data<T>() + row * classes;
+      const Wide<T> top = row_max(x, classes);
+      sum.loss += loss_row(x, classes, target, io.options.label_smoothing, top, io.lse.data<Wide<T>>() + row);
+      sum.correct += leads(x, target, top) ? 1 : 0;
     }
   });
   return sum;
@@ -92,15 +102,15 @@ HWY_EXPORT(loss_backward_rows);
 
 }  // namespace
 
-double cpu::cross_entropy(const Context& context, const LossForward& io) {
+cpu::LossSum cpu::cross_entropy(const Context& context, const LossForward& io) {
   const auto rows = HWY_DYNAMIC_DISPATCH(loss_rows);
   const RowBlocks blocks(io.logits.dim(0), io.logits.dim(1));
-  std::vector<double> partial(static_cast<std::size_t>(blocks.count), 0.0);
+  std::vector<LossSum> partial(static_cast<std::size_t>(blocks.count));
   for_blocks(context, blocks, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
     partial[static_cast<std::size_t>(block)] = rows(io, begin, end);
   });
-  double sum = 0.0;
-  for (double part : partial) sum += part;
+  LossSum sum;
+  for (const LossSum& part : partial) sum.loss += part.loss, sum.correct += part.correct;
   return sum;
 }
 

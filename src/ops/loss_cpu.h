@@ -10,8 +10,12 @@ struct LossForward {
   Tensor logits, targets;
   Tensor lse;  // (rows), wide type: log-sum-exp of each row that counts
 };
-// The sum over the rows that count.
-double cross_entropy(const Context& context, const LossForward& io);
+// Over the rows that count.
+struct LossSum {
+  double loss = 0.0;
+  std::int64_t correct = 0;  // rows whose target has the first of the largest logits
+};
+LossSum cross_entropy(const Context& context, const LossForward& io);
 
 struct LossBackward {
   CrossEntropy options;

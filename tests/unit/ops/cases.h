@@ -199,6 +199,20 @@ inline void add_rows(std::vector<OpCase>& cases) {
                      0,
                      false,
                      2.0});
+  for (const bool tied : {false, true})
+    cases.push_back({tied ? "linear_class_loss_of_a_table" : "linear_class_loss",
+                     one([tied](Tape& t, Inputs v) {
+                       const Var weight = tied ? transpose(t, v[1], 0, 1) : v[1];
+                       const auto classes = static_cast<std::uint32_t>(weight.dim(1));
+                       const Tensor targets = scrambled(t.context(), {v[0].dim(0), v[0].dim(1)}, classes);
+                       targets.data<std::int32_t>()[1] = -1;
+                       return linear_class_loss(t, v[0], weight, v[2], targets, {0.1, -1}).value;
+                     }),
+                     {{2, 3, 5}, tied ? Shape{7, 5} : Shape{5, 7}, {7}},
+                     {{2, 300, 9}, tied ? Shape{67, 9} : Shape{9, 67}, {67}},
+                     2,
+                     true,
+                     0.5});
   cases.push_back(
       {"mse", one([](Tape& t, Inputs v) { return mse(t, v[0], v[1]); }), {{3, 5}, {3, 5}}, {{300, 127}, {300, 127}}});
   cases.push_back(

@@ -51,6 +51,52 @@ TEST_F(Losses, RefusesWhatCannotBeCompared) {
   EXPECT_TRUE(std::isnan(mae(tape_, values({2}, {NAN, 1}), values({2}, {0, 1})).value().item()));
 }
 
+// Three blocks of rows against logits that are there as a whole.
+TEST_F(Losses, OfALinearLayerIsThatOfItsLogits) {
+  const std::int64_t rows = 1100, classes = 9001;
+  std::vector<std::int32_t> wanted;
+  for (std::int32_t i = 0; i < rows; ++i) wanted.push_back(i % 5 == 0 ? -1 : i * 7);
+  const Tensor targets = integers(context_, {rows}, wanted);
+  const CrossEntropy options{.label_smoothing = 0.1};
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const Tensor values[] = {draw({rows, 3}, dtype), draw({3, classes}, dtype), draw({classes}, dtype)};
+    const double tolerance = 64 * epsilon(dtype);
+    std::vector<Var> blocked, whole;
+    for (const Tensor& v : values) blocked.push_back(Var::leaf(v)), whole.push_back(Var::leaf(v));
+    const ClassLoss got = linear_class_loss(tape_, blocked[0], blocked[1], blocked[2], targets, options),
+                    want = class_loss(tape_, linear(tape_, whole[0], whole[1], whole[2]), targets, options);
+    EXPECT_LT(relative_error(got.value.value(), want.value.value()), tolerance);
+    EXPECT_EQ(got.asked, want.asked);
+    EXPECT_EQ(got.correct, want.correct);
+    tape_.backward(scale(tape_, add(tape_, got.value, want.value), 3.0));
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_LT(relative_error(blocked[i].grad(), whole[i].grad()), tolerance) << name_of(dtype) << " " << i;
+  }
+}
+
+TEST_F(Losses, OfALinearLayerNeverHoldsAllLogits) {
+  const std::int64_t rows = 8192, classes = 8192;
+  const Tensor x = Tensor::zeros(context_, {rows, 4}), targets = Tensor::zeros(context_, {rows}, DType::i32);
+  const Var weight = Var::leaf(Tensor::zeros(context_, {4, classes}));
+  context_.allocator()->reset_peaks();
+  const std::size_t before = context_.allocator()->total().now;
+  tape_.backward(linear_class_loss(tape_, x, weight, {}, targets).value);
+  EXPECT_LT(context_.allocator()->total().peak - before,
+            static_cast<std::size_t>(rows * classes));  // a quarter of them
+}
+
+TEST_F(Losses, CountsWhatIsRight) {
+  const Tensor logits = values({4, 3}, {1, 2, 0, 4, 4, 4, 4, 4, 4, 0, 0, 9});
+  const ClassLoss loss = class_loss(tape_, logits, integers(context_, {4}, {1, 0, 1, -1}));
+  EXPECT_EQ(loss.asked, 3);
+  EXPECT_EQ(loss.correct, 2);  // of equals the first
+  const ClassLoss none =
+      linear_class_loss(tape_, draw({0, 2}), Var::leaf(draw({2, 3})), {}, Tensor::empty(context_, {0}, DType::i32));
+  EXPECT_EQ(none.value.value().item(), 0.0);
+  EXPECT_EQ(none.asked + none.correct, 0);
+  tape_.backward(none.value);
+}
+
 TEST_F(Losses, RowsOfLengthOne) {
   const Var x = Var::leaf(values({3, 2}, {3, 4, 0, 0, 1e-20, 0}));
   const Var y = l2_normalize(tape_, x);

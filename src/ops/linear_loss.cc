@@ -1,0 +1,127 @@
+#include "gemm/gemm.h"
+#include "ops/column_sum_cpu.h"
+#include "ops/elementwise_cpu.h"
+#include "ops/linear.h"
+#include "ops/loss.h"
+#include "ops/loss_cpu.h"
+#include "ops/work.h"
+
+// Cross-entropy of a linear layer. For tokens in the thousands and a vocabulary of 50 000 the logits would be the
+// largest tensor of a step, and their gradient the second: here both live for one block of rows. The gradients of x, W
+// and b are made as soon as the block's logits are known, for a loss that is the sum over rows; backward scales them.
+namespace fovea {
+namespace {
+
+// W and its gradient travel through memory once for each block: so many rows that the products outweigh it.
+constexpr std::int64_t kBlockRows = 512;
+constexpr std::int64_t kBlockElements = 1 << 22;  // few classes: more rows
+
+struct LinearLossAttributes {
+  std::int64_t counted;
+  bool columns;  // the gradient of W was made as (out, in), as W itself lies in memory
+};
+
+struct LinearLossInputs {
+  CrossEntropy options;
+  Tensor x, weight;  // (rows, in), (in, out), of one dtype
+  Tensor bias;       // (out), in the wide type; undefined: none
+  Tensor targets;    // (rows)
+};
+
+// The gradients of the sum over all rows. Undefined: not wanted.
+class LinearLossGradients {
+ public:
+  LinearLossGradients(const Tape& tape, const Var& x, const Var& weight, const Var& bias, std::int64_t rows)
+      : columns_(weight.value().stride(0) == 1 && weight.value().stride(1) > 1) {
+    if (!tape.recording()) return;
+    const Context& context = tape.context();
+    const std::int64_t in = weight.dim(0), out = weight.dim(1);
+    const DType wide = wide_type(x.dtype());
+    if (x.needs_grad()) x_ = Tensor::empty(context, {rows, in}, x.dtype());
+    if (weight.needs_grad())
+      weight_ = (rows == 0 ? Tensor::zeros : Tensor::empty)(context, columns_ ? Shape{out, in} : Shape{in, out}, wide,
+                                                            Lifetime::step);
+    if (bias.defined() && bias.needs_grad()) bias_ = Tensor::zeros(context, {out}, wide);
+  }
+
+  // dz (rows of the block, out): the gradient of its logits. Blocks come in order.
+  void add(const Context& context, const LinearLossInputs& in, std::int64_t begin, const Tensor& dz) {
+    const Tensor x = in.x.slice(0, begin, begin + dz.dim(0)), narrow = dz.to(context, x.dtype());
+    if (x_.defined()) gemm::multiply(context, narrow, in.weight.transpose(0, 1), x_.slice(0, begin, begin + dz.dim(0)));
+    if (weight_.defined())
+      gemm::multiply(context, (columns_ ? narrow : x).transpose(0, 1), columns_ ? x : narrow, weight_,
+                     {.bias = {}, .relu = false, .accumulate = begin > 0});
+    if (bias_.defined()) {
+      const Tensor sum = Tensor::empty(context, bias_.shape(), bias_.dtype());
+      cpu::binary(context, {cpu::Binary::add, bias_, cpu::column_sums(context, {dz, {}}), sum});
+      bias_ = sum;
+    }
+  }
+
+  bool wanted() const { return x_.defined() || weight_.defined() || bias_.defined(); }
+  bool columns() const { return columns_; }
+  std::vector<Tensor> all() const { return {x_, weight_, bias_}; }
+
+ private:
+  bool columns_;
+  Tensor x_, weight_, bias_;
+};
+
+cpu::LossSum sum_blocks(const Context& context, const LinearLossInputs& in, LinearLossGradients& gradients) {
+  const std::int64_t rows = in.x.dim(0), classes = in.weight.dim(1),
+                     most = std::min(rows, std::max(kBlockRows, kBlockElements / std::max<std::int64_t>(1, classes)));
+  const auto room = [&](const Shape& shape) {
+    return Tensor::empty(context, shape, wide_type(in.x.dtype()), Lifetime::scratch);
+  };
+  const Tensor logits = room({most, classes}), lse = room({most}),
+               dz = gradients.wanted() ? room({most, classes}) : Tensor();
+  cpu::LossSum all;
+  for (std::int64_t begin = 0; begin < rows; begin += most) {
+    const std::int64_t count = std::min(most, rows - begin);
+    const Tensor targets = in.targets.slice(0, begin, begin + count), z = logits.slice(0, 0, count);
+    gemm::multiply(context, in.x.slice(0, begin, begin + count), in.weight, z, {.bias = in.bias});
+    const cpu::LossSum sum = cpu::cross_entropy(context, {in.options, z, targets, lse});
+    all.loss += sum.loss;
+    all.correct += sum.correct;
+    if (!gradients.wanted()) continue;
+    cpu::cross_entropy_backward(context, {in.options, z, targets, lse, 1.0, dz.slice(0, 0, count)});
+    gradients.add(context, in, begin, dz.slice(0, 0, count));
+  }
+  return all;
+}
+
+// saved: the gradients of the sum over rows.
+void linear_loss_backward(Tape& tape, Node& node) {
+  const Context& context = tape.context();
+  const auto& [counted, columns] = std::any_cast<const LinearLossAttributes&>(node.attributes);
+  const double scale = counted == 0 ? 0.0 : node.grad().item() / static_cast<double>(counted);
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!node.wants(i)) continue;
+    const Tensor& sum = node.saved[i];
+    cpu::scale(context, {scale, sum, sum});
+    tape.accumulate(node.inputs[i], i == 1 && columns ? sum.transpose(0, 1) : sum.reshape(node.inputs[i]->shape));
+  }
+}
+
+constexpr Op kLinearLoss{"linear_class_loss", linear_loss_backward};
+
+}  // namespace
+
+ClassLoss linear_class_loss(Tape& tape, const Var& x, const Var& weight, const Var& bias, const Tensor& targets,
+                            CrossEntropy options) {
+  check_linear(x, weight, bias);
+  const Context& context = tape.context();
+  const Tensor wanted = targets.contiguous(context);
+  const std::int64_t counted = count_targets(x.shape().with(-1, weight.dim(1)), wanted, options), rows = wanted.numel();
+  const LinearLossInputs in{
+      options, x.value().contiguous(context).reshape({rows, weight.dim(0)}), weight.value().to(context, x.dtype()),
+      bias.defined() ? bias.value().to(context, wide_type(x.dtype())).contiguous(context) : Tensor(),
+      wanted.reshape({rows})};
+  LinearLossGradients gradients(tape, x, weight, bias, rows);
+  const cpu::LossSum sum = sum_blocks(context, in, gradients);
+  return {tape.record(kLinearLoss, {x, weight, bias}, mean_loss(context, sum.loss, counted, x.dtype()), gradients.all(),
+                      LinearLossAttributes{counted, gradients.columns()}),
+          counted, sum.correct};
+}
+
+}  // namespace fovea
