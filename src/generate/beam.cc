@@ -28,34 +28,47 @@ struct Extension {
   }
 };
 
+// What one step of the model reads.
+struct StepInput {
+  std::vector<std::span<const std::int32_t>> tokens, sources;
+  std::vector<nn::Past*> pasts;
+};
+
+// The beams of one prompt.
 class Search {
  public:
-  Search(const Decoder& decoder, const Start& start, const GenerateOptions& options, std::int64_t most)
+  Search(const Decoder& decoder, const BeamTask& task, const GenerateOptions& options)
       : decoder_(decoder),
-        start_(start),
+        start_(task.start),
         options_(options),
-        most_(most),
-        width_(static_cast<std::size_t>(options.beams)) {}
-
-  Generated run(const std::atomic<bool>* stop) {
+        most_(task.most),
+        width_(static_cast<std::size_t>(options.beams)) {
     open_.push_back({{}, 0.0, decoder_.new_past()});
-    Tensor logits = start_.source.empty() ? decoder_.step({start_.tokens}, {&open_[0].past})
-                                          : decoder_.step({start_.tokens}, {&open_[0].past}, {start_.source});
-    for (std::int64_t length = 1;; ++length) {
-      const std::vector<Extension> best = best_of(logits);
-      extend(best, length);
-      const bool interrupted = stop != nullptr && stop->load();
-      if (length == most_ || interrupted || settled(length))
-        return result(interrupted ? GenerateEnd::interrupted : GenerateEnd::max_tokens);
-      std::vector<std::span<const std::int32_t>> last;
-      std::vector<nn::Past*> pasts;
-      for (Beam& beam : open_) {
-        last.push_back(std::span<const std::int32_t>(beam.ids).last(1));
-        pasts.push_back(&beam.past);
-      }
-      logits = decoder_.step(last, pasts);
-    }
   }
+
+  std::int64_t rows() const { return over_ ? 0 : std::ssize(open_); }  // that the next step has of this search
+
+  void add_to(StepInput& input) {
+    if (over_) return;
+    for (Beam& beam : open_) {
+      input.tokens.push_back(length_ == 0 ? start_.tokens : std::span<const std::int32_t>(beam.ids).last(1));
+      input.pasts.push_back(&beam.past);
+    }
+    if (length_ == 0 && !start_.source.empty()) input.sources.push_back(start_.source);
+  }
+
+  // logits (rows(), vocabulary) of that step.
+  void take(const Tensor& logits, bool interrupted) {
+    ++length_;
+    extend(best_of(logits));
+    if (length_ != most_ && !interrupted && !settled()) return;
+    over_ = true;
+    const GenerateEnd end = interrupted ? GenerateEnd::interrupted : GenerateEnd::max_tokens;
+    for (const Beam& beam : open_) close({beam.ids, end, score(beam.log_probability, std::ssize(beam.ids)), {}});
+    open_.clear();
+  }
+
+  Generated best() const { return done_.front(); }  // of a search that is over
 
  private:
   double score(double log_probability, std::int64_t length) const {
@@ -98,7 +111,7 @@ class Search {
   }
 
   // Extensions become the open beams of the next step. Copies of a past share its memory until one of them is moved on.
-  void extend(const std::vector<Extension>& best, std::int64_t length) {
+  void extend(const std::vector<Extension>& best) {
     std::vector<Beam> next;
     for (std::size_t rank = 0; rank < best.size() && next.size() < width_; ++rank) {
       const Extension& c = best[rank];
@@ -109,7 +122,7 @@ class Search {
       if (!ends)
         next.push_back({std::move(ids), c.log_probability, from.past});
       else if (rank < width_)
-        close({std::move(ids), GenerateEnd::stop_id, score(c.log_probability, length), {}});
+        close({std::move(ids), GenerateEnd::stop_id, score(c.log_probability, length_), {}});
     }
     open_ = std::move(next);
   }
@@ -121,17 +134,12 @@ class Search {
   }
 
   // Can no open beam get among the best any more? Log-probabilities only fall; a positive penalty rewards length.
-  bool settled(std::int64_t length) const {
+  bool settled() const {
     if (open_.empty()) return true;
     if (done_.size() < width_) return false;
     if (options_.early_stop) return true;
-    const std::int64_t last = options_.length_penalty > 0.0 ? most_ : length;
+    const std::int64_t last = options_.length_penalty > 0.0 ? most_ : length_;
     return score(open_[0].log_probability, last) <= done_.back().score;
-  }
-
-  Generated result(GenerateEnd end) {
-    for (const Beam& beam : open_) close({beam.ids, end, score(beam.log_probability, std::ssize(beam.ids)), {}});
-    return done_.front();
   }
 
   std::span<float> row_of(const Tensor& rows, std::size_t row) const {
@@ -140,19 +148,39 @@ class Search {
   }
 
   const Decoder& decoder_;
-  const Start& start_;
+  Start start_;
   const GenerateOptions& options_;
   std::int64_t most_;
   std::size_t width_;
+  std::int64_t length_ = 0;  // of the open beams
+  bool over_ = false;
   std::vector<Beam> open_;       // best first
   std::vector<Generated> done_;  // best first, `width_` at most
 };
 
 }  // namespace
 
-Generated beam_search(const Decoder& decoder, const Start& start, const GenerateOptions& options, std::int64_t most,
-                      const std::atomic<bool>* stop) {
-  return Search(decoder, start, options, most).run(stop);
+std::vector<Generated> beam_search(const Decoder& decoder, std::span<const BeamTask> tasks,
+                                   const GenerateOptions& options, const std::atomic<bool>* stop) {
+  std::vector<Search> searches;
+  for (const BeamTask& task : tasks) searches.emplace_back(decoder, task, options);
+  for (;;) {
+    StepInput input;
+    for (Search& search : searches) search.add_to(input);
+    if (input.tokens.empty()) break;
+    const Tensor logits = input.sources.empty() ? decoder.step(input.tokens, input.pasts)
+                                                : decoder.step(input.tokens, input.pasts, input.sources);
+    const bool interrupted = stop != nullptr && stop->load();
+    std::int64_t row = 0;
+    for (Search& search : searches) {
+      const std::int64_t rows = search.rows();
+      if (rows > 0) search.take(logits.slice(0, row, row + rows), interrupted);
+      row += rows;
+    }
+  }
+  std::vector<Generated> results;
+  for (const Search& search : searches) results.push_back(search.best());
+  return results;
 }
 
 }  // namespace fovea

@@ -10,9 +10,14 @@ struct Start {
   std::span<const std::int32_t> tokens, source;
 };
 
-// Follows the `beams` most likely beginnings at once. Beginnings that end are put aside; the search is over when none
-// of those still open can be better than `beams` that have ended. `most`: new tokens at most.
-Generated beam_search(const Decoder& decoder, const Start& start, const GenerateOptions& options, std::int64_t most,
-                      const std::atomic<bool>* stop);
+struct BeamTask {
+  Start start;
+  std::int64_t most;  // new tokens at most
+};
+
+// Follows the `beams` most likely beginnings of every task at once, all tasks side by side. Beginnings that end are put
+// aside; a search is over when none of those still open can be better than `beams` that have ended.
+std::vector<Generated> beam_search(const Decoder& decoder, std::span<const BeamTask> tasks,
+                                   const GenerateOptions& options, const std::atomic<bool>* stop);
 
 }  // namespace fovea

@@ -138,8 +138,8 @@ void run_group(const Run& run, std::span<Sequence> group) {
   }
 }
 
-void run_beams(const Run& run, Sequence& sequence) {
-  sequence.out = beam_search(run.decoder, sequence.start, run.options, sequence.most, run.stop);
+// Gives the watch what beams found; it may end the text earlier.
+void show(const Run& run, Sequence& sequence) {
   if (sequence.out.end == GenerateEnd::max_tokens) sequence.out.end = limit_of(run, sequence);
   Tokens& ids = sequence.out.ids;
   for (std::size_t i = 0; run.watch.token && i < ids.size(); ++i) {
@@ -148,6 +148,22 @@ void run_beams(const Run& run, Sequence& sequence) {
     sequence.out.end = GenerateEnd::stop_text;
   }
   finish(run, sequence, sequence.out.end);
+}
+
+// Beams of several prompts run together while packed weights serve them all: so a text stays the same in any company.
+std::int64_t prompts_together(const GenerateOptions& options) {
+  if (options.beams == 1) return options.batch;
+  return std::clamp<std::int64_t>(gemm::kPackedRows / options.beams, 1, options.batch);
+}
+
+void run_beams(const Run& run, std::span<Sequence> group) {
+  std::vector<BeamTask> tasks;
+  for (const Sequence& s : group) tasks.push_back({s.start, s.most});
+  std::vector<Generated> found = beam_search(run.decoder, tasks, run.options, run.stop);
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    group[i].out = std::move(found[i]);
+    show(run, group[i]);
+  }
 }
 
 }  // namespace
@@ -176,13 +192,13 @@ std::vector<Generated> Generator::run(std::span<const Tokens> prompts, const Gen
     check_ids({&*options.start, 1}, run.decoder.vocabulary(), "start");
   }
   std::vector<Sequence> sequences = make_sequences(run, prompts);
-  const auto batch = static_cast<std::size_t>(options.beams > 1 ? 1 : options.batch);
+  const auto batch = static_cast<std::size_t>(prompts_together(options));
   for (std::size_t begin = 0; begin < sequences.size(); begin += batch) {
     const std::span group = std::span(sequences).subspan(begin, std::min(batch, sequences.size() - begin));
     if (run.interrupted())
       for (Sequence& s : group) finish(run, s, GenerateEnd::interrupted);
     else if (options.beams > 1)
-      run_beams(run, group[0]);
+      run_beams(run, group);
     else
       run_group(run, group);
   }

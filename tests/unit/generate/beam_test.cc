@@ -94,9 +94,28 @@ TEST(Beams, OfWidthOneAreGreedy) {
   Generator generator(context, model);
   const std::vector<Tokens> prompts = {{3, 1}};
   const auto greedy = generator.run(prompts, {.max_tokens = 7, .stop_ids = {kStop}});
-  const Generated one =
-      beam_search(decoder, {prompts[0], {}}, {.beams = 1, .early_stop = true, .stop_ids = {kStop}}, 7, nullptr);
-  EXPECT_EQ(one.ids, greedy[0].ids);
+  const BeamTask task{{prompts[0], {}}, 7};
+  const GenerateOptions options{.beams = 1, .early_stop = true, .stop_ids = {kStop}};
+  EXPECT_EQ(beam_search(decoder, {&task, 1}, options, nullptr)[0].ids, greedy[0].ids);
+}
+
+// Prompts of different lengths, whose searches end at different steps.
+TEST(Beams, AreTheSameSideBySide) {
+  const std::vector<Tokens> prompts = {{3, 1}, {0}, {2, 2, 1, 0, 3}, {1, 3}, {1, 0, 3}};
+  for (const char* preset : {"gpt", "llama", "seq2seq"}) {
+    Context context({.threads = 2, .memory = {.poison = true}});
+    const Model model = make_model(context, preset, 5);
+    Generator generator(context, model);
+    GenerateOptions options{.max_tokens = 9, .beams = 3, .stop_ids = {kStop}, .start = 0, .batch = 1};
+    const auto alone = generator.run(prompts, options);
+    options.batch = 3;
+    const auto together = generator.run(prompts, options);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      EXPECT_EQ(together[i].ids, alone[i].ids) << preset << " " << i;
+      EXPECT_EQ(together[i].score, alone[i].score) << preset << " " << i;
+      EXPECT_EQ(together[i].end, alone[i].end) << preset << " " << i;
+    }
+  }
 }
 
 TEST(Beams, DoNotWorsenWithWidthHere) {
