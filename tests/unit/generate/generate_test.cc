@@ -8,6 +8,7 @@
 #include "data/collate.h"
 #include "support/expect_error.h"
 #include "support/families.h"
+#include "support/names.h"
 
 namespace fovea {
 namespace {
@@ -63,11 +64,16 @@ const std::vector<Tokens> kPrompts = {{3, 1, 4}, {1}, {5, 9, 2, 6, 5, 3, 5}};
 struct Case {
   std::string preset, attention;
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.preset << ' ' << c.attention; }
+
 class Greedy : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Models, Greedy,
                          testing::Values(Case{"gpt", ""}, Case{"llama", ""}, Case{"gpt", "norm"}, Case{"gpt", "retnet"},
                                          Case{"transnormer-t2-lm", ""}, Case{"gpt", "window:left=4"}),
-                         [](const auto& info) { return "n" + std::to_string(info.index); });
+                         [](const auto& info) {
+                           const std::string attention = info.param.attention.substr(0, info.param.attention.find(':'));
+                           return test_name(info.param.preset + (attention.empty() ? "" : "-" + attention));
+                         });
 
 TEST_P(Greedy, IsTheMostLikelyTokenOfTheParallelForm) {
   Context context = make_context();

@@ -10,6 +10,12 @@
 #include "support/expect_error.h"
 
 namespace fovea {
+
+// Beside the type: GoogleTest looks for it there.
+static void PrintTo(const GenerateOptions& o, std::ostream* out) {
+  *out << "temperature " << o.temperature << ", top k " << o.top_k << ", top p " << o.top_p;
+}
+
 namespace {
 
 std::vector<float> random_logits(std::size_t count, std::uint64_t seed) {
@@ -48,7 +54,11 @@ INSTANTIATE_TEST_SUITE_P(Options, Sampling,
                                          GenerateOptions{.temperature = 1.2, .top_p = 0.7},
                                          GenerateOptions{.temperature = 1.2, .top_p = 0.01},
                                          GenerateOptions{.temperature = 1.5, .top_k = 11, .top_p = 0.9}),
-                         [](const auto& info) { return "n" + std::to_string(info.index); });
+                         [](const auto& info) {
+                           const auto percent = [](double share) { return std::to_string(std::lround(100 * share)); };
+                           return "t" + percent(info.param.temperature) + "_k" + std::to_string(info.param.top_k) +
+                                  "_p" + percent(info.param.top_p);
+                         });
 
 // Pearson's statistic over 20000 draws stays below its mean plus five deviations, and nothing impossible is drawn.
 TEST_P(Sampling, FollowsTheExactProbabilities) {
