@@ -23,7 +23,7 @@ namespace {
 struct GenerateVerb {
   MachineOptions machine;
   GenerateOptions options;
-  std::string folder, prompt, data, references, out, tokenizer, weights = "f32";
+  std::string folder, prompt, data, references, out, tokenizer, weights = "f32", beam_stop = "likely";
   std::optional<std::string> dtype;
   std::optional<std::int64_t> start;
   std::vector<std::string> stop;
@@ -33,6 +33,7 @@ struct GenerateVerb {
     GenerateVerb out = *this;
     for (const std::string& text : stop) out.options.stop.push_back(unescaped(text));
     if (start) out.options.start = static_cast<std::int32_t>(*start);
+    out.options.beam_stop = cli::beam_stop(beam_stop);
     return out;
   }
 };
@@ -147,7 +148,10 @@ void add_options(const Arguments& verb, GenerateVerb& o) {
   number("--repetition-penalty", g.repetition_penalty, "above 1: repeat less", 0.01, 100);
   number("--beams", g.beams, "beginnings that beam search follows; 1: none", 1, 4096);
   number("--length-penalty", g.length_penalty, "of beams: above 0 favours long ones", -10, 10);
-  verb.add_flag("--early-stop", g.early_stop, "end the search once enough beams are complete").common();
+  verb.add_option("--beam-stop", o.beam_stop, "enough complete, likely or certain the best")
+      .type_name("WHEN")
+      .show_default()
+      .common();
   verb.add_option("--stop", o.stop, "text to stop at; \\n is a new line").type_name("TEXT").repeatable();
   verb.add_option("--seed", g.seed, "of the draws").type_name("N").show_default();
   verb.add_option("--start", o.start, "first token of seq2seq [the tokeniser's]")

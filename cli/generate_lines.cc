@@ -10,12 +10,23 @@
 
 namespace fovea::cli {
 
-WeightForm weight_form(const std::string& name) {
-  const auto names = weight_form_names();
+namespace {
+
+// Where `name` stands among the choices of an option.
+std::ptrdiff_t choice(const char* option, const std::string& name, const std::vector<std::string_view>& names) {
   const auto at = std::find(names.begin(), names.end(), name);
-  if (at == names.end())
-    fail(ErrorCode::usage, fmt::format("no weights in \"{}\"", name), "--weights", name_hint(name, names));
-  return static_cast<WeightForm>(at - names.begin());
+  if (at == names.end()) fail(ErrorCode::usage, fmt::format("unknown \"{}\"", name), option, name_hint(name, names));
+  return at - names.begin();
+}
+
+}  // namespace
+
+WeightForm weight_form(const std::string& name) {
+  return static_cast<WeightForm>(choice("--weights", name, weight_form_names()));
+}
+
+BeamStop beam_stop(const std::string& name) {
+  return static_cast<BeamStop>(choice("--beam-stop", name, beam_stop_names()));
 }
 
 void write_now(std::string_view text) {

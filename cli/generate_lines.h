@@ -14,6 +14,7 @@
 namespace fovea::cli {
 
 WeightForm weight_form(const std::string& name);  // of --weights
+BeamStop beam_stop(const std::string& name);      // of --beam-stop
 
 // On standard output at once, for text that somebody watches.
 void write_now(std::string_view text);

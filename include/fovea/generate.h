@@ -15,6 +15,14 @@
 
 namespace fovea {
 
+// When a beam search is over. Beams that are complete keep their score; open ones may still gain by length.
+enum class BeamStop : std::uint8_t {
+  enough,   // `beams` of them are complete
+  likely,   // and no open one is better than the worst of those, as it stands
+  certain,  // and no open one can become better
+};
+FOVEA_EXPORT std::vector<std::string_view> beam_stop_names();  // in this order
+
 // How the next token is chosen and when to stop. The same names are used on the command line, in JSON and in Python.
 struct FOVEA_EXPORT GenerateOptions {
   std::int64_t max_tokens = 200;
@@ -24,8 +32,8 @@ struct FOVEA_EXPORT GenerateOptions {
   double repetition_penalty = 1.0;  // of tokens that were there: a positive logit is divided by it, others multiplied
   std::int64_t beams = 1;           // beam search: so many beginnings are followed at once
   double length_penalty = 1.0;      // beams are compared by log-probability / length^penalty
-  bool early_stop = false;          // end beam search once `beams` of them are complete
-  std::uint64_t seed = 0;           // a draw depends on the seed, the prompt's number and the step alone
+  BeamStop beam_stop = BeamStop::likely;
+  std::uint64_t seed = 0;                   // a draw depends on the seed, the prompt's number and the step alone
   std::vector<std::int32_t> stop_ids = {};  // tokens that end a sequence
   std::vector<std::string> stop = {};       // texts that do; for generate_text() and text streams
   std::optional<std::int32_t> start = {};   // seq2seq: what the decoder reads first

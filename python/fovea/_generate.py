@@ -39,7 +39,7 @@ def generate(model: Model, prompts: Any, *, tokenizer: Tokenizer | str | PathLik
     Texts need a tokeniser, or its folder or file: by default the one that came with the model, else bytes. ``weights`` are
     kept as "f32", "bf16" or "int8" while tokens are made. ``stream(prompt, piece)`` hears every piece of text (or token)
     as it is made. Settings are those of the command line: max_tokens, temperature, top_k, top_p, repetition_penalty,
-    beams, length_penalty, early_stop, seed, stop, stop_ids, start, batch.
+    beams, length_penalty, beam_stop, seed, stop, stop_ids, start, batch.
 
     >>> import fovea
     >>> model = fovea.Model("gpt", vocabulary=256, width=16, heads=2, inner=16)

@@ -88,26 +88,25 @@ class Search {
       }
     }
     const Tensor logs = log_softmax(tape, logits).value();
-    std::vector<Extension> all;
-    for (std::size_t b = 0; b < open_.size(); ++b) add_best(row_of(logs, b), b, all);
-    keep_best(all);
-    std::sort(all.begin(), all.end());
-    return all;
+    std::vector<Extension> best;
+    for (std::size_t b = 0; b < open_.size(); ++b) add_best(row_of(logs, b), b, best);
+    std::sort_heap(best.begin(), best.end());
+    return best;
   }
 
-  void add_best(std::span<const float> logs, std::size_t beam, std::vector<Extension>& all) {
-    std::vector<Extension> own(logs.size());
-    for (std::size_t i = 0; i < logs.size(); ++i)
-      own[i] = {open_[beam].log_probability + static_cast<double>(logs[i]), beam, static_cast<std::int32_t>(i)};
-    keep_best(own);
-    all.insert(all.end(), own.begin(), own.end());
-  }
-
-  void keep_best(std::vector<Extension>& candidates) const {
-    const std::size_t kept = 2 * width_;
-    if (candidates.size() <= kept) return;
-    std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept) - 1, candidates.end());
-    candidates.resize(kept);
+  // `best` is a heap with the worst of those kept in front: most tokens are turned away by one comparison.
+  void add_best(std::span<const float> logs, std::size_t beam, std::vector<Extension>& best) const {
+    const double before = open_[beam].log_probability;
+    for (std::size_t i = 0; i < logs.size(); ++i) {
+      const Extension one{before + static_cast<double>(logs[i]), beam, static_cast<std::int32_t>(i)};
+      if (best.size() == 2 * width_) {
+        if (!(one < best.front())) continue;
+        std::pop_heap(best.begin(), best.end());
+        best.pop_back();
+      }
+      best.push_back(one);
+      std::push_heap(best.begin(), best.end());
+    }
   }
 
   // Extensions become the open beams of the next step. Copies of a past share its memory until one of them is moved on.
@@ -133,12 +132,13 @@ class Search {
     if (done_.size() > width_) done_.resize(width_);
   }
 
-  // Can no open beam get among the best any more? Log-probabilities only fall; a positive penalty rewards length.
+  // Log-probabilities only fall; a positive penalty rewards length.
   bool settled() const {
     if (open_.empty()) return true;
     if (done_.size() < width_) return false;
-    if (options_.early_stop) return true;
-    const std::int64_t last = options_.length_penalty > 0.0 ? most_ : length_;
+    if (options_.beam_stop == BeamStop::enough) return true;
+    const bool may_gain = options_.beam_stop == BeamStop::certain && options_.length_penalty > 0.0;
+    const std::int64_t last = may_gain ? most_ : length_;
     return score(open_[0].log_probability, last) <= done_.back().score;
   }
 

@@ -10,6 +10,7 @@ std::string_view name_of(GenerateEnd end) {
   return kNames[static_cast<std::size_t>(end)];
 }
 
+std::vector<std::string_view> beam_stop_names() { return {"enough", "likely", "certain"}; }
 std::vector<std::string_view> weight_form_names() { return {"f32", "bf16", "int8"}; }
 
 void GenerateOptions::check() const {
@@ -32,7 +33,7 @@ void GenerateOptions::fields(FieldVisitor& v) {
   v("repetition_penalty", repetition_penalty, "above 1: tokens that were there become less likely", between(0.01, 100));
   v("beams", beams, "beginnings that beam search follows; 1: no search", between(1, 4096));
   v("length_penalty", length_penalty, "beams are compared by log-probability / length^penalty", between(-10, 10));
-  v("early_stop", early_stop, "end the search once enough beams are complete");
+  v("beam_stop", beam_stop, "when a search is over", one_of(beam_stop_names()));
   v("seed", seed, "of the draws");
   v("stop_ids", stop_ids, "tokens that end a sequence", at_least(0));
   v("stop", stop, "texts that end a sequence");

@@ -78,8 +78,12 @@ TEST(Beams, WideEnoughFindTheBestOfAll) {
         const Best best = translates ? exhaustive(context, model, {0}, prompts[0], penalty)
                                      : exhaustive(context, model, prompts[0], {}, penalty);
         Generator generator(context, model);
-        const auto found = generator.run(
-            prompts, {.max_tokens = kLongest, .beams = 64, .length_penalty = penalty, .stop_ids = {kStop}, .start = 0});
+        const auto found = generator.run(prompts, {.max_tokens = kLongest,
+                                                   .beams = 64,
+                                                   .length_penalty = penalty,
+                                                   .beam_stop = BeamStop::certain,
+                                                   .stop_ids = {kStop},
+                                                   .start = 0});
         EXPECT_EQ(found[0].ids, best.ids) << preset << " " << seed << " " << penalty;
         EXPECT_NEAR(found[0].score, best.score, 1e-5);
         shorter += std::ssize(best.ids) < kLongest ? 1 : 0;
@@ -95,7 +99,7 @@ TEST(Beams, OfWidthOneAreGreedy) {
   const std::vector<Tokens> prompts = {{3, 1}};
   const auto greedy = generator.run(prompts, {.max_tokens = 7, .stop_ids = {kStop}});
   const BeamTask task{{prompts[0], {}}, 7};
-  const GenerateOptions options{.beams = 1, .early_stop = true, .stop_ids = {kStop}};
+  const GenerateOptions options{.beams = 1, .beam_stop = BeamStop::enough, .stop_ids = {kStop}};
   EXPECT_EQ(beam_search(decoder, {&task, 1}, options, nullptr)[0].ids, greedy[0].ids);
 }
 
@@ -132,22 +136,25 @@ TEST(Beams, DoNotWorsenWithWidthHere) {
   }
 }
 
-TEST(Beams, EarlyStopEndsWithEnoughOfThem) {
-  int shorter = 0;
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+// The longer a search goes on the better what it finds, and each way of ending does end some of them earlier.
+TEST(Beams, EndWhenToldTo) {
+  int shorter[] = {0, 0};
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
     Context context({.threads = 2});
     const Model model = make_model(context, "llama", seed);
     Generator generator(context, model);
     const std::vector<Tokens> prompts = {{3}};
-    GenerateOptions options{
-        .max_tokens = 30, .beams = 2, .length_penalty = 3.0, .early_stop = true, .stop_ids = {kStop}};
-    const auto early = generator.run(prompts, options);
-    options.early_stop = false;
-    const auto full = generator.run(prompts, options);
-    EXPECT_GE(full[0].score, early[0].score);
-    shorter += early[0].ids.size() < full[0].ids.size() ? 1 : 0;
+    std::vector<Generated> found;
+    for (const BeamStop stop : {BeamStop::enough, BeamStop::likely, BeamStop::certain})
+      found.push_back(generator.run(
+          prompts, {.max_tokens = 30, .beams = 2, .length_penalty = 3.0, .beam_stop = stop, .stop_ids = {kStop}})[0]);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_GE(found[i + 1].score, found[i].score) << seed;
+      shorter[i] += found[i].ids.size() < found[i + 1].ids.size() ? 1 : 0;
+    }
   }
-  EXPECT_GT(shorter, 0);
+  EXPECT_GT(shorter[0], 0);
+  EXPECT_GT(shorter[1], 0);
 }
 
 // A copy of a past shares its memory until one of the two is moved on, and then neither notices the other.
