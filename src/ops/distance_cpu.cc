@@ -38,10 +38,10 @@ struct Absolute {
 };
 
 template <class P, class R>
-R sum_of(const R* HWY_RESTRICT x, const R* HWY_RESTRICT target, std::int64_t count) {
-  R sum = 0;
+double sum_of(const R* HWY_RESTRICT x, const R* HWY_RESTRICT target, std::int64_t count) {
+  double sum = 0;  // in float the digits lost would depend on how many lanes add
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < count; ++i) sum += P::apply(x[i] - target[i]);
+  for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(P::apply(x[i] - target[i]));
   return sum;
 }
 
@@ -69,7 +69,7 @@ double distance_range(const cpu::DistanceTensors& io, std::int64_t begin, std::i
     ChunkIn<B> target;
     for_chunks(begin, end, [&](std::int64_t i, std::int64_t count) {
       const auto* from = x.read(io.x.data<T>() + i, count);
-      sum += static_cast<double>(kernel(from, target.read(io.target.data<B>() + i, count), count));
+      sum += kernel(from, target.read(io.target.data<B>() + i, count), count);
     });
   });
   return sum;
