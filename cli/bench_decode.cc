@@ -189,14 +189,14 @@ void run(const DecodeOptions& options, const Console& console) {
 
 }  // namespace
 
-void add_bench_decode(Program& program, const Arguments& group) {
+void add_bench_decode(Program& program, const Arguments& bench) {
   const auto o = std::make_shared<DecodeOptions>();
   const Arguments verb = program.add(
       {"decode",
        "Times one more token after a number of others, with random weights.",
        {"fovea bench decode --model gpt2-small --context 1024,8192",
         "fovea bench decode --model gpt --attention norm,softmax --context 65536"}},
-      [o](const Console& console) { run(*o, console); }, &group);
+      [o](const Console& console) { run(*o, console); }, &bench);
   verb.add_option("--model", o->model, "preset of a language model").type_name("NAME").show_default();
   verb.add_option("--attention", o->attention, "mechanisms in its layers [the preset's]").type_name("A,B");
   verb.add_option("--context", o->contexts, "tokens before; one alone and --out: also its halves")
