@@ -112,7 +112,7 @@ class FOVEA_EXPORT TextStream {
   bool stopped() const { return stopped_; }
 
  private:
-  std::string release(std::string fresh, bool all);
+  std::string release(std::string_view fresh, bool all);
 
   Tokenizer::Stream stream_;
   std::vector<std::string> stop_;

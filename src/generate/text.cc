@@ -45,7 +45,7 @@ TextStream::TextStream(const Tokenizer& tokenizer, std::span<const std::int32_t>
 std::string TextStream::next(std::int32_t id) { return stopped_ ? std::string() : release(stream_.next(id), false); }
 std::string TextStream::finish() { return stopped_ ? std::string() : release(stream_.finish(), true); }
 
-std::string TextStream::release(std::string fresh, bool all) {
+std::string TextStream::release(std::string_view fresh, bool all) {
   held_ += fresh;
   std::size_t end = held_.size(), kept = 0;
   for (const std::string& text : stop_) {

@@ -66,7 +66,7 @@ class Informer final : public ForecastNetwork {
   }
 
  private:
-  Informer(const nn::Scope& root, const ModelConfig& config, const StackSpec& encoder, StackSpec decoder)
+  Informer(const nn::Scope& root, const ModelConfig& config, const StackSpec& encoder, const StackSpec& decoder)
       : ForecastNetwork(*config.series),
         wide_(wide_type(config.dtype)),
         encoder_embedding_(root / "encoder" / "embedding", encoder, series_),

@@ -54,7 +54,7 @@ void pull(const R* HWY_RESTRICT x, const R* HWY_RESTRICT target, R scale, R* HWY
 template <class F>
 void visit_pair(const cpu::DistanceTensors& io, F&& f) {
   visit_float(io.x.dtype(), [&]<class T>() {
-    if (io.target.dtype() == io.x.dtype())
+    if (io.target.dtype() == io.x.dtype())  // NOLINT(bugprone-branch-clone): the types differ
       f.template operator()<T, T>();
     else
       f.template operator()<T, Wide<T>>();

@@ -197,22 +197,22 @@ void check(const Var& x, const Tensor& directions, const FeatureOptions& options
 
 }  // namespace
 
-Var features(Tape& tape, const Var& given, const Tensor& directions, const FeatureOptions& options) {
-  check(given, directions, options);
+Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOptions& options) {
+  check(x, directions, options);
   const Context& context = tape.context();
-  const Tensor x = given.value().stride(3) == 1 || given.dim(3) == 1 ? given.value() : given.value().clone(context);
+  const Tensor in = x.value().stride(3) == 1 || x.dim(3) == 1 ? x.value() : x.value().clone(context);
   const Tensor dense = directions.contiguous(context);
   cpu::FeatureForward io;
-  io.in = describe(options, x);
+  io.in = describe(options, in);
   io.in.directions = pack(context, dense, true, cpu::feature_unit(options.map));
   io.in.count = directions.dim(1);
-  if (options.gain.defined()) io.in.gain = options.gain.value().to(context, wide_type(x.dtype())).contiguous(context);
+  if (options.gain.defined()) io.in.gain = options.gain.value().to(context, wide_type(in.dtype())).contiguous(context);
   if (options.weight.defined()) io.in.weight = options.weight.value().contiguous(context);
   const std::int64_t outputs = directions.dim(1) * (options.map == FeatureMap::waves ? 2 : 1);
-  io.y = Tensor::empty(context, x.shape().with(3, outputs), feature_type(options.map, x.dtype()));
-  if (!covers(options.rows, x.shape())) io.y.fill(0.0);
-  const std::vector<FeatureTask> tasks = tasks_of(options.rows, x.dim(2));
-  if (options.pull_shift) io.in.peaks = Tensor::empty(context, {x.dim(0), x.dim(1), x.dim(2)}, DType::i32);
+  io.y = Tensor::empty(context, in.shape().with(3, outputs), feature_type(options.map, in.dtype()));
+  if (!covers(options.rows, in.shape())) io.y.fill(0.0);
+  const std::vector<FeatureTask> tasks = tasks_of(options.rows, in.dim(2));
+  if (options.pull_shift) io.in.peaks = Tensor::empty(context, {in.dim(0), in.dim(1), in.dim(2)}, DType::i32);
   Tensor tops;
   if (options.map == FeatureMap::exponential && options.stabilizer == Stabilizer::sequence) {
     tops = row_tops(context, io.in, tasks);
@@ -222,8 +222,8 @@ Var features(Tape& tape, const Var& given, const Tensor& directions, const Featu
             [&](std::size_t i, void* scratch) { cpu::feature_rows(io, tasks[i], scratch); });
   FeatureOptions attributes = options;
   attributes.gain = attributes.weight = {};
-  return tape.record(kFeatures, {given, options.gain, options.weight}, io.y,
-                     {x, dense, io.in.gain, io.in.weight, tops, io.in.peaks, io.y}, std::move(attributes));
+  return tape.record(kFeatures, {x, options.gain, options.weight}, io.y,
+                     {in, dense, io.in.gain, io.in.weight, tops, io.in.peaks, io.y}, std::move(attributes));
 }
 
 }  // namespace fovea

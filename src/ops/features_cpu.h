@@ -22,13 +22,13 @@ struct FeatureRows {
   Stabilizer stabilizer;
   bool pull_shift;
   double shift;
-  Tensor x;            // last axis dense
-  Tensor directions;   // wide, dense: (groups, d, padded r) forward, (groups, r, padded d) backward
-  Tensor gain;         // (groups, d), wide; undefined: none
-  Tensor weight;       // (b, n, heads), wide, dense; undefined: none
-  Tensor tops;         // (b, n, heads), wide, dense; sequence stabilizer: c of each row
-  Tensor peaks;        // i32 (b, n, heads), dense; pull_shift: which u of each row is the largest
-  std::int64_t count;  // directions of a group
+  Tensor x;                // last axis dense
+  Tensor directions;       // wide, dense: (groups, d, padded r) forward, (groups, r, padded d) backward
+  Tensor gain;             // (groups, d), wide; undefined: none
+  Tensor weight;           // (b, n, heads), wide, dense; undefined: none
+  Tensor tops;             // (b, n, heads), wide, dense; sequence stabilizer: c of each row
+  Tensor peaks;            // i32 (b, n, heads), dense; pull_shift: which u of each row is the largest
+  std::int64_t count = 0;  // directions of a group
 };
 
 struct FeatureForward {

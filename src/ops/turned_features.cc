@@ -30,24 +30,23 @@ constexpr Op kLogSigmoid{"log_sigmoid", log_sigmoid_backward};
 
 }  // namespace
 
-Var turned_features(Tape& tape, const Var& given, const Tensor& turns) {
-  if (given.value().rank() != 4 || turns.shape() != Shape{given.dim(0), given.dim(1), 2} ||
-      turns.dtype() != wide_type(given.dtype()))
-    fail(ErrorCode::shape, "turns of shape " + turns.shape().text() + " for x of shape " + given.shape().text(), {},
+Var turned_features(Tape& tape, const Var& x, const Tensor& turns) {
+  if (x.value().rank() != 4 || turns.shape() != Shape{x.dim(0), x.dim(1), 2} || turns.dtype() != wide_type(x.dtype()))
+    fail(ErrorCode::shape, "turns of shape " + turns.shape().text() + " for x of shape " + x.shape().text(), {},
          "(b, n, 2) in f32 (f64) for (b, n, heads, d)");
   const Context& context = tape.context();
-  const Tensor x = given.value().stride(3) == 1 || given.dim(3) == 1 ? given.value() : given.value().clone(context);
+  const Tensor in = x.value().stride(3) == 1 || x.dim(3) == 1 ? x.value() : x.value().clone(context);
   const Tensor dense = turns.contiguous(context);
-  const Tensor y = Tensor::empty(context, x.shape().with(3, 2 * x.dim(3)), x.dtype());
-  cpu::turn_features(context, {x, dense, y, {}});
-  return tape.record(kTurned, {given}, y, {x, dense});
+  const Tensor y = Tensor::empty(context, in.shape().with(3, 2 * in.dim(3)), in.dtype());
+  cpu::turn_features(context, {in, dense, y, {}});
+  return tape.record(kTurned, {x}, y, {in, dense});
 }
 
-Var log_sigmoid(Tape& tape, const Var& given, double factor) {
-  const Tensor x = given.value().contiguous(tape.context());
-  const Tensor y = Tensor::empty(tape.context(), x.shape(), x.dtype());
-  cpu::log_sigmoid(tape.context(), {factor, x, {}, y});
-  return tape.record(kLogSigmoid, {given}, y, {x}, factor);
+Var log_sigmoid(Tape& tape, const Var& x, double factor) {
+  const Tensor in = x.value().contiguous(tape.context());
+  const Tensor y = Tensor::empty(tape.context(), in.shape(), in.dtype());
+  cpu::log_sigmoid(tape.context(), {factor, in, {}, y});
+  return tape.record(kLogSigmoid, {x}, y, {in}, factor);
 }
 
 }  // namespace fovea

@@ -66,7 +66,7 @@ std::string difference(const Json& have, const Json& can, const std::string& pat
   if (have == can) return {};
   if (have.is_object() && can.is_object()) {
     for (const auto& [name, value] : have.items()) {
-      const std::string inner = path.empty() ? name : path + "." + name;
+      const std::string inner = path.empty() ? name : fmt::format("{}.{}", path, name);
       const std::string found = difference(value, can.contains(name) ? can[name] : Json(), inner);
       if (!found.empty()) return found;
     }
@@ -142,13 +142,7 @@ std::vector<NamedTensor> their_tensors(const Context& context, const Model& mode
   return tensors;
 }
 
-}  // namespace
-}  // namespace fovea::pretrained
-
-namespace fovea {
-
-void export_model(const Model& model, const std::string& folder, const ExportOptions& options) {
-  using namespace pretrained;
+void write_model(const Model& model, const std::string& folder, const ExportOptions& options) {
   const Target target = choose(model.config(), options.format);
   const Context context({.threads = 1});
   AtomicFolder out(folder);
@@ -157,6 +151,15 @@ void export_model(const Model& model, const std::string& folder, const ExportOpt
   if (is_sentence(model.config())) write_sentence(model.config(), out.path());
   if (options.tokenizer != nullptr) options.tokenizer->save(out.path().string());
   out.commit();
+}
+
+}  // namespace
+}  // namespace fovea::pretrained
+
+namespace fovea {
+
+void export_model(const Model& model, const std::string& folder, const ExportOptions& options) {
+  pretrained::write_model(model, folder, options);
 }
 
 }  // namespace fovea

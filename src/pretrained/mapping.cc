@@ -79,7 +79,7 @@ class Mapper {
     const Tensor tensor = parameter.var.value();
     if (!names_a_layer(rule.kind)) {
       std::vector<std::string> names = split(theirs, '|');
-      for (std::string& name : names) name = found.prefix + name;
+      for (std::string& name : names) name.insert(0, found.prefix);
       const Shape shape = rule.kind == Kind::framed ? Shape{1, tensor.dim(0), tensor.dim(1)} : tensor.shape();
       pieces.push_back({std::move(names), tensor, shape});
       return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 
 #include "text/byte_level.h"
 #include "text/pattern.h"
@@ -120,8 +121,7 @@ std::unique_ptr<Decoder> make_replace(Settings& settings) {
       found.clear();
       if (!is_valid_utf8(token)) token = replace_invalid(token);
       pattern.find(token, {0, static_cast<std::uint32_t>(token.size())}, found);
-      for (auto match = found.rbegin(); match != found.rend(); ++match)
-        token.replace(match->begin, match->size(), content);
+      for (const Range& match : std::views::reverse(found)) token.replace(match.begin, match.size(), content);
     }
   });
 }
