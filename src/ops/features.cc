@@ -200,7 +200,7 @@ void check(const Var& x, const Tensor& directions, const FeatureOptions& options
 Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOptions& options) {
   check(x, directions, options);
   const Context& context = tape.context();
-  const Tensor in = x.value().stride(3) == 1 || x.dim(3) == 1 ? x.value() : x.value().clone(context);
+  const Tensor in = dense_rows(context, x.value());
   const Tensor dense = directions.contiguous(context);
   cpu::FeatureForward io;
   io.in = describe(options, in);

@@ -35,7 +35,7 @@ Var turned_features(Tape& tape, const Var& x, const Tensor& turns) {
     fail(ErrorCode::shape, "turns of shape " + turns.shape().text() + " for x of shape " + x.shape().text(), {},
          "(b, n, 2) in f32 (f64) for (b, n, heads, d)");
   const Context& context = tape.context();
-  const Tensor in = x.value().stride(3) == 1 || x.dim(3) == 1 ? x.value() : x.value().clone(context);
+  const Tensor in = dense_rows(context, x.value());
   const Tensor dense = turns.contiguous(context);
   const Tensor y = Tensor::empty(context, in.shape().with(3, 2 * in.dim(3)), in.dtype());
   cpu::turn_features(context, {in, dense, y, {}});
