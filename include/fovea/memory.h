@@ -31,7 +31,7 @@ class FOVEA_EXPORT Allocator {
   };
   struct Block {
     void* data = nullptr;
-    std::size_t bytes = 0;  // usable size, at least what was asked for
+    std::size_t bytes = 0;  // at least what was asked for, which alone may be touched
     Lifetime lifetime = Lifetime::step;
   };
 

@@ -11,6 +11,10 @@
 
 #include "fovea/error.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace fovea {
 namespace {
 
@@ -22,6 +26,20 @@ std::size_t size_class(std::size_t bytes) {
   bytes = std::max(bytes, kAlign);
   const std::size_t step = std::max(kAlign, std::bit_floor(bytes) / 4);
   return (bytes + step - 1) / step * step;
+}
+
+// Under the address sanitizer bytes that nobody was given cannot be touched: those of blocks that wait for reuse, and
+// those between what was asked for and the end of a block.
+void hide([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  ASAN_POISON_MEMORY_REGION(data, bytes);
+#endif
+}
+
+void show([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  ASAN_UNPOISON_MEMORY_REGION(data, bytes);
+#endif
 }
 
 std::size_t machine_memory() {
@@ -56,12 +74,15 @@ Allocator::Block Allocator::allocate(std::size_t bytes, Lifetime lifetime) {
     if (data == nullptr) data = map_fresh(rounded);
     count(lifetime, rounded);
   }
+  show(data, rounded);
   if (options_.poison) std::memset(data, 0xff, rounded);  // all ones is a NaN in every floating type
+  hide(static_cast<std::byte*>(data) + bytes, rounded - bytes);
   return {data, rounded, lifetime};
 }
 
 void Allocator::release(const Block& block) {
   if (block.data == nullptr) return;
+  hide(block.data, block.bytes);
   const std::lock_guard lock(mutex_);
   cached_[block.bytes].push_back(block.data);
   use_[static_cast<std::size_t>(block.lifetime)].now -= block.bytes;
@@ -79,8 +100,10 @@ void* Allocator::take_cached(std::size_t bytes) {
 void* Allocator::map_fresh(std::size_t bytes) {
   const bool huge = bytes >= kHugePage;
   const std::size_t align = huge ? kHugePage : kAlign;
-  void* data = std::aligned_alloc(align, (bytes + align - 1) / align * align);
+  const std::size_t mapped = (bytes + align - 1) / align * align;
+  void* data = std::aligned_alloc(align, mapped);
   if (data == nullptr) fail(ErrorCode::out_of_memory, "the system refused " + megabytes(bytes));
+  hide(data, mapped);
   if (huge) madvise(data, bytes, MADV_HUGEPAGE);  // advice only: small pages work too
   return data;
 }

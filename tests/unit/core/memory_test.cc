@@ -8,6 +8,10 @@
 
 #include "support/expect_error.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace fovea {
 namespace {
 
@@ -39,7 +43,7 @@ TEST(Allocator, BlocksAreAlignedAndReused) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data) % 64, 0u);
     EXPECT_GE(block.bytes, bytes);
     EXPECT_LE(block.bytes, bytes + bytes / 4 + 64);
-    std::memset(block.data, 1, block.bytes);
+    std::memset(block.data, 1, bytes);
     allocator.release(block);
     const auto again = allocator.allocate(bytes, Lifetime::scratch);
     EXPECT_EQ(again.data, block.data);
@@ -66,10 +70,24 @@ TEST(Allocator, PoisonIsNaN) {
     float values[100];
     std::memcpy(values, block.data, sizeof(values));
     for (float v : values) ASSERT_TRUE(std::isnan(v));
-    std::memset(block.data, 0, block.bytes);
+    std::memset(block.data, 0, sizeof(values));
     allocator.release(block);
   }
 }
+
+#ifdef __SANITIZE_ADDRESS__
+TEST(Allocator, HidesWhatNobodyWasGiven) {
+  Allocator allocator({});
+  for (const std::size_t bytes : {std::size_t{1000}, std::size_t{5} << 20}) {
+    const auto block = allocator.allocate(bytes, Lifetime::step);
+    const auto* data = static_cast<const std::byte*>(block.data);
+    EXPECT_FALSE(__asan_address_is_poisoned(data + bytes - 1));
+    EXPECT_TRUE(__asan_address_is_poisoned(data + bytes));
+    allocator.release(block);
+    EXPECT_TRUE(__asan_address_is_poisoned(data));
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace fovea
