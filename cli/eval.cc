@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <memory>
 
@@ -37,11 +38,9 @@ RunSettings settings_of(const fs::path& checkpoint, const Model& model, const Ev
 }
 
 const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::string& name) {
-  if (name == "train") return data.train;
-  if (name == "validation") return data.validation;
-  if (name == "test") return data.test;
-  const std::vector<std::string_view> names{"train", "validation", "test"};
-  fail(ErrorCode::usage, fmt::format("unknown split \"{}\"", name), "--split", name_hint(name, names));
+  constexpr std::array<std::string_view, 3> kNames{"train", "validation", "test"};
+  const std::array splits{&data.train, &data.validation, &data.test};
+  return *splits[place_of_name(name, kNames, "split", "--split")];
 }
 
 void run(const EvalVerbOptions& options, const Console& console) {

@@ -23,7 +23,8 @@ namespace {
 struct GenerateVerb {
   MachineOptions machine;
   GenerateOptions options;
-  std::string folder, prompt, data, references, out, tokenizer, weights = "f32", beam_stop = "likely";
+  std::string folder, prompt, data, references, out, tokenizer, weights = "f32";
+  std::string beam_stop{beam_stop_names().at(static_cast<std::size_t>(options.beam_stop))};
   std::optional<std::string> dtype;
   std::optional<std::int64_t> start;
   std::vector<std::string> stop;

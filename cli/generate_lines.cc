@@ -1,6 +1,5 @@
 #include "cli/generate_lines.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,23 +9,12 @@
 
 namespace fovea::cli {
 
-namespace {
-
-// Where `name` stands among the choices of an option.
-std::ptrdiff_t choice(const char* option, const std::string& name, const std::vector<std::string_view>& names) {
-  const auto at = std::find(names.begin(), names.end(), name);
-  if (at == names.end()) fail(ErrorCode::usage, fmt::format("unknown \"{}\"", name), option, name_hint(name, names));
-  return at - names.begin();
-}
-
-}  // namespace
-
 WeightForm weight_form(const std::string& name) {
-  return static_cast<WeightForm>(choice("--weights", name, weight_form_names()));
+  return static_cast<WeightForm>(place_of_name(name, weight_form_names(), "form of weights", "--weights"));
 }
 
 BeamStop beam_stop(const std::string& name) {
-  return static_cast<BeamStop>(choice("--beam-stop", name, beam_stop_names()));
+  return static_cast<BeamStop>(place_of_name(name, beam_stop_names(), "end of a search", "--beam-stop"));
 }
 
 void write_now(std::string_view text) {

@@ -25,11 +25,8 @@ struct ExportVerb {
 };
 
 std::optional<Pooling> parse_pooling(const std::string& text) {
-  const std::vector<std::string_view> names = {"mean", "cls", "first", "last"};
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == text) return static_cast<Pooling>(i);
   if (text.empty()) return {};
-  fail(ErrorCode::usage, fmt::format("unknown pooling \"{}\"", text), "--pooling", name_hint(text, names));
+  return static_cast<Pooling>(place_of_name(text, pooling_names(), "pooling", "--pooling"));
 }
 
 std::string describe(const ModelConfig& config, std::int64_t parameters) {

@@ -26,11 +26,8 @@ struct ListOptions {
 
 Feature parse_feature(const std::string& text) {
   std::vector<std::string_view> names;
-  for (int i = 0; i < kFeatures; ++i) {
-    names.push_back(name_of(static_cast<Feature>(i)));
-    if (names.back() == text) return static_cast<Feature>(i);
-  }
-  fail(ErrorCode::usage, fmt::format("unknown feature \"{}\"", text), "--with", name_hint(text, names));
+  for (int i = 0; i < kFeatures; ++i) names.push_back(name_of(static_cast<Feature>(i)));
+  return static_cast<Feature>(place_of_name(text, names, "feature", "--with"));
 }
 
 std::vector<const MechanismKind*> chosen_kinds(const std::string& with) {

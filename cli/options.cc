@@ -68,11 +68,8 @@ std::vector<std::int64_t> split_numbers(const std::string& text, const std::stri
 DType parse_dtype(const std::string& text) {
   constexpr std::array kTypes{DType::f32, DType::bf16, DType::f16, DType::f64};
   std::vector<std::string_view> names;
-  for (DType type : kTypes) {
-    if (name_of(type) == text) return type;
-    names.push_back(name_of(type));
-  }
-  fail(ErrorCode::usage, fmt::format("unknown dtype \"{}\"", text), "--dtype", name_hint(text, names));
+  for (DType type : kTypes) names.push_back(name_of(type));
+  return kTypes[place_of_name(text, names, "dtype", "--dtype")];
 }
 
 std::size_t parse_bytes(const std::string& text, const std::string& option) {

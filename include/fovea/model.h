@@ -35,7 +35,8 @@ FOVEA_EXPORT std::span<const PositionKind> position_kinds();  // in the order of
 // mean and cls: over all rows, or a token of the model's own before the others. first and last: that row, for models
 // whose input brings such a token.
 enum class Pooling : std::uint8_t { mean, cls, first, last };
-enum class RopePairs : std::uint8_t { adjacent, halves };  // channels (2m, 2m + 1), or (m, m + d/2)
+FOVEA_EXPORT std::vector<std::string_view> pooling_names();  // in this order
+enum class RopePairs : std::uint8_t { adjacent, halves };    // channels (2m, 2m + 1), or (m, m + d/2)
 
 // Slower angles of rope, for longer sequences: as RotaryStretch has it.
 struct FOVEA_EXPORT RopeStretch : RotaryStretch {

@@ -16,11 +16,8 @@ namespace fovea::python {
 namespace {
 
 std::optional<Pooling> pooling_from(const std::string& name) {
-  const std::vector<std::string_view> names = {"mean", "cls", "first", "last"};
   if (name.empty()) return {};
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == name) return static_cast<Pooling>(i);
-  fail(ErrorCode::usage, "unknown pooling \"" + name + "\"", "pooling", name_hint(name, names));
+  return static_cast<Pooling>(place_of_name(name, pooling_names(), "pooling", "pooling"));
 }
 
 std::unique_ptr<OwnedModel> import(const std::string& path, const std::vector<std::string>& ignore,

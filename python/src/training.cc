@@ -200,11 +200,7 @@ std::unique_ptr<Dataset> load_files(const std::string& settings, const std::stri
   DataSettings wanted;
   read_fields(wanted, parse_json(settings, "data"), "data");
   DataUse use{.task = {}, .max_length = max_length, .tokenizer = {}};
-  const std::vector<std::string_view> names = task_names();
-  const auto found = std::find(names.begin(), names.end(), task);
-  if (found != names.end()) use.task = static_cast<Task>(found - names.begin());
-  if (!task.empty() && !use.task)
-    fail(ErrorCode::usage, fmt::format("unknown task \"{}\"", task), "task", name_hint(task, names));
+  if (!task.empty()) use.task = static_cast<Task>(place_of_name(task, task_names(), "task", "task"));
   const KeepThreads keep;
   const nb::gil_scoped_release no_gil;
   const Context context({.threads = threads()});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "fovea/error.h"
+
 namespace fovea {
 namespace {
 
@@ -56,6 +58,15 @@ std::string name_hint(std::string_view name, std::span<const std::string_view> c
   std::string hint = candidates.empty() ? "" : "one of ";
   for (std::size_t i = 0; i < candidates.size(); ++i) hint += (i ? ", " : "") + std::string(candidates[i]);
   return hint;
+}
+
+std::size_t place_of_name(std::string_view name, std::span<const std::string_view> names, std::string_view what,
+                          const std::string& where) {
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at == names.end())
+    fail(ErrorCode::usage, "unknown " + std::string(what) + " \"" + std::string(name) + "\"", where,
+         name_hint(name, names));
+  return static_cast<std::size_t>(at - names.begin());
 }
 
 }  // namespace fovea

@@ -73,11 +73,9 @@ constexpr Kind kKinds[] = {
 };
 
 const Kind& kind_named(std::string_view name) {
-  for (const Kind& kind : kKinds)
-    if (kind.text.name == name) return kind;
   std::vector<std::string_view> names;
   for (const Kind& kind : kKinds) names.push_back(kind.text.name);
-  fail(ErrorCode::usage, fmt::format("unknown kind of data \"{}\"", name), "data.kind", name_hint(name, names));
+  return kKinds[place_of_name(name, names, "kind of data", "data.kind")];
 }
 
 std::string_view kind_of_folder(const DataSettings& settings) {

@@ -123,6 +123,8 @@ std::vector<std::string> parse_layers(std::string_view text) {
 
 std::span<const PositionKind> position_kinds() { return kPositions; }
 
+std::vector<std::string_view> pooling_names() { return {"mean", "cls", "first", "last"}; }
+
 void StackConfig::check() {
   for (const auto& [name, size] : {std::pair("width", width), std::pair("heads", heads), std::pair("inner", inner)})
     if (size < 1) fail(ErrorCode::usage, fmt::format("must be at least 1, got {}", size), name);
@@ -240,7 +242,7 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("embedding_norm", embedding_norm, "a norm after the embedding");
   v("types", types, "parts of a text that have a vector of their own", between(0, 1 << 16));
   v("position_offset", position_offset, "rows of a learned position table before position 0", between(0, 1 << 16));
-  v("pooling", pooling, "what the classifier reads", one_of({"mean", "cls", "first", "last"}));
+  v("pooling", pooling, "what the classifier reads", one_of(pooling_names()));
   v("unit_features", unit_features, "vectors of whole inputs have length 1, in encode");
   v("classifier_hidden", classifier_hidden, "hidden size of the classifier; 0: none", between(0, 1 << 20));
   v("classifier_activation", classifier_activation, "of its hidden layer", one_of(activation_names()));

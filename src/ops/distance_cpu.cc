@@ -50,20 +50,9 @@ void pull(const R* HWY_RESTRICT x, const R* HWY_RESTRICT target, R scale, R* HWY
   for (std::int64_t i = 0; i < count; ++i) dx[i] = scale * P::slope(x[i] - target[i]);
 }
 
-// Calls f.template operator()<T, B>() with the types of x and of the target.
-template <class F>
-void visit_pair(const cpu::DistanceTensors& io, F&& f) {
-  visit_float(io.x.dtype(), [&]<class T>() {
-    if (io.target.dtype() == io.x.dtype())  // NOLINT(bugprone-branch-clone): the types differ
-      f.template operator()<T, T>();
-    else
-      f.template operator()<T, Wide<T>>();
-  });
-}
-
 double distance_range(const cpu::DistanceTensors& io, std::int64_t begin, std::int64_t end) {
   double sum = 0.0;
-  visit_pair(io, [&]<class T, class B>() {
+  visit_float_or_wide(io.x.dtype(), io.target.dtype(), [&]<class T, class B>() {
     const auto kernel = io.kind == cpu::Distance::squared ? &sum_of<Squared, Wide<T>> : &sum_of<Absolute, Wide<T>>;
     ChunkIn<T> x;
     ChunkIn<B> target;
@@ -77,7 +66,7 @@ double distance_range(const cpu::DistanceTensors& io, std::int64_t begin, std::i
 
 void distance_backward_range(const cpu::DistanceTensors& io, double scale, const Tensor& dx,
                              const std::pair<std::int64_t, std::int64_t>& range) {
-  visit_pair(io, [&]<class T, class B>() {
+  visit_float_or_wide(io.x.dtype(), io.target.dtype(), [&]<class T, class B>() {
     using R = Wide<T>;
     const auto kernel = io.kind == cpu::Distance::squared ? &pull<Squared, R> : &pull<Absolute, R>;
     ChunkIn<T> x;

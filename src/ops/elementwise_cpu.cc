@@ -62,12 +62,7 @@ void binary_typed(const cpu::BinaryTensors& io, std::int64_t begin, std::int64_t
 }
 
 void binary_range(const cpu::BinaryTensors& io, std::int64_t begin, std::int64_t end) {
-  visit_float(io.a.dtype(), [&]<class T>() {
-    if (io.b.dtype() == io.a.dtype())
-      binary_typed<T, T>(io, begin, end);
-    else
-      binary_typed<T, Wide<T>>(io, begin, end);
-  });
+  visit_float_or_wide(io.a.dtype(), io.b.dtype(), [&]<class T, class B>() { binary_typed<T, B>(io, begin, end); });
 }
 
 void scale_range(const cpu::ScaleTensors& io, std::int64_t begin, std::int64_t end) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/wide.h"
 #include "hwy/highway.h"
 #include "ops/feature_scratch.h"
 #include "ops/features_cpu.h"
@@ -19,17 +20,6 @@ namespace {
 
 using cpu::FeatureScratch;
 using cpu::kFeatureBlock;
-
-// Calls f with the types of x and of its features, which are T or wide.
-template <class F>
-void visit_types(const Tensor& x, const Tensor& y, const F& f) {
-  visit_float(x.dtype(), [&]<class T>() {
-    if (y.dtype() == x.dtype())
-      f.template operator()<T, T>();
-    else
-      f.template operator()<T, Wide<T>>();
-  });
-}
 
 template <class T, class R>
 R load(const T* HWY_RESTRICT x, R factor, R* HWY_RESTRICT z, std::int64_t d) {
@@ -342,13 +332,15 @@ void backward_typed(const cpu::FeatureBackward& io, const cpu::FeatureTask& task
 }
 
 void run_forward(const cpu::FeatureForward& io, const cpu::FeatureTask& task, void* scratch) {
-  visit_types(io.in.x, io.y, [&]<class T, class Y>() { forward_typed<T, Y>(io, task, scratch); });
+  visit_float_or_wide(io.in.x.dtype(), io.y.dtype(),
+                      [&]<class T, class Y>() { forward_typed<T, Y>(io, task, scratch); });
 }
 void run_tops(const cpu::FeatureRows& in, const cpu::FeatureTask& task, void* scratch) {
   visit_float(in.x.dtype(), [&]<class T>() { tops_typed<T>(in, task, scratch); });
 }
 void run_backward(const cpu::FeatureBackward& io, const cpu::FeatureTask& task, void* d_gain, void* scratch) {
-  visit_types(io.in.x, io.y, [&]<class T, class Y>() { backward_typed<T, Y>(io, task, d_gain, scratch); });
+  visit_float_or_wide(io.in.x.dtype(), io.y.dtype(),
+                      [&]<class T, class Y>() { backward_typed<T, Y>(io, task, d_gain, scratch); });
 }
 
 }  // namespace

@@ -111,9 +111,7 @@ std::string lost(ModelConfig config, const Target& target) {
 }
 
 Target choose(const ModelConfig& config, const std::string& format) {
-  const std::vector<std::string_view> formats = model_formats();
-  if (!format.empty() && std::find(formats.begin(), formats.end(), format) == formats.end())
-    fail(ErrorCode::usage, fmt::format("unknown format \"{}\"", format), "format", name_hint(format, formats));
+  if (!format.empty()) place_of_name(format, model_formats(), "format", "format");
   std::vector<std::string> reasons;
   for (const Architecture* architecture : architectures())
     for (const Variant& variant : architecture->variants) {

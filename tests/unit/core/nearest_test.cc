@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "support/expect_error.h"
+
 namespace fovea {
 namespace {
 
@@ -29,6 +31,12 @@ TEST(Nearest, HintNamesOneOrAll) {
   EXPECT_EQ(name_hint("lineer", kNames), "\"linear\"?");
   EXPECT_EQ(name_hint("xyz", kNames), "one of softmax, linear, norm, diag, rela, transnormer-t2");
   EXPECT_EQ(name_hint("xyz", {}), "");
+}
+
+TEST(PlaceOfName, FindsOrSaysWhatIsUnknown) {
+  EXPECT_EQ(place_of_name("linear", kNames, "mechanism", "--attention"), 1u);
+  EXPECT_ERROR(place_of_name("lineer", kNames, "mechanism", "--attention"), ErrorCode::usage,
+               "unknown mechanism \"lineer\"", "--attention", "\"linear\"?");
 }
 
 }  // namespace
