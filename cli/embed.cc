@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/run_model.h"
 #include "cli/verb.h"
 #include "fovea/pretrained.h"
@@ -13,7 +14,6 @@
 #include "io/npy.h"
 #include "io/xz.h"
 #include "measure/stopwatch.h"
-#include "report/progress.h"
 #include "report/terminal.h"
 
 // fovea embed: one vector for each text.
@@ -112,7 +112,7 @@ void run(const EmbedVerb& verb, const Console& console) {
     fail(ErrorCode::bad_input, "the model has no tokeniser", folder,
          "a model from fovea import, with its tokenizer.json");
   const Stopwatch watch;
-  Progress progress({.label = "embed", .terminal = Terminal::of(STDERR_FILENO), .quiet = console.quiet});
+  Progress progress(progress_options(console, "embed", "texts"));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   const Tensor vectors = embed(
       context, model, *tokenizer, views,

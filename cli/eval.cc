@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/progress.h"
 #include "cli/run_model.h"
 #include "cli/scores.h"
 #include "cli/settings.h"
@@ -54,7 +55,9 @@ void run(const EvalVerbOptions& options, const Console& console) {
   const std::shared_ptr<const Split>& split = split_of(data, options.split);
   if (empty(split))
     fail(ErrorCode::bad_input, fmt::format("{} has no examples for {}", data.name, options.split), "--split");
-  const EvalReport report = evaluate(context, model, *split, {.examples = options.examples, .batch = options.batch});
+  const EvalReport report = evaluate(
+      context, model, *split,
+      {.examples = options.examples, .batch = options.batch, .progress = eval_progress(console, options.split)});
   const Scores scores = scores_of(data.task, report, *split);
   console.print(fmt::format("{}  {} of {}: {}, {} examples, {:.1f} s", checkpoint.string(), options.split, data.name,
                             scores_text(scores), report.examples, report.seconds));

@@ -5,9 +5,20 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/progress.h"
 #include "core/nearest.h"
 
 namespace fovea::cli {
+namespace {
+
+// No bar among lines that are written to a terminal.
+ProgressOptions bar_options(const std::string& file, const Console& console) {
+  ProgressOptions options = progress_options(console, "generate", "prompts");
+  options.quiet = options.quiet || (file.empty() && Terminal::of(STDOUT_FILENO).interactive);
+  return options;
+}
+
+}  // namespace
 
 WeightForm weight_form(const std::string& name) {
   return static_cast<WeightForm>(place_of_name(name, weight_form_names(), "form of weights", "--weights"));
@@ -59,12 +70,7 @@ std::string escaped(std::string_view text) {
 }
 
 LineWriter::LineWriter(const std::string& file, std::int64_t count, const Console& console)
-    : name_(file),
-      shown_(!console.json),
-      count_(count),
-      progress_({.label = "prompts",
-                 .terminal = Terminal::of(STDERR_FILENO),
-                 .quiet = console.quiet || (file.empty() && Terminal::of(STDOUT_FILENO).interactive)}) {
+    : name_(file), shown_(!console.json), count_(count), progress_(bar_options(file, console)) {
   if (file.empty()) return;
   file_.open(file, std::ios::binary | std::ios::trunc);
   if (!file_)

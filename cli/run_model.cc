@@ -6,6 +6,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "cli/progress.h"
 #include "cli/train_progress.h"
 
 namespace fovea::cli {
@@ -23,7 +24,11 @@ Scores test_best(const RunSettings& settings, const Dataset& data, const RunEnvi
   const fs::path best = fs::path(settings.train.out) / "best";  // none: there was no validation
   const Model model = load_model(context, (fs::exists(best) ? best : best.parent_path() / "last").string());
   const EvalReport report =
-      evaluate(context, model, judged_split(data), {.batch = settings.train.eval_batch, .stop = &environment.stop});
+      evaluate(context, model, judged_split(data),
+               {.batch = settings.train.eval_batch,
+                .stop = &environment.stop,
+                .progress = eval_progress(environment.console,
+                                          environment.name + (empty(data.test) ? " on validation" : " on test"))});
   return scores_of(data.task, report, judged_split(data));
 }
 

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,13 +7,13 @@
 
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/verb.h"
 #include "fovea/tokenizer.h"
 #include "io/json.h"
 #include "io/xz.h"
 #include "measure/stopwatch.h"
 #include "report/numbers.h"
-#include "report/progress.h"
 #include "text/shards.h"
 
 // fovea tokenize: trains tokenisers, encodes text files into shards of ids, and shows how a text is cut.
@@ -57,14 +56,6 @@ void require_free(const std::string& out) {
     fail(ErrorCode::usage, fmt::format("\"{}\" exists", out), "--out", "a new folder: nothing is overwritten");
 }
 
-std::unique_ptr<Progress> progress_bar(const Console& console, std::string label) {
-  ProgressOptions options;
-  options.label = std::move(label);
-  options.terminal = Terminal::of(STDERR_FILENO);
-  options.quiet = console.quiet;
-  return std::make_unique<Progress>(std::move(options));
-}
-
 void check(const Interrupt& interrupt) {
   if (interrupt.requested()) fail(ErrorCode::interrupted, "interrupted", {}, "nothing was written");
 }
@@ -81,17 +72,17 @@ void run_train(const TokenizeOptions& options, const Console& console) {
   training.vocabulary = options.vocabulary;
   training.min_frequency = options.min_frequency;
   training.special_tokens = special_tokens(options.special);
-  const auto bar = progress_bar(console, "merges");
+  Progress bar(progress_options(console, "tokens", "merges"));
   training.progress = [&](std::int64_t done, std::int64_t wanted) {
     check(interrupt);
     ProgressState state;
     state.step = done;
     state.total = wanted;
-    bar->update(state);
+    bar.update(state);
   };
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   const Tokenizer tokenizer = Tokenizer::train_bpe(context, views, training);
-  bar->finish();
+  bar.finish();
   tokenizer.save(options.out);
   console.print(fmt::format("{}: {} ids from {} of text in {:.1f} s", options.out, tokenizer.vocabulary(),
                             quantity_text(Quantity::bytes, static_cast<double>(bytes)), watch.seconds()));
@@ -113,7 +104,7 @@ void run_encode(const TokenizeOptions& options, const Console& console) {
   ShardWriter writer(options.out, {.vocabulary = tokenizer.vocabulary(), .tokenizer = tokenizer.fingerprint()});
   const std::optional<std::int32_t> end = tokenizer.special_ids().eos;
   const Stopwatch watch;
-  const auto bar = progress_bar(console, "files");
+  Progress bar(progress_options(console, "files", "MB"));
   std::size_t bytes = 0;
   ProgressState state;
   state.total = static_cast<std::int64_t>(files.size());
@@ -125,9 +116,10 @@ void run_encode(const TokenizeOptions& options, const Console& console) {
     if (end) writer.append({&*end, 1});
     bytes += text.size();
     ++state.step;
-    bar->update(state);
+    state.rate = static_cast<double>(bytes) / 1e6 / std::max(watch.seconds(), 1e-9);
+    bar.update(state);
   }
-  bar->finish();
+  bar.finish();
   writer.commit();
   const double rate = static_cast<double>(bytes) / 1e6 / std::max(watch.seconds(), 1e-9);
   console.print(fmt::format("{}: {} tokens of {} files, {} of text in {:.1f} s ({:.1f} MB/s)", options.out,

@@ -19,8 +19,9 @@ class TrainProgress : public TrainObserver {
   TrainProgress(const Console& console, Task task, std::string name, std::size_t name_width);
 
   void on_step(const StepReport& report) override;
+  void on_eval_progress(std::int64_t done, std::int64_t all) override;
   void on_eval(const EvalReport& report) override;
-  void finish() { progress_.finish(); }
+  void finish();
   std::int64_t tokens() const { return tokens_; }  // read so far
 
  private:
@@ -37,8 +38,9 @@ class TrainProgress : public TrainObserver {
   std::string notice(const StepReport& report);
 
   const Console& console_;
-  Progress progress_;
   Scores scores_;  // only the task counts
+  Progress progress_;
+  ProgressState state_;  // after the last step
   std::int64_t tokens_ = 0, skipped_ = 0;
   Smooth loss_, accuracy_, rate_, seconds_, waiting_;
 };

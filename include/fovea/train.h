@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -94,6 +95,7 @@ class FOVEA_EXPORT TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   virtual void on_step(const StepReport&) {}
+  virtual void on_eval_progress(std::int64_t /*done*/, std::int64_t /*all*/) {}  // examples
   virtual void on_eval(const EvalReport&) {}
   virtual void on_checkpoint(const std::string& /*folder*/) {}
 };
@@ -138,6 +140,7 @@ struct EvalOptions {
   std::int64_t examples = 0;  // 0: all
   std::int64_t batch = 32;
   const std::atomic<bool>* stop = nullptr;  // when true, reports on the examples done so far
+  std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 };
 FOVEA_EXPORT EvalReport evaluate(Context& context, const Model& model, const Split& split,
                                  const EvalOptions& options = {});

@@ -65,7 +65,10 @@ void Progress::update(const ProgressState& state) {
 void Progress::finish() {
   if (finished_) return;
   finished_ = true;
-  if (started_) draw(true);
+  if (options_.passing)
+    hide();
+  else if (started_)
+    draw(true);
 }
 
 void Progress::hide() {
@@ -73,10 +76,15 @@ void Progress::hide() {
   visible_ = false;
 }
 
-double Progress::rate() const {
+double Progress::step_rate() const {
   if (marks_.size() < 2) return 0;
   const double seconds = marks_.back().time - marks_.front().time;
   return seconds > 0 ? static_cast<double>(marks_.back().step - marks_.front().step) / seconds : 0;
+}
+
+std::string Progress::rate_text() const {
+  const double rate = std::isnan(state_.rate) ? step_rate() : state_.rate;
+  return rate < 1000 ? number_text(rate) : quantity_text(Quantity::count, std::round(rate));
 }
 
 double Progress::left() const {
@@ -88,10 +96,7 @@ double Progress::left() const {
 std::string Progress::line(double width, bool last) const {
   const std::string steps =
       state_.total > 0 ? fmt::format("{}/{}", state_.step, state_.total) : fmt::format("{}", state_.step);
-  std::string tail = std::isnan(state_.tokens_per_second)
-                         ? fmt::format("  {}  {} steps/s", steps, number_text(rate()))
-                         : fmt::format("  {}  {} tokens/s", steps,
-                                       quantity_text(Quantity::count, std::round(state_.tokens_per_second)));
+  std::string tail = fmt::format("  {}  {} {}/s", steps, rate_text(), options_.unit);
   if (!std::isnan(state_.loss)) tail += "  loss " + number_text(state_.loss);
   if (!std::isnan(state_.accuracy)) tail += "  acc " + quantity_text(Quantity::percent, state_.accuracy);
   if (!state_.notice.empty()) tail += "  " + state_.notice;

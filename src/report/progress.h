@@ -16,17 +16,19 @@ struct ProgressState {
   std::int64_t total = 0;  // 0: unknown
   // Share of the work done, when the clock decides rather than the steps; NaN: step / total.
   double share = std::numeric_limits<double>::quiet_NaN();
-  double loss = std::numeric_limits<double>::quiet_NaN();               // NaN: not shown
-  double accuracy = std::numeric_limits<double>::quiet_NaN();           // a fraction; NaN: not shown
-  double tokens_per_second = std::numeric_limits<double>::quiet_NaN();  // NaN: steps per second instead
-  std::string notice = {};                                              // something that should not be: "3 skipped"
+  double rate = std::numeric_limits<double>::quiet_NaN();      // units a second; NaN: steps, over the last while
+  double loss = std::numeric_limits<double>::quiet_NaN();      // NaN: not shown
+  double accuracy = std::numeric_limits<double>::quiet_NaN();  // a fraction; NaN: not shown
+  std::string notice = {};                                     // what is not as always: "3 skipped"
 };
 
 struct ProgressOptions {
   std::string label = {};
   std::size_t label_width = 0;  // the same for the runs that follow each other, so that their bars line up
+  std::string unit = "steps";   // of the rate
   Terminal terminal = {};       // of `write`
   bool quiet = false;
+  bool passing = false;                              // leaves no line behind
   std::function<void(std::string_view)> write = {};  // default: standard error
   std::function<double()> seconds = {};              // default: the steady clock
 };
@@ -52,7 +54,8 @@ class Progress {
   };
 
   void draw(bool last);
-  double rate() const;  // steps per second over the last while
+  double step_rate() const;  // over the last while
+  std::string rate_text() const;
   double left() const;  // seconds
   std::string line(double width, bool last) const;
 

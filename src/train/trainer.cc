@@ -134,7 +134,12 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
   std::optional<WithAverage> averaged;
   if (stepper.average()) averaged.emplace(*stepper.average());
   EvalReport report = evaluate(context, model, *data.validation,
-                               {.examples = config.eval_examples, .batch = config.eval_batch, .stop = stop});
+                               {.examples = config.eval_examples,
+                                .batch = config.eval_batch,
+                                .stop = stop,
+                                .progress = [this](std::int64_t done, std::int64_t all) {
+                                  tell([&](TrainObserver& o) { o.on_eval_progress(done, all); });
+                                }});
   state.eval_seconds += report.seconds;
   if (stop != nullptr && stop->load()) return;  // cut short: done again after a resume
   report.step = state.step;

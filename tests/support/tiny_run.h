@@ -40,6 +40,7 @@ class TinyRun : public TrainObserver {
     steps.push_back(report);
     if (report.step == stop_after) stop = true;
   }
+  void on_eval_progress(std::int64_t done, std::int64_t all) override { validated.emplace_back(done, all); }
   void on_eval(const EvalReport& report) override { evaluations.push_back(report); }
   void on_checkpoint(const std::string& folder) override { checkpoints.push_back(Path(folder).filename()); }
 
@@ -57,6 +58,7 @@ class TinyRun : public TrainObserver {
   std::vector<double> losses;
   std::vector<StepReport> steps;
   std::vector<EvalReport> evaluations;
+  std::vector<std::pair<std::int64_t, std::int64_t>> validated;  // examples done, of all
   std::vector<std::string> checkpoints;
   std::int64_t stop_after = -1;
   std::atomic<bool> stop{false};

@@ -95,6 +95,39 @@ TEST(Progress, HidesForOtherText) {
   EXPECT_EQ(bench.out, "\r\033[K");
 }
 
+TEST(Progress, ARateMayBeGivenInOtherUnits) {
+  std::string out;
+  double now = 0;
+  Progress progress({.label = "x",
+                     .unit = "tokens",
+                     .write = [&](std::string_view text) { out += text; },
+                     .seconds = [&] { return now; }});
+  progress.update({.step = 1, .total = 10, .rate = 12345.6, .notice = "validating 40%"});
+  now += 2;
+  progress.update({.step = 1, .total = 10, .rate = 12345.6, .notice = "validating 50%"});
+  EXPECT_EQ(out, "x  10%  1/10  12.3k tokens/s  validating 50%  -:-- left\n");
+}
+
+TEST(Progress, APassingBarLeavesNothing) {
+  for (const bool interactive : {true, false}) {
+    std::string out;
+    double now = 0;
+    {
+      Progress progress({.label = "x",
+                         .terminal = {.interactive = interactive, .colour = false, .width = 80},
+                         .passing = true,
+                         .write = [&](std::string_view text) { out += text; },
+                         .seconds = [&] { return now; }});
+      progress.update({.step = 1, .total = 10});
+      now += 2;
+      progress.update({.step = 2, .total = 10});
+    }
+    EXPECT_NE(out.find("2/10"), std::string::npos) << out;
+    EXPECT_EQ(out.ends_with("\r\033[K"), interactive) << out;
+    EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), interactive ? 0 : 1) << out;
+  }
+}
+
 TEST(Progress, QuietWritesNothing) {
   Bench bench(kScreen, true);
   bench.progress.update({.step = 0, .total = 10});

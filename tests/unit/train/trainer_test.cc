@@ -34,6 +34,7 @@ TEST(Trainer, ReportsStepsEvaluationsAndCheckpoints) {
   ASSERT_EQ(run.evaluations.size(), 2u);
   EXPECT_EQ(run.evaluations[1].step, 10);
   EXPECT_EQ(run.evaluations[1].examples, 8);
+  EXPECT_EQ(run.validated.back(), (std::pair<std::int64_t, std::int64_t>{8, 8}));
   ASSERT_GE(run.checkpoints.size(), 4u);
   EXPECT_EQ(run.checkpoints[0], "last");  // after step 4
   EXPECT_EQ(run.checkpoints[1], "best");  // the first evaluation, after step 5
