@@ -278,6 +278,8 @@ TEST(TrainConfig, HasUsualSettingsForEveryPreset) {
   const auto rate = [](std::string_view name) { return TrainConfig::usual(ModelConfig::preset(name)).schedule.peak; };
   EXPECT_DOUBLE_EQ(rate("transformer"), TrainConfig().schedule.peak);
   EXPECT_NEAR(rate("gpt2-small"), rate("gpt") / 3.0, 1e-12);
+  EXPECT_DOUBLE_EQ(rate("informer-forecast"), 1e-4);
+  EXPECT_DOUBLE_EQ(rate("memformer-forecast"), 2e-3);  // a thousandth of its parameters
 }
 
 TEST(Evaluate, CountsEveryExampleOnceWhateverTheBatch) {
