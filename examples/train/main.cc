@@ -6,18 +6,18 @@
 #include <cstdio>
 #include <random>
 
-using namespace fovea;
 constexpr std::int64_t kDigits = 5, kLength = 2 * kDigits;  // the model reads all but the last digit
 
-struct Sorting : Split {
+struct Sorting : fovea::Split {
   Sorting(std::int64_t count, unsigned first) : count(count), first(first) {}
   std::int64_t size() const override { return count; }
   std::int64_t length(std::int64_t) const override { return kLength; }
   std::uint64_t hash() const override { return first; }
-  Batch batch(const Context& context, std::span<const std::int64_t> examples, std::uint64_t) const override {
-    Batch batch{.examples = {examples.begin(), examples.end()}};
-    batch.input.ids = Tensor::zeros(context, {batch.size(), kLength}, DType::i32);
-    batch.targets = Tensor::empty(context, {batch.size(), kLength}, DType::i32);
+  fovea::Batch batch(const fovea::Context& context, std::span<const std::int64_t> examples,
+                     std::uint64_t) const override {
+    fovea::Batch batch{.examples = {examples.begin(), examples.end()}};
+    batch.input.ids = fovea::Tensor::zeros(context, {batch.size(), kLength}, fovea::DType::i32);
+    batch.targets = fovea::Tensor::empty(context, {batch.size(), kLength}, fovea::DType::i32);
     batch.targets.fill(-1);  // nothing is asked about the digits before ">"
     for (std::int64_t row = 0; row < batch.size(); ++row) {
       std::int32_t* ids = batch.input.ids.data<std::int32_t>() + row * kLength;
@@ -35,19 +35,19 @@ struct Sorting : Split {
 };
 
 int main() try {
-  Context context;
-  Dataset data{.name = "sorting", .task = Task::lm, .vocabulary = 11, .max_length = kLength};
+  fovea::Context context;
+  fovea::Dataset data{.name = "sorting", .task = fovea::Task::lm, .vocabulary = 11, .max_length = kLength};
   data.train = std::make_shared<Sorting>(100000, 0);
   data.validation = std::make_shared<Sorting>(500, 100000);
 
-  ModelConfig config = ModelConfig::preset("gpt");
+  fovea::ModelConfig config = fovea::ModelConfig::preset("gpt");
   config.width = 64, config.heads = 4, config.inner = 128;
   config.vocabulary = data.vocabulary, config.max_length = data.max_length;
   config.set_attention("softmax*1,norm*1");
-  Model model(context, config);
+  fovea::Model model(context, config);
 
-  TrainConfig train{.steps = 400, .batch = 64, .schedule = {.peak = 3e-3, .warmup = 50}, .eval_every = 100};
-  const TrainResult result = Trainer(context, model, data, train).run();
+  fovea::TrainConfig train{.steps = 400, .batch = 64, .schedule = {.peak = 3e-3, .warmup = 50}, .eval_every = 100};
+  const fovea::TrainResult result = fovea::Trainer(context, model, data, train).run();
   std::printf("%.1f s: %.1f%% of the digits in their place\n", result.train_seconds, 100 * result.last.accuracy);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -48,7 +48,7 @@ bool scale_finite(T* HWY_RESTRICT x, double factor, std::int64_t count) {
 #pragma omp simd reduction(+ : rest)
   for (std::int64_t i = 0; i < count; ++i) {
     const T old = x[i];  // not the product: that could become a fused x * by - x, which is not 0 for subnormals
-    rest += old - old;
+    rest += old - old;   // NOLINT(misc-redundant-expression): not for infinities and NaN
     x[i] = old * by;
   }
   return rest == 0;

@@ -37,7 +37,7 @@ class AddedTokens {
   void add(const AddedToken& token, const Normalizer* normalizer);
 
   bool empty() const { return trie_.empty(); }
-  void cut(std::string_view text, Range within, std::vector<Segment>& segments) const;
+  void cut(std::string_view all, Range within, std::vector<Segment>& segments) const;
 
  private:
   Range grown(std::string_view text, Range match, std::uint32_t from, const AddedToken& token) const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <ranges>
 
 #include "text/byte_level.h"
 #include "text/pattern.h"
@@ -121,7 +120,8 @@ std::unique_ptr<Decoder> make_replace(Settings& settings) {
       found.clear();
       if (!is_valid_utf8(token)) token = replace_invalid(token);
       pattern.find(token, {0, static_cast<std::uint32_t>(token.size())}, found);
-      for (const Range& match : std::views::reverse(found)) token.replace(match.begin, match.size(), content);
+      std::reverse(found.begin(), found.end());  // so that places before a change stay what they are
+      for (const Range& match : found) token.replace(match.begin, match.size(), content);
     }
   });
 }

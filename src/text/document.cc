@@ -70,7 +70,8 @@ std::string merges_text(const ModelData& data) {
   for (const auto& [left, right] : data.merges) {
     out += out.empty() ? "\n" : ",\n";
     const bool plain = left.find(' ') == std::string::npos && right.find(' ') == std::string::npos;
-    out += plain ? "      " + quoted(left + " " + right) : fmt::format("      [{}, {}]", quoted(left), quoted(right));
+    out += plain ? fmt::format("      {}", quoted(fmt::format("{} {}", left, right)))
+                 : fmt::format("      [{}, {}]", quoted(left), quoted(right));
   }
   return "[" + out + (out.empty() ? "]" : "\n    ]");
 }

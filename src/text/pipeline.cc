@@ -27,7 +27,8 @@ bool reads_bytes(const JsonMap& settings, const std::string& type) {
   const JsonMap& model = settings.at("model");
   const auto empty = [&](const char* name) {
     const auto found = model.find(name);
-    return found == model.end() || found->is_null() || *found == "" || *found == false;
+    if (found == model.end() || found->is_null() || *found == false) return true;
+    return found->is_string() && found->get_ref<const std::string&>().empty();
   };
   const auto pre = settings.find("pre_tokenizer");
   return type == "BPE" && pre != settings.end() && is_byte_level(*pre) && empty("continuing_subword_prefix") &&
@@ -142,7 +143,7 @@ void Pipeline::encode(std::string_view text, bool offsets, Workspace& workspace,
     normalized_.cut(pieces.text.text(), {0, pieces.text.size()}, workspace.inner);
     for (const Segment& inner : workspace.inner) {
       if (inner.id >= 0) {
-        add_token(inner, pieces.text.original(inner.range));
+        add_token(inner, pieces.text.original(inner.range));  // NOLINT(bugprone-use-after-move): only the last moves
         continue;
       }
       const bool alone = workspace.inner.size() == 1;

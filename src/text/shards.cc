@@ -114,8 +114,8 @@ void ShardWriter::commit() {
   folder_.commit();
 }
 
-TokenStream::TokenStream(const Path& given) {
-  const Path folder = committed_folder(given), path = folder / "index.json";
+TokenStream::TokenStream(const Path& folder) {
+  const Path inside = committed_folder(folder), path = inside / "index.json";
   Index index;
   read_fields(index, parse_json(read_file(path, kIndexCap), path.string()), path.string());
   if (index.bytes == 3) fail(ErrorCode::bad_input, "ids have 2 or 4 bytes, not 3", path.string());
@@ -133,7 +133,7 @@ TokenStream::TokenStream(const Path& given) {
     constexpr std::int64_t kMost = std::int64_t{1} << 50;
     if (entry.tokens > kMost - size_) fail(ErrorCode::bad_input, "more tokens than any disk holds", path.string());
     auto shard = std::make_shared<const Shard>(
-        Shard{folder / entry.file, size_, size_ + entry.tokens, MappedFile(folder / entry.file)});
+        Shard{inside / entry.file, size_, size_ + entry.tokens, MappedFile(inside / entry.file)});
     const auto bytes = static_cast<std::int64_t>(shard->file.bytes().size());
     if (bytes != entry.tokens * index.bytes)
       fail(ErrorCode::bad_input,

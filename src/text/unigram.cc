@@ -81,13 +81,12 @@ class Unigram final : public Model {
     for (std::size_t i = first; i < tokens.size(); ++i) {
       const Token token = tokens[i];
       const std::string_view text = piece.substr(token.range.begin, token.range.size());
-      if (token.id != unknown_) {
-        out.push_back(token);
-      } else if (const auto known = vocabulary_.find(text)) {
+      const bool unknown = token.id == unknown_;
+      const auto known = unknown ? vocabulary_.find(text) : std::nullopt;
+      if (known)
         out.push_back({*known, token.range});
-      } else if (!fallback_ || !add_bytes(text, token.range, out)) {
+      else if (!unknown || !fallback_ || !add_bytes(text, token.range, out))
         out.push_back(token);
-      }
     }
     tokens.resize(first);
     tokens.insert(tokens.end(), out.begin(), out.end());
