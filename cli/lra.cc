@@ -40,6 +40,7 @@ struct Comparison {
 // Settings for minutes instead of days: the published run takes 50000 steps at 1e-4.
 RunSettings short_run() {
   RunSettings settings;
+  settings.keep_train = true;
   settings.data.train = 32000;
   settings.train.minutes = 2.0;
   settings.train.steps = kNoStepLimit;

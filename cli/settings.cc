@@ -98,7 +98,7 @@ void choose_model(const Json& file, const RunOptions& o, RunSettings& settings) 
   if (settings.preset.empty() && attention.empty()) settings.attention = kUsualAttention;
   settings.model = ModelConfig::preset(settings.preset.empty() ? settings.attention : settings.preset);
   if (!settings.preset.empty() && !attention.empty()) settings.model.set_attention(attention);
-  if (fresh) settings.train = TrainConfig::usual(settings.model);
+  if (fresh && !settings.keep_train) settings.train = TrainConfig::usual(settings.model);
 }
 
 // Says which preset would do.

@@ -20,6 +20,8 @@ struct RunSettings {
   ModelConfig model;
   TrainConfig train;
   DataSettings data;
+  bool keep_train =
+      false;  // `train` is what the command chose, not to be replaced by what suits the model; not in files
 
   std::string name() const;  // "gpt", "gpt norm", "transnormer-t2"
   void fields(FieldVisitor& v);

@@ -125,6 +125,13 @@ class Compare(CliTest):
         self.assertEqual(len(document["results"]), 3)
         self.assertTrue(0 < document["majority_share"] < 1)
 
+    def test_settings_are_those_of_minutes_not_of_days(self):
+        self.good(*self.compare("--set", "train.checkpoint_every=7"))
+        for name in ["softmax", "transnormer-t1"]:
+            train = json.loads((self.folder / "cmp" / name / "run.json").read_text())["train"]
+            wanted = {"lr": 2e-3, "warmup": 50, "clip_norm": 1.0, "length_window": 16, "checkpoint_every": 7}
+            self.assertEqual({key: train[key] for key in wanted}, wanted)
+
     def test_names(self):
         self.bad(2, ["twice"], "lra", "listops", "--attention", "norm,norm", "--data", "data")
         self.bad(2, ['"nrm"', '"norm"?'], "lra", "listops", "--attention", "softmax,nrm", "--data", "data")
