@@ -106,6 +106,7 @@ void run_encode(const TokenizeOptions& options, const Console& console) {
   const Stopwatch watch;
   Progress bar(progress_options(console, "files", "MB"));
   std::size_t bytes = 0;
+  const auto rate = [&] { return static_cast<double>(bytes) / 1e6 / std::max(watch.seconds(), 1e-9); };
   ProgressState state;
   state.total = static_cast<std::int64_t>(files.size());
   for (const Path& path : files) {
@@ -116,15 +117,14 @@ void run_encode(const TokenizeOptions& options, const Console& console) {
     if (end) writer.append({&*end, 1});
     bytes += text.size();
     ++state.step;
-    state.rate = static_cast<double>(bytes) / 1e6 / std::max(watch.seconds(), 1e-9);
+    state.rate = rate();
     bar.update(state);
   }
   bar.finish();
   writer.commit();
-  const double rate = static_cast<double>(bytes) / 1e6 / std::max(watch.seconds(), 1e-9);
   console.print(fmt::format("{}: {} tokens of {} files, {} of text in {:.1f} s ({:.1f} MB/s)", options.out,
                             writer.tokens(), files.size(), quantity_text(Quantity::bytes, static_cast<double>(bytes)),
-                            watch.seconds(), rate));
+                            watch.seconds(), rate()));
   console.document({{"folder", options.out},
                     {"tokens", writer.tokens()},
                     {"files", files.size()},

@@ -45,6 +45,7 @@ class Batches {
   Batch next(const Context& context) { return plan().make(context, *split_); }
   bool epoch_done() const { return position_.used == count_; }
   BatchPosition position() const { return position_; }
+  std::int64_t size() const { return count_; }  // examples of an epoch
   std::int64_t batches_per_epoch() const;
 
  private:

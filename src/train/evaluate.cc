@@ -17,7 +17,6 @@ EvalReport evaluate(Context& context, const Model& model, const Split& split, co
   EvalReport report;
   if (split.size() == 0) return report;
   const auto stopped = [&] { return options.stop != nullptr && options.stop->load(); };
-  const std::int64_t all = options.examples > 0 ? std::min(options.examples, split.size()) : split.size();
   Batches batches(split, {.batch_size = options.batch, .shuffle = false, .limit = options.examples});
   while (!batches.epoch_done() && !stopped()) {
     const Batch batch = batches.next(context);
@@ -27,7 +26,7 @@ EvalReport evaluate(Context& context, const Model& model, const Split& split, co
     report.accuracy += loss.correct;
     report.deviation += loss.deviation;
     report.asked += loss.asked;
-    if (options.progress) options.progress(batches.position().used, all);
+    if (options.progress) options.progress(batches.position().used, batches.size());
   }
   report.examples = batches.position().used;
   const double count = std::max(1.0, static_cast<double>(report.asked));
