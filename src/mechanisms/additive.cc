@@ -282,7 +282,7 @@ const MechanismKind& additive_kind() {
       .features = {Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
                    Feature::window, Feature::pattern, Feature::step, Feature::grouped, Feature::strict},
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

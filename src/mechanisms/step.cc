@@ -114,7 +114,7 @@ Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const 
   if (!options.queries.empty() || !options.keys.empty() || options.bias.defined() || options.mask.defined())
     fail(ErrorCode::unsupported, "the step form takes whole batches: no lengths, packing, bias or mask");
   Tape tape(context, {.record = false});
-  const bool recurrent = mechanism.kind().memory == Memory::state;
+  const bool recurrent = mechanism.kind().memory == StepMemory::state;
   AttentionOptions inner = options;
   Call call{tape, q, k, v, mechanism, inner, {}, {}};
   if (options.rotary && recurrent) {
