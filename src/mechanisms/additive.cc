@@ -4,7 +4,7 @@
 #include "core/parallel.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
-#include "ops/additive_cpu.h"
+#include "ops/cpu/additive.h"
 #include "ops/sequence.h"
 #include "policy/math.h"
 

@@ -1,0 +1,171 @@
+#include <cmath>
+
+#include "core/scratch.h"
+#include "ops/cpu/features.h"
+#include "ops/features_kernels.h"
+#include "ops/work.h"
+#include "simd/product.h"
+
+namespace fovea {
+namespace {
+
+using cpu::FeatureTask;
+
+// A head and at most 256 rows of a sequence each: enough for its own products, and for all threads.
+std::vector<FeatureTask> tasks_of(const std::vector<Sequences::Rows>& rows, std::int64_t heads) {
+  constexpr std::int64_t kRows = 256;
+  std::vector<FeatureTask> tasks;
+  for (const auto& [batch, begin, count] : rows)
+    for (std::int64_t i = 0; i < count; i += kRows)
+      for (std::int64_t h = 0; h < heads; ++h)
+        tasks.push_back({batch, begin + i, begin + std::min(count, i + kRows), h});
+  return tasks;
+}
+
+// body(task number, scratch of the thread)
+template <class Body>
+void for_tasks(const Context& context, const cpu::FeatureRows& in, std::size_t count, const Body& body) {
+  const ZoneTimer timer(context.zones(), Zone::elementwise);
+  const auto tasks = static_cast<std::int64_t>(count), size = cpu::feature_scratch(in);
+  const int threads = static_cast<int>(std::clamp<std::int64_t>(tasks, 1, context.threads()));
+  visit_wide(in.x.dtype(), [&]<class R>() {
+    const Scratch<R> scratch(context, static_cast<std::size_t>(size * threads));
+    parallel(threads, [&](const Team& team) {
+      for (std::int64_t i = team.take(); i < tasks; i = team.take())
+        body(static_cast<std::size_t>(i), scratch.data() + team.rank() * size);
+    });
+  });
+}
+
+// directions (groups, r, d) times a factor, rows padded with zeros; `across`: as (groups, d, r).
+Tensor pack(const Context& context, const Tensor& directions, bool across, double factor) {
+  return visit_wide(directions.dtype(), [&]<class R>() {
+    const std::int64_t groups = directions.dim(0), r = directions.dim(1), d = directions.dim(2);
+    const std::int64_t rows = across ? d : r, columns = across ? r : d;
+    const auto ld = static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(columns)));
+    const Tensor packed = Tensor::zeros(context, {groups, rows, ld}, directions.dtype(), Lifetime::scratch);
+    const R* from = directions.data<R>();
+    for (std::int64_t g = 0; g < groups; ++g)
+      for (std::int64_t l = 0; l < r; ++l)
+        for (std::int64_t c = 0; c < d; ++c)
+          packed.data<R>()[(g * rows + (across ? c : l)) * ld + (across ? l : c)] =
+              static_cast<R>(factor * static_cast<double>(*from++));
+    return packed;
+  });
+}
+
+cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x) {
+  cpu::FeatureRows in;
+  in.map = options.map;
+  in.scale = options.scale;
+  in.size = options.size;
+  in.add = options.add;
+  in.unit = options.unit;
+  in.subtract_norm = options.subtract_norm;
+  in.stabilizer = options.stabilizer;
+  in.pull_shift = options.pull_shift;
+  in.shift = options.shift;
+  in.x = x;
+  return in;
+}
+
+// That of the sequence and head in place of each row's own.
+Tensor spread(const Context& context, const Tensor& tops, const std::vector<Sequences::Rows>& sequences) {
+  const Tensor out = Tensor::empty(context, tops.shape(), tops.dtype());
+  const std::int64_t heads = tops.dim(2);
+  visit_wide(tops.dtype(), [&]<class R>() {
+    for (const auto& [batch, begin, count] : sequences)
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const std::int64_t first = (batch * tops.dim(1) + begin) * heads + h;
+        R top = -math::kInfinity<R>;
+        for (std::int64_t i = 0; i < count; ++i) top = std::max(top, tops.data<R>()[first + i * heads]);
+        for (std::int64_t i = 0; i < count; ++i) out.data<R>()[first + i * heads] = top;
+      }
+  });
+  return out;
+}
+
+// Gradient of c = max u: given to the direction and the row that have it. dz -= (sum of the rows' sums) W_l.
+template <class T>
+void pull_tops(const cpu::FeatureBackward& io, const Tensor& directions, const Sequences::Rows& rows) {
+  using R = Wide<T>;
+  const std::int64_t heads = io.y.dim(2), r = io.in.count, d = directions.dim(2), group = heads / directions.dim(0);
+  const std::int64_t first = rows.batch * io.y.dim(1) + rows.begin;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    R total = 0;
+    std::int64_t at = 0;
+    double top = -math::kInfinity<double>;
+    for (std::int64_t i = 0; i < rows.count; ++i) {
+      total += io.sums.data<R>()[(first + i) * heads + h];
+      const double u = io.in.tops.data<R>()[(first + i) * heads + h];
+      if (u <= top) continue;
+      top = u;
+      at = i;
+    }
+    const std::int64_t most = io.in.peaks.data<std::int32_t>()[(first + at) * heads + h];
+    T* dx = io.dx.data<T>() + rows.batch * io.dx.stride(0) + (rows.begin + at) * io.dx.stride(1) + h * io.dx.stride(2);
+    const R* direction = directions.data<R>() + (h / group * r + most) * d;
+    for (std::int64_t c = 0; c < d; ++c)
+      dx[c] = T(static_cast<R>(dx[c]) - total * direction[c] * static_cast<R>(io.in.scale));
+  }
+}
+
+// Shares of the tasks (tasks, d) summed for each group, in order.
+void fold_gain(const Tensor& shares, const std::vector<FeatureTask>& tasks, std::int64_t heads, const Tensor& sum) {
+  const std::int64_t groups = sum.dim(0), d = shares.dim(1);
+  visit_wide(shares.dtype(), [&]<class R>() {
+    for (std::size_t i = 0; i < tasks.size(); ++i)
+      for (std::int64_t c = 0; c < d; ++c)
+        sum.data<R>()[tasks[i].head * groups / heads * d + c] += shares.data<R>()[static_cast<std::int64_t>(i) * d + c];
+  });
+}
+
+}  // namespace
+
+template <>
+void kernels::features<Device::cpu>(const Context& context, const FeatureForward& io) {
+  const FeatureOptions& options = *io.options;
+  const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
+  cpu::FeatureForward rows{describe(options, io.x), io.y};
+  rows.in.directions = pack(context, io.directions, true, cpu::feature_unit(options.map));
+  rows.in.count = io.directions.dim(1);
+  rows.in.gain = io.gain;
+  rows.in.weight = io.weight;
+  rows.in.peaks = io.peaks;
+  if (io.tops.defined()) {
+    rows.in.tops = io.tops;
+    for_tasks(context, rows.in, tasks.size(),
+              [&](std::size_t i, void* scratch) { cpu::feature_tops(rows.in, tasks[i], scratch); });
+    rows.in.tops = spread(context, io.tops, options.rows);
+  }
+  for_tasks(context, rows.in, tasks.size(),
+            [&](std::size_t i, void* scratch) { cpu::feature_rows(rows, tasks[i], scratch); });
+}
+
+template <>
+void kernels::features_backward<Device::cpu>(const Context& context, const FeatureBackward& io) {
+  const FeatureOptions& options = *io.options;
+  const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
+  const DType wide = wide_type(io.x.dtype());
+  cpu::FeatureBackward rows{describe(options, io.x), io.y, io.dy, io.dx, io.d_weight, {}};
+  rows.in.directions = pack(context, io.directions, false, 1.0);
+  rows.in.count = io.directions.dim(1);
+  rows.in.gain = io.gain;
+  rows.in.weight = io.weight;
+  rows.in.tops = io.tops;
+  rows.in.peaks = io.peaks;
+  if (io.tops.defined() && options.pull_shift)
+    rows.sums = Tensor::empty(context, io.tops.shape(), wide, Lifetime::scratch);
+  const Tensor shares = io.d_gain.defined() ? Tensor::zeros(context, {std::ssize(tasks), io.x.dim(3)}, wide) : Tensor();
+  for_tasks(context, rows.in, tasks.size(), [&](std::size_t i, void* scratch) {
+    void* share = shares.defined() ? shares.select(0, static_cast<std::int64_t>(i)).raw() : nullptr;
+    cpu::pull_feature_rows(rows, tasks[i], share, scratch);
+  });
+  if (rows.sums.defined())
+    for (const Sequences::Rows& sequence : options.rows)
+      if (sequence.count > 0)
+        visit_float(io.x.dtype(), [&]<class T>() { pull_tops<T>(rows, io.directions, sequence); });
+  if (shares.defined()) fold_gain(shares, tasks, io.x.dim(2), io.d_gain);
+}
+
+}  // namespace fovea
