@@ -6,14 +6,14 @@ namespace fovea::kernels {
 
 // Of one shape and device, in any dtypes and strides.
 struct CopyTensors {
-  Tensor to, from;
+  const Tensor &to, &from;
   int threads;
 };
 template <Device>
 void copy(const CopyTensors& io);
 
 struct FillTensor {
-  Tensor to;
+  const Tensor& to;
   double value;
   int threads;
 };

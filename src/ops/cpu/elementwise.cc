@@ -3,6 +3,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include <cmath>
+#include <cstring>
 
 #include "hwy/highway.h"
 #include "ops/cpu/chunk-inl.h"
@@ -116,7 +117,8 @@ Tensor lengthen(const Context& context, const Tensor& b, std::int64_t count) {
   if (b.numel() >= kShort || b.numel() >= count) return b;
   const std::int64_t copies = (kShort + b.numel() - 1) / b.numel();
   const Tensor repeated = Tensor::empty(context, {copies, b.numel()}, b.dtype(), Lifetime::scratch);
-  for (std::int64_t i = 0; i < copies; ++i) repeated.select(0, i).copy_from(b.reshape({b.numel()}));
+  auto* to = static_cast<std::byte*>(repeated.raw());
+  for (std::int64_t i = 0; i < copies; ++i, to += b.bytes()) std::memcpy(to, b.raw(), b.bytes());
   return repeated;
 }
 
