@@ -137,8 +137,16 @@ bool lacks(const Mechanism& mechanism, Feature feature) {
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   if (!is_extended(mechanism)) return {};
   const std::int64_t tokens = mechanism.integer("tokens");
-  return {{.name = "global_keys", .shape = {tokens, sizes.heads, sizes.d_k}, .init = Init::normal(1.0)},
-          {.name = "global_values", .shape = {tokens, sizes.heads, sizes.d_v}, .init = Init::normal(1.0)}};
+  return {{.name = "global_keys",
+           .shape = {tokens, sizes.heads, sizes.d_k},
+           .init = Init::normal(1.0),
+           .axes = "tokens, heads, d_k",
+           .meaning = "keys of the learned tokens, for every head of q"},
+          {.name = "global_values",
+           .shape = {tokens, sizes.heads, sizes.d_v},
+           .init = Init::normal(1.0),
+           .axes = "tokens, heads, d_v",
+           .meaning = "values of the learned tokens"}};
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ reference::Result define(const reference::Problem& p, const Mechanism& m) {
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   std::vector<WeightSpec> list = copy_weights(4, sizes.d_k);
-  list.push_back({.name = "bias", .shape = {2 * mechanism.integer("chunk") - 1}, .init = Init::normal(0.02)});
+  list.push_back(distance_weight(mechanism.integer("chunk"), "2 chunk - 1"));
   return list;
 }
 

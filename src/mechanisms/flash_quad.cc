@@ -40,7 +40,7 @@ bool lacks(const Mechanism& mechanism, Feature feature) {
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   std::vector<WeightSpec> list = copy_weights(2, sizes.d_k);
   const std::int64_t table = mechanism.integer("table");
-  if (table > 0) list.push_back({.name = "bias", .shape = {2 * table - 1}, .init = Init::normal(0.02)});
+  if (table > 0) list.push_back(distance_weight(table, "2 table - 1"));
   return list;
 }
 

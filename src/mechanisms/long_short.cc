@@ -104,7 +104,10 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& si
   return {{.name = "project",
            .shape = {sizes.width, sizes.heads * slots},
            .init = Init::xavier(sizes.width, sizes.heads * slots),
-           .decay = true}};
+           .decay = true,
+           .axes = "width, heads slots",
+           .meaning =
+               "W: the input times it, through a softmax over positions, is a token's share of a slot of a head of q"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& m) {

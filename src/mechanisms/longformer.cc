@@ -134,12 +134,18 @@ bool spares_input(const Mechanism& mechanism) { return !owns_projections(mechani
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   if (!owns_projections(mechanism)) return {};
   const auto projection = [&](const char* name, std::int64_t d) {
-    return WeightSpec{.name = name,
-                      .shape = {sizes.width, sizes.heads * d},
-                      .init = Init::xavier(sizes.width, sizes.heads * d),
-                      .decay = true};
+    return WeightSpec{
+        .name = name,
+        .shape = {sizes.width, sizes.heads * d},
+        .init = Init::xavier(sizes.width, sizes.heads * d),
+        .decay = true,
+        .axes = "width, heads d_k",
+        .meaning = "projection of the layer's input for the rows of the global tokens, one for every head of q"};
   };
-  return {projection("global_q", sizes.d_k), projection("global_k", sizes.d_k), projection("global_v", sizes.d_v)};
+  std::vector<WeightSpec> all{projection("global_q", sizes.d_k), projection("global_k", sizes.d_k),
+                              projection("global_v", sizes.d_v)};
+  all.back().axes = "width, heads d_v";
+  return all;
 }
 
 std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen) {

@@ -62,8 +62,16 @@ bool lacks(const Mechanism& mechanism, Feature feature) {
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
   const std::int64_t slots = mechanism.integer("slots");
-  return {{"memory_keys", {slots, s.heads, s.d_k}, Init::normal(1.0)},
-          {"memory_values", {slots, s.heads, s.d_v}, Init::normal(0.02)}};
+  return {{.name = "memory_keys",
+           .shape = {slots, s.heads, s.d_k},
+           .init = Init::normal(1.0),
+           .axes = "slots, heads, d_k",
+           .meaning = "M_k: keys of the slots, for every head of q"},
+          {.name = "memory_values",
+           .shape = {slots, s.heads, s.d_v},
+           .init = Init::normal(0.02),
+           .axes = "slots, heads, d_v",
+           .meaning = "M_v: values of the slots"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {

@@ -119,8 +119,12 @@ bool lacks(const Mechanism& m, Feature feature) {
 }
 
 std::vector<WeightSpec> weights(const Mechanism& m, const LayerSizes& sizes) {
-  return {
-      {.name = "directions", .shape = {m.integer("features"), sizes.d_k}, .init = Init::features(), .trained = false}};
+  return {{.name = "directions",
+           .shape = {m.integer("features"), sizes.d_k},
+           .init = Init::features(),
+           .trained = false,
+           .axes = "features, d_k",
+           .meaning = "w_l, for all heads: orthogonal in blocks of d_k, as long as normal vectors"}};
 }
 
 }  // namespace

@@ -226,7 +226,13 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
   const reference::Hashing how = settings(mechanism);
-  return {{"rotations", {how.rounds, s.d_k, how.directions}, Init::normal(1.0), false}};
+  return {{.name = "rotations",
+           .shape = {how.rounds, s.d_k, how.directions},
+           .init = Init::normal(1.0),
+           .trained = false,
+           .axes = "rounds, d_k, directions",
+           .meaning = "directions of each round, for all heads: the largest of [k R, -k R] is a token's bucket; short "
+                      "sequences use the first of them"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {
