@@ -121,8 +121,8 @@ AttentionResult run(const Call& call) {
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
   return reference::random_waves(problem, {.features = m.integer("features"),
                                            .tau = m.number("tau"),
-                                           .size = size_of_features(m),
                                            .eps = m.number("eps"),
+                                           .size = m.number("size"),
                                            .gate = is_gated(m)});
 }
 

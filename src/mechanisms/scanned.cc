@@ -12,7 +12,7 @@ namespace {
 struct ScanCall {
   scan::Problem problem;
   std::vector<scan::Piece> pieces;
-  std::vector<float> head_log_decay;
+  std::vector<double> head_log_decay;
   DType decay_type = DType::f32;  // of the caller's log_decay
   std::vector<Sequences::Rows> queries, keys;
   bool final_state = false;

@@ -70,8 +70,7 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
   p.scale = o.scale.value_or(0.0);
   if (o.window) p.pattern = p.pattern & Pattern::window(o.window->left, o.window->right);
   if (o.pattern) p.pattern = p.pattern & *o.pattern;
-  if (o.alibi)
-    for (float slope : alibi_slopes(s.heads)) p.slopes.push_back(slope);
+  if (o.alibi) p.slopes = reference::alibi_slopes(s.heads);
   if (o.rotary)
     p.rotate = [rotary = *o.rotary](double* row, std::int64_t w, std::int64_t pos) { rotate_row(row, w, pos, rotary); };
   if (o.bias.defined() || o.mask.defined())

@@ -213,16 +213,16 @@ TEST_F(Kernel, RetnetFadesByHead) {
     return 0.5 * product(t, j, h) * std::pow(rate, static_cast<double>(t - j));
   };
   std::vector<double> want = dense(true, false, weight);
-  EXPECT_LT(distance(run("retnet:norm=none", {.causal = true}), want), 1e-6);
+  EXPECT_LT(distance(run("retnet:norm=none", {.causal = true}), want), 1e-13);
   EXPECT_LT(distance(run("retnet:norm=none", {.causal = true, .scale = 1.0}),
                      [&] {
                        std::vector<double> twice = want;
                        for (double& x : twice) x *= 2.0;
                        return twice;
                      }()),
-            1e-6);
+            1e-13);
   normalize_heads(want, 1e-6);
-  EXPECT_LT(distance(run("retnet", {.causal = true}), want), 1e-5);
+  EXPECT_LT(distance(run("retnet", {.causal = true}), want), 1e-12);
 }
 
 TEST_F(Kernel, FadingNeedsAnOrder) {
@@ -241,7 +241,7 @@ TEST_F(Kernel, LightningFadesByLayer) {
   for (const std::int64_t layer : {0, 1, 2})
     EXPECT_LT(distance(run("lightning:norm=none", {.causal = true, .layer = layer, .layers = 3}),
                        at_rate(1.0 - 0.5 * static_cast<double>(layer))),
-              1e-6);
+              1e-13);
 }
 
 TEST_F(Kernel, GlaWithOpenGatesForgetsNothing) {

@@ -56,13 +56,13 @@ TEST(Mechanism, ASettingMayTakeAFeatureAway) {
 }
 
 TEST(Alibi, SlopesOfEightAndTwelveHeads) {
-  const std::vector<float> eight = alibi_slopes(8);
-  for (int h = 0; h < 8; ++h) EXPECT_EQ(eight[static_cast<std::size_t>(h)], std::exp2(-static_cast<float>(h + 1)));
-  const std::vector<float> twelve = alibi_slopes(12);
+  const std::vector<double> eight = alibi_slopes(8);
+  for (int h = 0; h < 8; ++h) EXPECT_EQ(eight[static_cast<std::size_t>(h)], std::exp2(-static_cast<double>(h + 1)));
+  const std::vector<double> twelve = alibi_slopes(12);
   ASSERT_EQ(twelve.size(), 12u);
-  EXPECT_FLOAT_EQ(twelve[8], std::exp2(-0.5f));
-  EXPECT_FLOAT_EQ(twelve[9], std::exp2(-1.5f));
-  EXPECT_FLOAT_EQ(twelve[11], std::exp2(-3.5f));
+  EXPECT_DOUBLE_EQ(twelve[8], std::exp2(-0.5));
+  EXPECT_DOUBLE_EQ(twelve[9], std::exp2(-1.5));
+  EXPECT_DOUBLE_EQ(twelve[11], std::exp2(-3.5));
 }
 
 }  // namespace
