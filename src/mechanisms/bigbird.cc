@@ -116,9 +116,10 @@ AttentionResult run(const Call& call) {
 }
 
 reference::Result define(const reference::Problem& p, const Mechanism& mechanism) {
-  const Layout layout = layout_of(mechanism, {p.n_q, p.n_k, p.heads, p.layer, p.causal});
-  return reference::bigbird(p, {mechanism.integer("block"), is_extended(mechanism),
-                                [&](std::int64_t head, std::int64_t row) { return layout.drawn(head, row); }});
+  return reference::bigbird(p, {.block = mechanism.integer("block"),
+                                .random = mechanism.integer("random"),
+                                .extended = is_extended(mechanism),
+                                .seed = static_cast<std::uint64_t>(mechanism.integer("seed"))});
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {

@@ -67,7 +67,7 @@ Var body(const Call& call) {
 AttentionResult run(const Call& call) { return {each_sequence_wide(call, body), {}, {}}; }
 
 reference::Result define(const reference::Problem& p, const Mechanism& m) {
-  return reference::flash_gau(p, {m.integer("chunk"), linear_divisor(m, p.causal, p.n_k)});
+  return reference::flash_gau(p, {m.integer("chunk"), m.choice("divisor") == "length"});
 }
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {

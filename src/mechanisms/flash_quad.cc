@@ -30,7 +30,8 @@ Var body(const Call& call) {
 AttentionResult run(const Call& call) { return {each_sequence(call, body), {}, {}}; }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
-  return reference::flash_quad(problem, {m.integer("table"), divisor(m, problem.n_k), m.flag("bias_scaled")});
+  return reference::flash_quad(
+      problem, {m.integer("table"), m.choice("scale") == "current" ? 0.0 : m.number("divisor"), m.flag("bias_scaled")});
 }
 
 bool lacks(const Mechanism& mechanism, Feature feature) {

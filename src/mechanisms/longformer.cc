@@ -15,15 +15,17 @@ bool owns_projections(const Mechanism& mechanism) {
   return mechanism.integer("globals") > 0 && mechanism.choice("projections") == "own";
 }
 
-reference::Longformer settings_of(const Mechanism& mechanism) {
-  return {mechanism.integer("window"), mechanism.integer("dilation"), mechanism.integer("globals"),
-          owns_projections(mechanism)};
+struct Settings {
+  std::int64_t window, dilation, globals;
+};
+Settings settings_of(const Mechanism& mechanism) {
+  return {mechanism.integer("window"), mechanism.integer("dilation"), mechanism.integer("globals")};
 }
 
 // Without gaps all is one pattern. With gaps the window runs by classes of tokens, less what the global rows and
 // columns hold already.
 std::vector<Part> parts(const Mechanism& mechanism, const PartSizes& sizes) {
-  const auto [window, dilation, globals, own] = settings_of(mechanism);
+  const auto [window, dilation, globals] = settings_of(mechanism);
   const std::int64_t side = std::min(window, std::max(sizes.n_q, sizes.n_k) / dilation) * dilation;
   const Pattern near = Pattern::window(side, side), all = first_keys(globals) | first_queries(globals);
   if (globals == 0) return {{near, dilation}};
@@ -108,7 +110,8 @@ AttentionResult run(const Call& call) {
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  return reference::longformer(problem, settings_of(mechanism));
+  return reference::longformer(problem, {mechanism.integer("window"), mechanism.integer("dilation"),
+                                         mechanism.integer("globals"), mechanism.choice("projections") == "own"});
 }
 
 // With projections of their own, global rows also need keys and values of all they see, or scores and means of its full
@@ -149,7 +152,7 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& si
 }
 
 std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen) {
-  const auto [window, dilation, globals, own] = settings_of(mechanism);
+  const auto [window, dilation, globals] = settings_of(mechanism);
   if (globals > 0) return 0;
   return window_needs(std::min(window, seen / dilation + 1) * dilation, options, seen);
 }

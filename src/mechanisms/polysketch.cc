@@ -181,7 +181,7 @@ Var body(const Call& call) {
 AttentionResult run(const Call& call) { return {each_sequence_wide(call, body), {}, {}}; }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
-  return reference::polysketch(problem, {!is_exact(m), sketch_factor(m), m.integer("block")});
+  return reference::polysketch(problem, {!is_exact(m), m.choice("scale") == "unbiased", m.integer("block")});
 }
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {

@@ -31,7 +31,7 @@ enum Weight : std::size_t { kFirst, kFirstBias, kSecond };
 // A sequence in blocks; the last may be shorter.
 struct Blocks {
   Blocks(const Call& call, const reference::Sorting& how)
-      : n(call.q.dim(1)), size(how.block_for(n)), count((n + size - 1) / size), rows(n, n, size) {}
+      : n(call.q.dim(1)), size(std::min(n, how.block)), count((n + size - 1) / size), rows(n, n, size) {}
 
   std::int64_t n, size, count;
   Segments rows;

@@ -2,8 +2,7 @@
 
 #include "conformance/suite.h"
 #include "core/rng.h"
-#include "mechanisms/tiled.h"
-#include "policy/dropout.h"
+#include "reference/random.h"
 
 namespace fovea::conformance {
 namespace {
@@ -68,7 +67,10 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
   p.v = rows_of(in.v.value(), k);
   p.causal = o.causal;
   p.scale = o.scale.value_or(0.0);
-  if (o.window) p.pattern = p.pattern & Pattern::window(o.window->left, o.window->right);
+  if (o.window)
+    p.pattern = Pattern::predicate("window", [w = *o.window](std::int64_t query, std::int64_t key) {
+      return (w.left < 0 || key >= query - w.left) && (w.right < 0 || key <= query + w.right);
+    });
   if (o.pattern) p.pattern = p.pattern & *o.pattern;
   if (o.alibi) p.slopes = reference::alibi_slopes(s.heads);
   if (o.rotary)
@@ -86,10 +88,9 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
       return diagonals[at(row * shape[2] + (j - (i + gap)) + (shape[2] - 1) / 2)];
     };
   if (s.training && o.dropout_p > 0.0) {
-    const auto rate = static_cast<float>(o.dropout_p);
-    const DropoutRule rule = DropoutRule::of(rate, context.seed(), 0);  // the first stream of a fresh tape
-    p.drop_factor = [=](std::int64_t h, std::int64_t i, std::int64_t j) {
-      return rule.at(q.batch, h).keep(q.begin + i, k.begin + j) ? DropoutRule::scale(rate) : 0.0;
+    p.drop_factor = [=, rate = o.dropout_p, seed = context.seed()](std::int64_t h, std::int64_t i, std::int64_t j) {
+      constexpr std::uint64_t kFirstStream = 0;  // of a fresh tape
+      return reference::dropout_factor(rate, seed, kFirstStream, {q.batch, h, q.begin + i, k.begin + j});
     };
   }
   for (const Var& w : in.weights) p.weights.push_back(w.value().to_vector<double>());
