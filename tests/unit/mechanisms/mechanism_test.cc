@@ -45,6 +45,14 @@ TEST(Mechanism, WrongNamesAndValuesAreExplained) {
 TEST(Mechanism, SettingsAreTyped) {
   const std::vector<Mechanism::Setting> whole{{"eps", std::int64_t{1}}};
   EXPECT_EQ(Mechanism("norm", whole).number("eps"), 1.0) << "a whole number is a number";
+  for (const ParameterValue& four :
+       {ParameterValue(std::int64_t{4}), ParameterValue(4.0), ParameterValue(std::string("4"))}) {
+    const std::vector<Mechanism::Setting> order{{"order", four}};
+    EXPECT_EQ(Mechanism("taylor", order).choice("order"), "4") << "a number is the choice of that name";
+  }
+  const std::vector<Mechanism::Setting> odd{{"order", std::int64_t{3}}}, flag{{"order", true}};
+  EXPECT_THROW(Mechanism("taylor", odd), Error);
+  EXPECT_THROW(Mechanism("taylor", flag), Error);
   const std::vector<Mechanism::Setting> text{{"eps", std::string("small")}};
   EXPECT_THROW(Mechanism("norm", text), Error);
 }
