@@ -159,9 +159,10 @@ std::string index() {
   std::string out =
       "# Mechanisms\n\nWritten by `fovea list --docs docs/mechanisms` from the registry that the program itself uses. "
       "Pictures show who reads whom among 48 tokens: queries down, keys across.\n\nSizes need not divide the length: "
-      "the "
-      "last block of a sequence is shorter, segments of landmarks differ by at most one token, and a size beyond the "
-      "length means all of it. A row that may read nothing is 0, and so are its gradients. What a mechanism does not "
+      "the last block of a sequence is shorter, segments of landmarks differ by at most one token, and a size beyond "
+      "the length means all of it. A row that may read nothing is 0, and so are its gradients. Where a causal call has "
+      "other lengths of queries and keys, the last query stands on the last key (`align=bottom-right`), or the first "
+      "on the first and keys behind the last query are read by nobody (`align=top-left`). What a mechanism does not "
       "have is an error that names it.\n";
   std::vector<std::string_view> families;
   for (const MechanismKind* kind : mechanism_kinds())

@@ -66,6 +66,7 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
   p.k = rows_of(in.k.value(), k);
   p.v = rows_of(in.v.value(), k);
   p.causal = o.causal;
+  p.top_left = o.align == Align::top_left;
   p.scale = o.scale.value_or(0.0);
   if (o.window)
     p.pattern = Pattern::predicate("window", [w = *o.window](std::int64_t query, std::int64_t key) {
@@ -83,7 +84,7 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
     };
   if (o.diagonal_bias.defined())
     p.bias = [diagonals = o.diagonal_bias.value().to_vector<double>(), shape = o.diagonal_bias.shape(), batch = q.batch,
-              gap = k.count - q.count](std::int64_t h, std::int64_t i, std::int64_t j) {
+              gap = p.position(0)](std::int64_t h, std::int64_t i, std::int64_t j) {
       const std::int64_t row = (shape[0] == 1 ? 0 : batch) * shape[1] + (shape[1] == 1 ? 0 : h);
       return diagonals[at(row * shape[2] + (j - (i + gap)) + (shape[2] - 1) / 2)];
     };
