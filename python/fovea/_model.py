@@ -128,7 +128,7 @@ def _batch(ids: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         if name in _ARRAYS:
             batch[name] = np.ascontiguousarray(value, dtype=_ARRAYS[name])
         elif name in _LISTS:
-            batch[name] = int_list(value)
+            batch[name] = int_list(value, name)
         else:
             raise TypeError(f"a model has no input {name!r}; there are {', '.join([*_ARRAYS, *_LISTS])}")
     return batch
