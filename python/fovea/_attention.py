@@ -125,8 +125,9 @@ class Call:
             sizes = sizes_of((q.shape, k.shape, v.shape), "heads_first" in self.options, self.options.get("input"))
             f64 = str(q.dtype).endswith("float64")
             self.options["weights"] = weights_for(self.mechanism, sizes, f64, self.options.get("seed"))
-        if not is_torch(q) and any(is_torch(value) for value in self.options.values()):
-            check_one_framework(q=q, **{name: value for name, value in self.options.items() if is_torch(value)})
+        if self.options and not is_torch(q):
+            given = {name: value[0] if name == "weights" and value else value for name, value in self.options.items()}
+            check_one_framework(q=q, **{name: value for name, value in given.items() if is_torch(value)})
 
     def results(self, arrays: tuple[Any, Any, Any]) -> Any:
         if self.convert is not None:

@@ -109,6 +109,9 @@ def test_one_framework_in_a_call(rng):
     refuse(TypeError, r"q is a torch.Tensor, k a numpy.ndarray[\s\S]*torch.as_tensor\(k\)", torch.from_numpy(q), k, v)
     refuse(TypeError, r"v is a torch.Tensor, q a numpy.ndarray[\s\S]*torch.as_tensor\(q\)", q, k, torch.from_numpy(v))
     refuse(TypeError, "bias is a torch.Tensor, q a numpy.ndarray", q, k, v, bias=torch.zeros(13, 13))
+    drawn = fovea.Mechanism("performer").init(heads=4, d_k=8, dtype=np.float64).weights
+    refuse(TypeError, "weights is a torch.Tensor, q a numpy.ndarray", q, k, v, "performer",
+           weights=[torch.from_numpy(w) for w in drawn.values()])
     with pytest.raises(TypeError, match="k is a torch.Tensor, q a numpy.ndarray"):
         fovea.attention_backward(q, q, torch.from_numpy(k), v)
     keep = rng.random((13, 13)) < 0.8
