@@ -296,9 +296,11 @@ def load_data(path: str | PathLike[str], *, task: str | None = None, max_length:
     """
     source = fspath(path)
     settings["source"] = os.path.abspath(source) if os.path.exists(source) else source
-    given = tokenizer if isinstance(tokenizer, Tokenizer) else None
-    if given is None and tokenizer:
-        settings["tokenizer"] = fspath(tokenizer)  # type: ignore[type-var]
+    given = None
+    if isinstance(tokenizer, Tokenizer):
+        given = tokenizer
+    elif tokenizer:
+        settings["tokenizer"] = fspath(tokenizer)
     data = Dataset.__new__(Dataset)
     data._read(settings, task or "", max_length, given)
     return data

@@ -118,6 +118,10 @@ def test_one_framework_in_a_call(rng):
     tensors = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
     np.testing.assert_allclose(fovea.attention(*tensors, mask=keep).detach().numpy(), fovea.attention(q, k, v, mask=keep),
                                atol=1e-12)
+    layer = fovea.torch.Attention("softmax")
+    np.testing.assert_allclose(layer(*tensors, mask=keep).detach().numpy(), fovea.attention(q, k, v, mask=keep), atol=1e-12)
+    with pytest.raises(TypeError, match="q must be a torch.Tensor, not a numpy.ndarray"):
+        layer(q, k, v)
     bias = rng.standard_normal((13, 13))
     np.testing.assert_allclose(fovea.attention(*tensors, bias=bias).detach().numpy(), fovea.attention(q, k, v, bias=bias),
                                atol=1e-12)

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from fovea import _fovea
-from fovea._arrays import check_one_framework
+from fovea._arrays import check_one_framework, framework
 from fovea._attention import ARRAYS, Call, read_options, sizes_of
 from fovea._mechanism import Mechanism, in_order, plain_mechanism, weights_for
 from fovea._pattern import Pattern
@@ -32,24 +32,28 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mechanism: str | Mechanism = "sof
     >>> attention(q, q, torch.ones(1, 4, 2, 8), causal=True).mean()
     tensor(1.)
     """
-    if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
-        check_one_framework(q=q, k=k, v=v)
+    check_tensors(q, k, v)
     if q.device.type != "cpu":
         raise TypeError(f"q is on {q.device}; this build of fovea runs on the CPU only\n  try     q.cpu()")
     if weights is None and _is_plain(q, k, v, options):
         return _directly(q, k, v, mechanism, options)
-    options = _with_tensors(options)
     if weights is None:
         weights = _default_weights(q, k, v, mechanism, options)
     else:
-        weights = in_order(weights, *_weight_names(*_named(mechanism, options)))
+        weights = [_tensor(w) for w in in_order(weights, *_weight_names(*_named(mechanism, options)))]
     return run(q, k, v, *split(mechanism, options), weights)
 
 
-def _with_tensors(options: dict[str, Any]) -> dict[str, Any]:
+def check_tensors(q: Any, k: Any, v: Any) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor):
+            check_one_framework(q=q, k=k, v=v)
+            raise TypeError(f"{name} must be a torch.Tensor, not a {framework(x)}")
+
+
+def _tensor(array: Any) -> Any:
     """Arrays of NumPy beside tensors are constants."""
-    arrays = {name: torch.from_numpy(options[name]) for name in ARRAYS if isinstance(options.get(name), np.ndarray)}
-    return {**options, **arrays}
+    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
 def _is_eager(*tensors: Tensor) -> bool:
@@ -92,6 +96,7 @@ def _directly(q: Tensor, k: Tensor, v: Tensor, mechanism: str | Mechanism, optio
 
 def split(mechanism: str | Mechanism, options: dict[str, Any]) -> tuple[str, Named]:
     """A call as a text, and the tensors in it. torch.compile looks through this, but not into the text."""
+    options = {name: _tensor(value) if name in ARRAYS else value for name, value in options.items()}
     tensors = [(name, value) for name, value in options.items() if isinstance(value, Tensor)]
     plain = {name: value for name, value in options.items() if not isinstance(value, Tensor)}
     mask = plain.get("mask")

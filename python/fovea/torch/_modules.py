@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fovea._attention import OPTIONS, read_options
 from fovea._mechanism import Mechanism
-from fovea.torch._attention import run, split
+from fovea.torch._attention import check_tensors, run, split
 
 
 class Attention(nn.Module):
@@ -49,6 +49,7 @@ class Attention(nn.Module):
                 self.register_buffer(_attribute(name), value)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        check_tensors(q, k, v)
         options = {"training": self.training, **self.options, **options}
         if self.training and self.dropout > 0.0:
             options["dropout_p"] = self.dropout
