@@ -18,8 +18,16 @@ struct Window {
   std::int64_t left = -1, right = -1;  // keys before and after the query; -1: unlimited
 };
 
+// Which position query i of n_q has among n_k keys.
+enum class Align : std::uint8_t {
+  bottom_right,  // i + n_k - n_q: the last query stands on the last key
+  top_left,      // i: the first query stands on the first key; causal only
+};
+FOVEA_EXPORT std::string_view name_of(Align align);
+
 struct AttentionOptions {
-  bool causal = false;               // bottom-right aligned when n_q != n_k
+  bool causal = false;  // no query reads a key behind its position
+  Align align = Align::bottom_right;
   std::optional<double> scale = {};  // default 1 / sqrt(d_k), where the mechanism has one
   std::optional<Window> window = {};
   std::optional<Pattern> pattern = {};  // further restriction: kept pairs are kept by all of causal, window and pattern

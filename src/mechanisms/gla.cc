@@ -48,10 +48,28 @@ Flops flops(const Sizes& s, const Mechanism& m) {
 std::vector<WeightSpec> weights(const Mechanism& m, const LayerSizes& sizes) {
   const std::int64_t rank = m.integer("rank"), keys = sizes.kv_heads * sizes.d_k;
   const std::int64_t width = std::max<std::int64_t>(1, sizes.width);
-  return {{.name = "decay.down", .shape = {sizes.width, rank}, .init = Init::xavier(width, rank), .decay = true},
-          {.name = "decay.up", .shape = {rank, keys}, .init = Init::xavier(rank, keys), .decay = true},
-          {.name = "decay.bias", .shape = {keys}, .init = Init::zeros()},
-          {.name = "norm.gain", .shape = {sizes.d_v}, .init = Init::ones()}};
+  return {{.name = "decay.down",
+           .shape = {sizes.width, rank},
+           .init = Init::xavier(width, rank),
+           .decay = true,
+           .axes = "width, rank",
+           .meaning = "first factor of the gates: x W_1"},
+          {.name = "decay.up",
+           .shape = {rank, keys},
+           .init = Init::xavier(rank, keys),
+           .decay = true,
+           .axes = "rank, kv_heads d_k",
+           .meaning = "second factor: x W_1 W_2 has a number for every channel of every kv head"},
+          {.name = "decay.bias",
+           .shape = {keys},
+           .init = Init::zeros(),
+           .axes = "kv_heads d_k",
+           .meaning = "added to it before the sigmoid"},
+          {.name = "norm.gain",
+           .shape = {sizes.d_v},
+           .init = Init::ones(),
+           .axes = "d_v",
+           .meaning = "factors of the normalised output, for all heads"}};
 }
 
 }  // namespace

@@ -104,6 +104,43 @@ Tensor spread(const Context& context, const Tensor& tops, const std::vector<Sequ
   return out;
 }
 
+// Whether exponents of a head in the sequence may fall so low that nothing is left of their exponentials in f32: some
+// |z|^2 / 2 is beyond this, and no product with a direction makes up for more of it than |w|^2 / 2.
+bool fades(const Tensor& x, const Sequences::Rows& rows, std::int64_t head, double scale) {
+  constexpr double kFaint = 30.0;
+  return visit_float(x.dtype(), [&]<class T>() {
+    for (std::int64_t i = rows.begin; i < rows.begin + rows.count; ++i) {
+      const T* row = x.data<T>() + rows.batch * x.stride(0) + i * x.stride(1) + head * x.stride(2);
+      Wide<T> squares = 0;
+      for (std::int64_t c = 0; c < x.dim(3); ++c)
+        squares += static_cast<Wide<T>>(row[c]) * static_cast<Wide<T>>(row[c]);
+      if (!(0.5 * scale * scale * static_cast<double>(squares) <= kFaint)) return true;
+    }
+    return false;
+  });
+}
+
+// c of each row for Stabilizer::rescue, (b, n, heads). What is common to a sequence does not depend on its neighbours.
+Tensor rescuing_tops(const Context& context, cpu::FeatureRows& in, const std::vector<Sequences::Rows>& sequences) {
+  const std::int64_t heads = in.x.dim(2);
+  std::vector<std::uint8_t> faint(sequences.size() * static_cast<std::size_t>(heads));
+  parallel_for(context, std::ssize(faint), [&](std::int64_t i) {
+    faint[static_cast<std::size_t>(i)] =
+        fades(in.x, sequences[static_cast<std::size_t>(i / heads)], i % heads, in.scale);
+  });
+  if (std::find(faint.begin(), faint.end(), 1) == faint.end()) return {};
+  const Tensor tops = spread(context, row_tops(context, in, tasks_of(sequences, heads)), sequences);
+  visit_wide(tops.dtype(), [&]<class R>() {
+    for (std::size_t i = 0; i < faint.size(); ++i) {
+      const auto& [batch, begin, count] = sequences[i / static_cast<std::size_t>(heads)];
+      R* c = tops.data<R>() + (batch * tops.dim(1) + begin) * heads + static_cast<std::int64_t>(i) % heads;
+      const auto shift = static_cast<R>(in.shift * cpu::feature_unit(in.map));
+      for (std::int64_t row = 0; faint[i] == 0 && row < count; ++row) c[row * heads] = shift;
+    }
+  });
+  return tops;
+}
+
 // Gradient of c = max u: given to the direction and the row that have it. dz -= (sum of the rows' sums) W_l.
 template <class T>
 void pull_tops(const cpu::FeatureBackward& io, const Tensor& directions, const Sequences::Rows& rows) {
@@ -218,6 +255,7 @@ Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOp
     tops = row_tops(context, io.in, tasks);
     io.in.tops = spread(context, tops, options.rows);
   }
+  if (options.stabilizer == Stabilizer::rescue) io.in.tops = rescuing_tops(context, io.in, options.rows);
   for_tasks(context, io.in, tasks.size(),
             [&](std::size_t i, void* scratch) { cpu::feature_rows(io, tasks[i], scratch); });
   FeatureOptions attributes = options;

@@ -123,7 +123,7 @@ R shift_of(const cpu::FeatureRows& in, const R* u, std::int64_t index, R half_no
   const R unit = static_cast<R>(cpu::feature_unit(in.map));
   R c = static_cast<R>(in.shift) * unit;
   if (in.stabilizer == Stabilizer::row) c = largest(u, in.count);
-  if (in.stabilizer == Stabilizer::sequence) c = in.tops.data<R>()[index];
+  if (in.tops.defined()) c = in.tops.data<R>()[index];
   return in.subtract_norm ? c + half_norm * unit : c;
 }
 
@@ -201,8 +201,12 @@ void tops_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, void* 
   const FeatureScratch<R> s(in, static_cast<R*>(scratch));
   for_blocks_of(task, {&in.x}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
     project<T>(in, rows, s, next);
-    for (std::int64_t i = rows.begin; i < rows.end; ++i)
-      in.tops.data<R>()[row_index(in.x, rows, i)] = largest(s.u.row(static_cast<std::size_t>(i - rows.begin)), s.r);
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      const auto at = static_cast<std::size_t>(i - rows.begin);
+      const R norm = in.stabilizer == Stabilizer::rescue ? s.half_norm[at] : R{0};
+      in.tops.data<R>()[row_index(in.x, rows, i)] =
+          largest(s.u.row(at), s.r) - norm * static_cast<R>(cpu::feature_unit(in.map));
+    }
   });
 }
 

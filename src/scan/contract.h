@@ -38,8 +38,8 @@ struct Problem {
   std::span<const Piece> pieces;
   bool causal = false;
   Map map = Map::identity;
-  Decay decay = Decay::none;         // causal only
-  const float* log_decay = nullptr;  // Decay::head: g per kv head, finite and <= 0
+  Decay decay = Decay::none;          // causal only
+  const double* log_decay = nullptr;  // Decay::head: g per kv head, finite and <= 0
   Denominator denominator = Denominator::none;
   double denominator_eps = 0.0;
   bool rms_norm = false;  // y / sqrt(mean over heads and d_v of y^2 + norm_eps); excludes a denominator

@@ -85,7 +85,7 @@ struct Problem {
   double offset = 0.0;  // of sigmoid
   int degree = 2;       // of power and taylor: 2 or 4
   double scale = 1.0;
-  const float* alibi = nullptr;  // slope of each query head: score -= slope * |distance in rows|
+  const double* alibi = nullptr;  // slope of each query head: score -= slope * |distance in rows|
   BiasArray<const void*> bias;
   Dropout dropout;
 };

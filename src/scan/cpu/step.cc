@@ -82,7 +82,7 @@ struct StepPiece : Layout<R> {
     std::fill_n(rows.decay, this->d_k, R{1});
     if (problem.decay == Decay::none) return;
     if (problem.decay == Decay::head) {
-      std::fill_n(rows.decay, this->d_k, static_cast<R>(std::exp(double{problem.log_decay[at.head]})));
+      std::fill_n(rows.decay, this->d_k, static_cast<R>(std::exp(problem.log_decay[at.head])));
       return;
     }
     const R* g = static_cast<const R*>(rows_at(dtype_of<R>, io.log_decay, at, 1).data);

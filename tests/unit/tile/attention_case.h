@@ -142,7 +142,7 @@ class AttentionCase {
     a_.d_lse.fill(random, 1.0);
     clear_outputs();
     if (o.alibi)
-      for (std::int64_t h = 0; h < o.heads; ++h) slopes_.push_back(static_cast<float>(std::exp2(-2.0 - h)));
+      for (std::int64_t h = 0; h < o.heads; ++h) slopes_.push_back(std::exp2(-2.3 - static_cast<double>(h)));
     make_bias(random);
   }
 
@@ -350,7 +350,7 @@ class AttentionCase {
   bool whole_ = true;  // the pieces are the batch items, complete
   std::vector<std::shared_ptr<const Plan>> plans_;
   Arrays a_;
-  std::vector<float> slopes_;
+  std::vector<double> slopes_;
   std::vector<std::byte> bias_storage_;
 };
 
