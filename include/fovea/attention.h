@@ -62,9 +62,11 @@ FOVEA_EXPORT AttentionResult attention(Tape& tape, const Var& q, const Var& k, c
 
 // Relative positions in buckets, as T5 has them: near distances one by one, far ones in steps that grow up to
 // max_distance. Bidirectional ones spend half of the buckets on keys after the query.
-struct Buckets {
+struct FOVEA_EXPORT Buckets {
   std::int64_t count = 32, max_distance = 128;
   bool bidirectional = true;
+
+  void check() const;  // refuses numbers that leave no bucket for near or for far distances
 };
 FOVEA_EXPORT std::int32_t t5_bucket(std::int64_t offset, const Buckets& buckets);  // of key - query position
 // table (buckets, heads) -> a diagonal_bias (1, heads, 2 length - 1).

@@ -245,6 +245,7 @@ const MechanismKind& lara_kind() {
       .flops = flops,
       .weights = weights,
       .rounds_freely = true,
+      .draws = [](const Mechanism&) { return true; },
   };
   return kind;
 }

@@ -171,6 +171,7 @@ const MechanismKind& performer_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
+      .draws = [](const Mechanism& m) { return m.choice("redraw") != "never"; },
   };
   return kind;
 }

@@ -198,6 +198,7 @@ const MechanismKind& rfa_kind() {
       .weights = weights,
       .needs_input = true,
       .spares_input = spares_input,
+      .draws = [](const Mechanism& m) { return m.choice("redraw") != "never"; },
   };
   return kind;
 }

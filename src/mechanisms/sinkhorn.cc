@@ -345,6 +345,7 @@ const MechanismKind& sinkhorn_kind() {
       .chooses = true,
       .leaks = leaks,
       .tested = "sinkhorn:block=4",
+      .draws = [](const Mechanism&) { return true; },
   };
   return kind;
 }

@@ -113,6 +113,7 @@ const MechanismKind& skyformer_kind() {
       .flops = flops,
       .weights = weights,
       .rounds_freely = true,
+      .draws = [](const Mechanism&) { return true; },
   };
   return kind;
 }
