@@ -1,0 +1,317 @@
+#include "fuzz/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "core/rng.h"
+#include "fuzz/case.h"
+#include "mechanisms/kind.h"
+
+namespace fovea::fuzz {
+namespace {
+
+constexpr double kSlack = 8.0;  // an error may be so many times what noise of one rounding does
+constexpr int kDraws = 2;       // of the noise
+constexpr double kBlunt = 0.1;
+
+double rounding_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return 0x1p-24;
+    case DType::bf16: return 0x1p-8;
+    case DType::f16: return 0x1p-11;
+    default: return 0x1p-53;
+  }
+}
+
+// How far the results of the call in double move when every number that goes in moves by one rounding of a type.
+class Spread {
+ public:
+  Spread(const Case& c, const Outcome& still, DType dtype) : rounding_(rounding_of(dtype)) {
+    // Double has no room below its own rounding: a larger noise there, scaled down.
+    const double size = dtype == DType::f64 ? 0x1p-30 : rounding_;
+    for (std::uint64_t draw = 1; draw <= kDraws; ++draw) {
+      const Outcome moved = run_exact(c, {size, draw});
+      add(still.outputs, moved.outputs, outputs_, rounding_ / size);
+      add(still.gradients, moved.gradients, gradients_, rounding_ / size);
+    }
+    natural_ = natural_sizes(c, still);
+  }
+
+  double rounding() const { return rounding_; }
+  // One number for each row.
+  const std::vector<double>& of_output(std::size_t part) const { return outputs_[part]; }
+  const std::vector<double>& of_gradient(std::size_t part) const { return gradients_[part]; }
+  // What the entries of a gradient would be if its output changed with it one to one.
+  double natural(std::size_t part) const { return natural_[part]; }
+
+ private:
+  using Rows = std::vector<std::vector<double>>;
+
+  static void add(const std::vector<Part>& still, const std::vector<Part>& moved, Rows& rows, double factor) {
+    rows.resize(still.size());
+    for (std::size_t p = 0; p < still.size(); ++p) {
+      const auto width = static_cast<std::size_t>(still[p].row);
+      rows[p].resize((still[p].values.size() + width - 1) / width, 0.0);
+      for (std::size_t i = 0; i < still[p].values.size(); ++i) {
+        const double a = still[p].values[i], b = moved[p].values[i];
+        if (std::isfinite(a)) rows[p][i / width] = std::fmax(rows[p][i / width], factor * std::abs(a - b));
+      }
+    }
+  }
+
+  static double rms(const std::vector<double>& x) {
+    double sum = 0.0;
+    std::size_t count = 0;
+    for (const double value : x)
+      if (std::isfinite(value) && value != 0.0) sum += value * value, ++count;
+    return count == 0 ? 0.0 : std::sqrt(sum / static_cast<double>(count));
+  }
+
+  static std::vector<double> natural_sizes(const Case& c, const Outcome& still) {
+    double out = 0.0;
+    for (const Part& part : still.outputs)
+      out = std::fmax(out, rms(part.values) * std::sqrt(static_cast<double>(part.row)));
+    std::vector<double> sizes;
+    for (const Leaf& leaf : c.leaves)
+      if (leaf.trained) sizes.push_back(out / std::fmax(rms(leaf.values), 1e-3));
+    return sizes;
+  }
+
+  double rounding_;
+  Rows outputs_, gradients_;
+  std::vector<double> natural_;
+};
+
+struct Deviation {
+  double ratio = 0.0;  // of the largest error to its tolerance; NaN: a result is not finite
+  double error = 0.0, tolerance = 0.0;
+  bool blunt = false;
+};
+
+// Rows are held against the larger of their own spread and the root mean square over all rows.
+Deviation deviation(const Part& got, const Part& want, const std::vector<double>& spread, double rounding,
+                    double floor) {
+  Deviation worst;
+  if (got.values.size() != want.values.size()) return {NAN, 0.0, 0.0, false};
+  const auto width = static_cast<std::size_t>(want.row);
+  double square = 0.0;
+  for (const double s : spread) square += s * s;
+  const double usual = std::sqrt(square / std::fmax(1.0, static_cast<double>(spread.size())));
+  for (std::size_t row = 0; row < spread.size(); ++row) {
+    double error = 0.0, size = 0.0;
+    for (std::size_t i = row * width; i < std::min((row + 1) * width, want.values.size()); ++i) {
+      if (got.values[i] == want.values[i]) continue;
+      const double difference = std::abs(got.values[i] - want.values[i]);
+      if (!(difference < INFINITY)) return {NAN, got.values[i], want.values[i], false};
+      error = std::fmax(error, difference);
+      size = std::fmax(size, std::abs(want.values[i]));
+    }
+    if (error == 0.0) continue;
+    const double tolerance = kSlack * (std::fmax(spread[row], usual) + rounding * size + floor);
+    worst.blunt = worst.blunt || tolerance > kBlunt * size;
+    if (error > worst.ratio * tolerance)
+      worst.ratio = error / tolerance, worst.error = error, worst.tolerance = tolerance;
+  }
+  return worst;
+}
+
+// Collects the worst of a comparison of two runs.
+class Comparison {
+ public:
+  Comparison(std::string label, const Spread& spread, Verdict& verdict)
+      : label_(std::move(label)), spread_(spread), verdict_(verdict) {}
+
+  void outputs(const std::vector<Part>& got, const std::vector<Part>& want) {
+    for (std::size_t p = 0; p < want.size(); ++p) {
+      const double floor = std::numeric_limits<double>::min();
+      note(want[p].name, deviation(got[p], want[p], spread_.of_output(p), spread_.rounding(), floor), verdict_.forward);
+    }
+  }
+  void gradients(const std::vector<Part>& got, const std::vector<Part>& want) {
+    for (std::size_t p = 0; p < want.size(); ++p)
+      note(want[p].name,
+           deviation(got[p], want[p], spread_.of_gradient(p), spread_.rounding(),
+                     spread_.rounding() * spread_.natural(p)),
+           verdict_.backward);
+  }
+
+ private:
+  void note(const std::string& name, const Deviation& d, double& worst) {
+    verdict_.blunt = verdict_.blunt || d.blunt;
+    worst = std::fmax(worst, std::isnan(d.ratio) ? INFINITY : d.ratio);
+    if (d.ratio <= 1.0 || !verdict_.failure.empty()) return;
+    verdict_.failure = std::isnan(d.ratio)
+                           ? fmt::format("{}: {} is {} for {}", label_, name, d.error, d.tolerance)
+                           : fmt::format("{}: {} is off by {:.2g}, allowed {:.2g}", label_, name, d.error, d.tolerance);
+  }
+
+  std::string label_;
+  const Spread& spread_;
+  Verdict& verdict_;
+};
+
+bool finite(const std::vector<Part>& parts, bool infinite_too) {
+  for (const Part& part : parts)
+    for (const double x : part.values)
+      if (std::isnan(x) || (!infinite_too && std::isinf(x))) return false;
+  return true;
+}
+
+// Rows of no sequence: nothing comes out, and nothing flows back.
+std::string leaks(const Case& c, const Outcome& outcome) {
+  const Spec& s = c.spec;
+  const Sequences queries = queries_of(s), own = keys_of(s), keys = own.empty() && s.n_q == s.n_k ? queries : own;
+  const auto filled = [](const Part& part, const std::vector<std::int64_t>& rows, std::int64_t count) {
+    const std::size_t width = part.values.size() / static_cast<std::size_t>(std::max<std::int64_t>(count, 1));
+    for (const std::int64_t row : rows)
+      for (std::size_t i = 0; i < width; ++i)
+        if (part.values[static_cast<std::size_t>(row) * width + i] != 0.0) return true;
+    return false;
+  };
+  if (filled(outcome.outputs[0], padding(queries, s.batch, s.n_q), s.batch * s.n_q)) return "output";
+  for (const Part& part : outcome.gradients) {
+    const bool of_query = part.name == "d q",
+               of_key = part.name == "d k" || part.name == "d v" || part.name == "d input";
+    if (of_query && filled(part, padding(queries, s.batch, s.n_q), s.batch * s.n_q)) return part.name;
+    if (of_key && filled(part, padding(keys, s.batch, s.n_k), s.batch * s.n_k)) return part.name;
+  }
+  return {};
+}
+
+// The derivative of the definition along random directions, by differences, against the gradient in double.
+class Slope {
+ public:
+  Slope(const Case& c, const Outcome& exact, const Spread& spread) : c_(c) {
+    const MechanismKind& kind = c.mechanism.kind();
+    const bool stops = kind.stops_gradient != nullptr && kind.stops_gradient(c.mechanism);
+    Random random(static_cast<std::uint64_t>(c.spec.seed), 30);
+    std::size_t part = 0;
+    for (const Leaf& leaf : c.leaves) {
+      direction_.emplace_back(leaf.values.size(), 0.0);
+      if (!leaf.trained) continue;
+      const std::size_t p = part++;
+      if (stops && (leaf.name == "k" || leaf.name == "v")) continue;
+      for (std::size_t i = 0; i < leaf.values.size(); ++i) {
+        const double d = random.normal();
+        direction_.back()[i] = d;
+        const double term = exact.gradients[p].values[i] * d;
+        value_ += term;
+        size_ += term * term;
+        rounding_ += std::abs(d) * (spread.of_gradient(p)[i / static_cast<std::size_t>(exact.gradients[p].row)] +
+                                    spread.rounding() * spread.natural(p));
+      }
+    }
+    size_ = std::sqrt(size_);
+    for (std::size_t i = 0; i < exact.outputs.size(); ++i) {
+      const std::vector<double> pull = pulls(c, exact.outputs[i], i);
+      for (std::size_t j = 0; j < pull.size(); ++j)
+        if (pull[j] != 0.0) total_ += std::abs(pull[j] * exact.outputs[i].values[j]);
+    }
+  }
+
+  // Error over tolerance at the largest step where the difference can be trusted; nothing: at none.
+  std::optional<Deviation> error() const {
+    for (const double step : {1e-4, 1e-6, 1e-8}) {
+      const double wide = difference(step), narrow = difference(0.5 * step);
+      const double numeric = (4.0 * narrow - wide) / 3.0;
+      const double tolerance =
+          std::abs(wide - narrow) + kSlack * (rounding_ + total_ * 0x1p-52 / step) + std::numeric_limits<double>::min();
+      if (!(tolerance < 1e-3 * std::fmax(size_, std::abs(numeric)) || tolerance < 1e-9)) continue;
+      const double error = std::abs(numeric - value_);
+      if (error > tolerance && step > 1e-8) continue;  // a kink between the points
+      return Deviation{error / tolerance, error, tolerance, false};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  double objective(double step) const {
+    const std::vector<Part> outputs = define(c_, {step, &direction_});
+    double sum = 0.0;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const std::vector<double> pull = pulls(c_, outputs[i], i);
+      for (std::size_t j = 0; j < pull.size(); ++j)
+        if (pull[j] != 0.0) sum += pull[j] * outputs[i].values[j];
+    }
+    return sum;
+  }
+  double difference(double step) const { return (objective(step) - objective(-step)) / (2.0 * step); }
+
+  const Case& c_;
+  std::vector<std::vector<double>> direction_;
+  double value_ = 0.0, size_ = 0.0, rounding_ = 0.0, total_ = 0.0;
+};
+
+void check_exact(const Case& c, const Outcome& exact, Verdict& verdict) {
+  const Spread spread(c, exact, DType::f64);
+  Comparison in_double("f64 against its definition", spread, verdict);
+  in_double.outputs(exact.outputs, define(c));
+  if (!verdict.failure.empty()) return;
+  if (!finite(exact.gradients, false)) {
+    verdict.failure = "f64: a gradient is not finite";
+    return;
+  }
+  const std::optional<Deviation> slope = Slope(c, exact, spread).error();
+  if (!slope) {
+    verdict.blunt = true;
+    return;
+  }
+  verdict.backward = std::fmax(verdict.backward, slope->ratio);
+  if (!(slope->ratio <= 1.0))
+    verdict.failure = fmt::format("f64: gradients are off by {:.2g} from differences of the definition, allowed {:.2g}",
+                                  slope->error, slope->tolerance);
+}
+
+// Numbers that the type cannot hold.
+bool beyond(const Case& c, const Outcome& exact) {
+  const double most = c.dtype == DType::f16 ? 3e4 : c.dtype == DType::f64 ? 1e300 : 1e37;
+  for (const std::vector<Part>* parts : {&exact.outputs, &exact.gradients})
+    for (const Part& part : *parts)
+      for (const double x : part.values)
+        if (std::isfinite(x) && std::abs(x) > most) return true;
+  return false;
+}
+
+Verdict judge_call(const Spec& spec) {
+  Verdict verdict;
+  const Case c = make_case(spec);
+  const Outcome exact = run_exact(c);
+  check_exact(c, exact, verdict);
+  if (!verdict.failure.empty()) return verdict;
+  if (beyond(c, exact)) return verdict.blunt = true, verdict;
+  const Subject subject = run_subject(c);
+  if (!subject.differs.empty()) {
+    verdict.failure = fmt::format("{}: other bits in another call", subject.differs);
+    return verdict;
+  }
+  const std::string leak = leaks(c, subject.outcome);
+  if (!leak.empty()) {
+    verdict.failure = fmt::format("{} is not zero in rows of no sequence", leak);
+    return verdict;
+  }
+  const Spread spread(c, exact, c.dtype);
+  Comparison against(fmt::format("{} against f64", spec.dtype), spread, verdict);
+  against.outputs(subject.outcome.outputs, exact.outputs);
+  against.gradients(subject.outcome.gradients, exact.gradients);
+  return verdict;
+}
+
+}  // namespace
+
+Verdict judge(const Spec& spec) {
+  try {
+    if (spec.wrong.empty()) return judge_call(spec);
+    return {run_wrong(spec), 0.0, 0.0, false};
+  } catch (const std::exception& error) {
+    std::string line = error.what();
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    return {"raises: " + line, INFINITY, INFINITY, false};
+  }
+}
+
+}  // namespace fovea::fuzz
