@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kSlack = 8.0;  // an error may be so many times what noise of one rounding does
 constexpr int kDraws = 2;       // of the noise
-constexpr double kBlunt = 0.1;
+constexpr double kBlunt = 0.5;
 
 double rounding_of(DType dtype) {
   switch (dtype) {
@@ -39,15 +39,20 @@ class Spread {
       add(still.outputs, moved.outputs, outputs_, rounding_ / size);
       add(still.gradients, moved.gradients, gradients_, rounding_ / size);
     }
-    natural_ = natural_sizes(c, still);
+    floors_ = floors(c, still, rounding_);
+    const Spec& s = c.spec;
+    const auto terms = static_cast<double>(std::max({s.n_q * s.heads / s.kv_heads, s.n_k, s.d_k, s.d_v}));
+    slack_ = kSlack * (1.0 + std::sqrt(terms) * rounding_of(wide_type(dtype)) / rounding_);
   }
+
+  // Times the spread: a few roundings of the type, and those of the longest sum, which is kept in the wide type.
+  double slack() const { return slack_; }
 
   double rounding() const { return rounding_; }
   // One number for each row.
   const std::vector<double>& of_output(std::size_t part) const { return outputs_[part]; }
   const std::vector<double>& of_gradient(std::size_t part) const { return gradients_[part]; }
-  // What the entries of a gradient would be if its output changed with it one to one.
-  double natural(std::size_t part) const { return natural_[part]; }
+  double floor(std::size_t part) const { return floors_[part]; }  // of a gradient
 
  private:
   using Rows = std::vector<std::vector<double>>;
@@ -64,27 +69,33 @@ class Spread {
     }
   }
 
-  static double rms(const std::vector<double>& x) {
+  static double norm(const std::vector<double>& x) {
     double sum = 0.0;
-    std::size_t count = 0;
     for (const double value : x)
-      if (std::isfinite(value) && value != 0.0) sum += value * value, ++count;
-    return count == 0 ? 0.0 : std::sqrt(sum / static_cast<double>(count));
+      if (std::isfinite(value)) sum += value * value;
+    return std::sqrt(sum);
   }
 
-  static std::vector<double> natural_sizes(const Case& c, const Outcome& still) {
+  // ||outputs|| / ||leaf||, and the part of it that roundings between the steps of backward leave where its terms
+  // cancel: those of the type, and those of the wide type as much larger as exponentials of scores make them.
+  static std::vector<double> floors(const Case& c, const Outcome& still, double rounding) {
     double out = 0.0;
-    for (const Part& part : still.outputs)
-      out = std::fmax(out, rms(part.values) * std::sqrt(static_cast<double>(part.row)));
-    std::vector<double> sizes;
+    for (const Part& part : still.outputs) out = std::hypot(out, norm(part.values));
+    const auto rms = [&](const Leaf& x) {
+      return norm(x.values) / std::sqrt(std::fmax(1.0, static_cast<double>(x.values.size())));
+    };
+    const double scale = c.spec.scale != 0.0 ? std::abs(c.spec.scale) : 1.0;
+    const double score = scale * rms(c.leaves[0]) * rms(c.leaves[1]) * std::sqrt(static_cast<double>(c.spec.d_k));
+    const double wide = rounding_of(wide_type(c.dtype));
+    std::vector<double> floors;
     for (const Leaf& leaf : c.leaves)
-      if (leaf.trained) sizes.push_back(out / std::fmax(rms(leaf.values), 1e-3));
-    return sizes;
+      if (leaf.trained) floors.push_back((rounding + wide * score) * out / std::fmax(norm(leaf.values), 1e-3));
+    return floors;
   }
 
-  double rounding_;
+  double rounding_, slack_;
   Rows outputs_, gradients_;
-  std::vector<double> natural_;
+  std::vector<double> floors_;
 };
 
 struct Deviation {
@@ -94,17 +105,20 @@ struct Deviation {
 };
 
 // Rows are held against the larger of their own spread and the root mean square over all rows.
-Deviation deviation(const Part& got, const Part& want, const std::vector<double>& spread, double rounding,
-                    double floor) {
+struct Allowed {
+  double slack, rounding, floor;
+};
+Deviation deviation(const Part& got, const Part& want, const std::vector<double>& spread, const Allowed& allowed) {
   Deviation worst;
   if (got.values.size() != want.values.size()) return {NAN, 0.0, 0.0, false};
   const auto width = static_cast<std::size_t>(want.row);
-  double square = 0.0;
+  double square = 0.0, largest = 0.0;
   for (const double s : spread) square += s * s;
   const double usual = std::sqrt(square / std::fmax(1.0, static_cast<double>(spread.size())));
   for (std::size_t row = 0; row < spread.size(); ++row) {
     double error = 0.0, size = 0.0;
     for (std::size_t i = row * width; i < std::min((row + 1) * width, want.values.size()); ++i) {
+      if (std::isfinite(want.values[i])) largest = std::fmax(largest, std::abs(want.values[i]));
       if (got.values[i] == want.values[i]) continue;
       const double difference = std::abs(got.values[i] - want.values[i]);
       if (!(difference < INFINITY)) return {NAN, got.values[i], want.values[i], false};
@@ -112,11 +126,11 @@ Deviation deviation(const Part& got, const Part& want, const std::vector<double>
       size = std::fmax(size, std::abs(want.values[i]));
     }
     if (error == 0.0) continue;
-    const double tolerance = kSlack * (std::fmax(spread[row], usual) + rounding * size + floor);
-    worst.blunt = worst.blunt || tolerance > kBlunt * size;
+    const double tolerance = allowed.slack * (std::fmax(spread[row], usual) + allowed.rounding * size + allowed.floor);
     if (error > worst.ratio * tolerance)
       worst.ratio = error / tolerance, worst.error = error, worst.tolerance = tolerance;
   }
+  worst.blunt = allowed.slack * (usual + allowed.floor) > kBlunt * largest;
   return worst;
 }
 
@@ -129,14 +143,14 @@ class Comparison {
   void outputs(const std::vector<Part>& got, const std::vector<Part>& want) {
     for (std::size_t p = 0; p < want.size(); ++p) {
       const double floor = std::numeric_limits<double>::min();
-      note(want[p].name, deviation(got[p], want[p], spread_.of_output(p), spread_.rounding(), floor), verdict_.forward);
+      note(want[p].name, deviation(got[p], want[p], spread_.of_output(p), {spread_.slack(), spread_.rounding(), floor}),
+           verdict_.forward);
     }
   }
   void gradients(const std::vector<Part>& got, const std::vector<Part>& want) {
     for (std::size_t p = 0; p < want.size(); ++p)
       note(want[p].name,
-           deviation(got[p], want[p], spread_.of_gradient(p), spread_.rounding(),
-                     spread_.rounding() * spread_.natural(p)),
+           deviation(got[p], want[p], spread_.of_gradient(p), {spread_.slack(), spread_.rounding(), spread_.floor(p)}),
            verdict_.backward);
   }
 
@@ -186,7 +200,7 @@ std::string leaks(const Case& c, const Outcome& outcome) {
 // The derivative of the definition along random directions, by differences, against the gradient in double.
 class Slope {
  public:
-  Slope(const Case& c, const Outcome& exact, const Spread& spread) : c_(c) {
+  Slope(const Case& c, const Outcome& exact, const Spread& spread) : c_(c), slack_(spread.slack()) {
     const MechanismKind& kind = c.mechanism.kind();
     const bool stops = kind.stops_gradient != nullptr && kind.stops_gradient(c.mechanism);
     Random random(static_cast<std::uint64_t>(c.spec.seed), 30);
@@ -202,8 +216,8 @@ class Slope {
         const double term = exact.gradients[p].values[i] * d;
         value_ += term;
         size_ += term * term;
-        rounding_ += std::abs(d) * (spread.of_gradient(p)[i / static_cast<std::size_t>(exact.gradients[p].row)] +
-                                    spread.rounding() * spread.natural(p));
+        rounding_ += std::abs(d) *
+                     (spread.of_gradient(p)[i / static_cast<std::size_t>(exact.gradients[p].row)] + spread.floor(p));
       }
     }
     size_ = std::sqrt(size_);
@@ -220,7 +234,7 @@ class Slope {
       const double wide = difference(step), narrow = difference(0.5 * step);
       const double numeric = (4.0 * narrow - wide) / 3.0;
       const double tolerance =
-          std::abs(wide - narrow) + kSlack * (rounding_ + total_ * 0x1p-52 / step) + std::numeric_limits<double>::min();
+          std::abs(wide - narrow) + slack_ * (rounding_ + total_ * 0x1p-52 / step) + std::numeric_limits<double>::min();
       if (!(tolerance < 1e-3 * std::fmax(size_, std::abs(numeric)) || tolerance < 1e-9)) continue;
       const double error = std::abs(numeric - value_);
       if (error > tolerance && step > 1e-8) continue;  // a kink between the points
@@ -243,6 +257,7 @@ class Slope {
   double difference(double step) const { return (objective(step) - objective(-step)) / (2.0 * step); }
 
   const Case& c_;
+  double slack_;
   std::vector<std::vector<double>> direction_;
   double value_ = 0.0, size_ = 0.0, rounding_ = 0.0, total_ = 0.0;
 };

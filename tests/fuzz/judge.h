@@ -10,7 +10,7 @@ namespace fovea::fuzz {
 struct Verdict {
   std::string failure;                   // empty: none
   double forward = 0.0, backward = 0.0;  // largest error over its tolerance
-  bool blunt = false;  // somewhere the tolerance was over a tenth of the result: the case says little there
+  bool blunt = false;  // somewhere the tolerance was over half of the largest result: the case says little there
 };
 Verdict judge(const Spec& spec);
 

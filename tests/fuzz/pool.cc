@@ -111,7 +111,7 @@ class Pool {
     ++failures_;
     Found found{draw(settings_.draw, index), failure};
     const std::string name = found.spec.mechanism.substr(0, found.spec.mechanism.find(':'));
-    if (++shown_[name] > kShown) return;
+    if (settings_.shrink && ++shown_[name] > kShown) return;
     if (settings_.shrink) found = shrink(found);
     fmt::print("{}case {}:{} {}: fovea_fuzz --case '{}'\n", settings_.quiet ? "" : "\n", settings_.draw.seed, index,
                found.failure, text_of(found.spec));
