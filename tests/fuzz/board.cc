@@ -38,7 +38,7 @@ void Board::count(const Spec& spec, const Verdict& verdict, std::uint64_t index)
     ++tally.failed;
     return;
   }
-  if (!spec.wrong.empty()) ++tally.refused;
+  if (verdict.refused) ++tally.refused;
   if (verdict.blunt) ++tally.blunt;
   const auto precision =
       static_cast<std::size_t>(std::find(kPrecisions.begin(), kPrecisions.end(), spec.dtype) - kPrecisions.begin());

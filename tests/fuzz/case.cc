@@ -27,12 +27,12 @@ Pattern pattern_of(const std::string& name) {
 
 // The sizes of a bias whose axes are letters, or 1 where it is broadcast.
 Shape broadcast_shape(const std::string& axes, const Spec& s) {
-  Shape shape = axes.size() == 2 ? Shape{1, 1, 2 * (std::max(s.n_q, s.n_k) + s.longer) - 1} : Shape{1, 1, 1, 1};
+  Shape shape = axes.size() == 2 ? Shape{1, 1, 2 * (std::max({s.n_q, s.n_k, std::int64_t{1}}) + s.longer) - 1}
+                                 : Shape{1, 1, 1, 1};
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::int64_t sizes[] = {s.batch, s.heads, s.n_q, s.n_k};
     if (axes[i] != '1') shape.set(static_cast<int>(i), sizes[i]);
   }
-  if (axes.size() == 2) shape.set(2, std::max<std::int64_t>(shape[2], 1));
   return shape;
 }
 
@@ -225,8 +225,11 @@ Subject run_subject(const Case& c) {
 }
 
 Outcome run_exact(const Case& c, const Noise& noise) {
+  force(noise.portable ? "portable" : "");
   Context context = make_context(1);
-  return pulled(context, c, exact_call(context, c, disturbed(c.leaves, noise)), noise);
+  const Outcome out = pulled(context, c, exact_call(context, c, disturbed(c.leaves, noise)), noise);
+  force({});
+  return out;
 }
 
 std::vector<Part> define(const Case& c, const Move& move) {

@@ -36,6 +36,7 @@ struct Part {
 struct Noise {
   double size = 0.0;
   std::uint64_t seed = 0;
+  bool portable = false;  // on the weakest instruction set, which sums in another order
 };
 
 struct Outcome {

@@ -157,6 +157,9 @@ void draw_options(Dice& dice, const Mechanism& mechanism, Spec& s) {
   s.causal = !mechanism.supports(Feature::bidirectional) || (mechanism.supports(Feature::causal) && dice.chance(0.5));
   for (const auto& [feature, chance] : kLikely)
     if (dice.chance(chance) && mechanism.supports(feature)) use(dice, feature, s);
+  // Mechanisms made of several operations run sequence by sequence, and each draws what it drops anew.
+  const bool whole = queries_of(s).empty() && keys_of(s).empty();
+  if (!whole && !mechanism.supports(Feature::bias)) s.dropout = 0.0;
 }
 
 double work_of(const Spec& s) {

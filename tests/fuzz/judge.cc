@@ -15,8 +15,8 @@
 namespace fovea::fuzz {
 namespace {
 
-constexpr double kSlack = 8.0;  // an error may be so many times what noise of one rounding does
-constexpr int kDraws = 2;       // of the noise
+constexpr double kSlack = 8.0;              // an error may be so many times what noise of one rounding does
+constexpr int kDraws = 2, kMoreDraws = 30;  // of the noise; after a failure
 constexpr double kBlunt = 0.5;
 
 double rounding_of(DType dtype) {
@@ -28,74 +28,105 @@ double rounding_of(DType dtype) {
   }
 }
 
-// How far the results of the call in double move when every number that goes in moves by one rounding of a type.
+// The least number above 0 that a type holds.
+double least_of(DType dtype) { return dtype == DType::f16 ? 0x1p-24 : dtype == DType::f64 ? 0x1p-1022 : 0x1p-126; }
+
+// How far the results of the call in double move when every number that goes in moves, a number for each row.
 class Spread {
  public:
-  Spread(const Case& c, const Outcome& still, DType dtype) : rounding_(rounding_of(dtype)) {
-    // Double has no room below its own rounding: a larger noise there, scaled down.
-    const double size = dtype == DType::f64 ? 0x1p-30 : rounding_;
-    for (std::uint64_t draw = 1; draw <= kDraws; ++draw) {
-      const Outcome moved = run_exact(c, {size, draw});
-      add(still.outputs, moved.outputs, outputs_, rounding_ / size);
-      add(still.gradients, moved.gradients, gradients_, rounding_ / size);
+  using Rows = std::vector<std::vector<double>>;
+  // Noise of `size`; what it does is written down times `factor`.
+  struct Kind {
+    double size, factor;
+  };
+
+  Spread(const Case& c, const Outcome& still, Kind kind) : c_(c), still_(still), kind_(kind) { more(kDraws); }
+
+  void more(std::uint64_t draws) {
+    for (std::uint64_t end = drawn_ + draws; drawn_ < end; ++drawn_) {
+      const double size = kind_.size * (drawn_ >= kDraws && drawn_ % 2 == 1 ? 2.0 : 1.0);
+      const Outcome moved = run_exact(c_, {size, 1 + drawn_, drawn_ % 2 == 0});
+      add(still_.outputs, moved.outputs, outputs_);
+      add(still_.gradients, moved.gradients, gradients_);
     }
-    floors_ = floors(c, still, rounding_);
-    const Spec& s = c.spec;
-    const auto terms = static_cast<double>(std::max({s.n_q * s.heads / s.kv_heads, s.n_k, s.d_k, s.d_v}));
-    slack_ = kSlack * (1.0 + std::sqrt(terms) * rounding_of(wide_type(dtype)) / rounding_);
   }
-
-  // Times the spread: a few roundings of the type, and those of the longest sum, which is kept in the wide type.
-  double slack() const { return slack_; }
-
-  double rounding() const { return rounding_; }
-  // One number for each row.
-  const std::vector<double>& of_output(std::size_t part) const { return outputs_[part]; }
-  const std::vector<double>& of_gradient(std::size_t part) const { return gradients_[part]; }
-  double floor(std::size_t part) const { return floors_[part]; }  // of a gradient
+  const Rows& outputs() const { return outputs_; }
+  const Rows& gradients() const { return gradients_; }
 
  private:
-  using Rows = std::vector<std::vector<double>>;
-
-  static void add(const std::vector<Part>& still, const std::vector<Part>& moved, Rows& rows, double factor) {
+  void add(const std::vector<Part>& still, const std::vector<Part>& moved, Rows& rows) const {
     rows.resize(still.size());
     for (std::size_t p = 0; p < still.size(); ++p) {
       const auto width = static_cast<std::size_t>(still[p].row);
       rows[p].resize((still[p].values.size() + width - 1) / width, 0.0);
       for (std::size_t i = 0; i < still[p].values.size(); ++i) {
         const double a = still[p].values[i], b = moved[p].values[i];
-        if (std::isfinite(a)) rows[p][i / width] = std::fmax(rows[p][i / width], factor * std::abs(a - b));
+        if (std::isfinite(a)) rows[p][i / width] = std::fmax(rows[p][i / width], kind_.factor * std::abs(a - b));
       }
     }
   }
 
-  static double norm(const std::vector<double>& x) {
-    double sum = 0.0;
-    for (const double value : x)
-      if (std::isfinite(value)) sum += value * value;
-    return std::sqrt(sum);
-  }
+  const Case& c_;
+  const Outcome& still_;
+  Kind kind_;
+  std::uint64_t drawn_ = 0;
+  Rows outputs_, gradients_;
+};
 
-  // ||outputs|| / ||leaf||, and the part of it that roundings between the steps of backward leave where its terms
-  // cancel: those of the type, and those of the wide type as much larger as exponentials of scores make them.
-  static std::vector<double> floors(const Case& c, const Outcome& still, double rounding) {
+double norm(const std::vector<double>& x) {
+  double sum = 0.0;
+  for (const double value : x)
+    if (std::isfinite(value)) sum += value * value;
+  return std::sqrt(sum);
+}
+
+// What errors of a type are held against. Two things move the results: the noise of one rounding on all that goes in,
+// and the roundings on the way, which the last bit of double shows: they are as much larger as the type is coarser.
+class Yardstick {
+ public:
+  Yardstick(const Case& c, const Outcome& still, DType dtype, Spread& last_bit)
+      : rounding_(rounding_of(dtype)), least_(least_of(dtype)), last_bit_(last_bit) {
+    if (dtype != DType::f64) coarse_.emplace(c, still, Spread::Kind{rounding_, 1.0});
     double out = 0.0;
     for (const Part& part : still.outputs) out = std::hypot(out, norm(part.values));
-    const auto rms = [&](const Leaf& x) {
-      return norm(x.values) / std::sqrt(std::fmax(1.0, static_cast<double>(x.values.size())));
-    };
-    const double scale = c.spec.scale != 0.0 ? std::abs(c.spec.scale) : 1.0;
-    const double score = scale * rms(c.leaves[0]) * rms(c.leaves[1]) * std::sqrt(static_cast<double>(c.spec.d_k));
-    const double wide = rounding_of(wide_type(c.dtype));
-    std::vector<double> floors;
     for (const Leaf& leaf : c.leaves)
-      if (leaf.trained) floors.push_back((rounding + wide * score) * out / std::fmax(norm(leaf.values), 1e-3));
-    return floors;
+      if (leaf.trained) natural_.push_back(out / std::fmax(norm(leaf.values), 1e-3));
+    const Spec& s = c.spec;
+    const auto terms = static_cast<double>(std::max({s.n_q * s.heads / s.kv_heads, s.n_k, s.d_k, s.d_v}));
+    slack_ = kSlack * (1.0 + std::sqrt(terms) * rounding_of(wide_type(dtype)) / rounding_);
   }
 
-  double rounding_, slack_;
-  Rows outputs_, gradients_;
-  std::vector<double> floors_;
+  // A few roundings of the type, and those of the longest sum, which is kept in the wide type.
+  double slack() const { return slack_; }
+  double rounding() const { return rounding_; }
+  std::vector<double> of_output(std::size_t part) const {
+    return joined(last_bit_.outputs()[part], coarse_ ? &coarse_->outputs()[part] : nullptr);
+  }
+  std::vector<double> of_gradient(std::size_t part) const {
+    return joined(last_bit_.gradients()[part], coarse_ ? &coarse_->gradients()[part] : nullptr);
+  }
+  // ||outputs|| / ||leaf||: the gradient if one followed the other. Terms that cancel leave a rounding of it.
+  double floor_of_gradient(std::size_t part) const { return (rounding_ + least_) * natural_[part] + least_; }
+  double floor_of_output() const { return least_; }
+  // A kink may lie where few draws look.
+  void look_closer() {
+    last_bit_.more(kMoreDraws);
+    if (coarse_) coarse_->more(kMoreDraws);
+  }
+
+ private:
+  std::vector<double> joined(const std::vector<double>& fine, const std::vector<double>* coarse) const {
+    std::vector<double> out;
+    for (std::size_t row = 0; row < fine.size(); ++row)
+      out.push_back(
+          std::fmax(fine[row] * rounding_ / rounding_of(DType::f64), coarse != nullptr ? (*coarse)[row] : 0.0));
+    return out;
+  }
+
+  double rounding_, least_, slack_ = 0.0;
+  Spread& last_bit_;
+  std::optional<Spread> coarse_;
+  std::vector<double> natural_;
 };
 
 struct Deviation {
@@ -137,22 +168,22 @@ Deviation deviation(const Part& got, const Part& want, const std::vector<double>
 // Collects the worst of a comparison of two runs.
 class Comparison {
  public:
-  Comparison(std::string label, const Spread& spread, Verdict& verdict)
-      : label_(std::move(label)), spread_(spread), verdict_(verdict) {}
+  Comparison(std::string label, const Yardstick& yard) : label_(std::move(label)), yard_(yard) {}
 
   void outputs(const std::vector<Part>& got, const std::vector<Part>& want) {
-    for (std::size_t p = 0; p < want.size(); ++p) {
-      const double floor = std::numeric_limits<double>::min();
-      note(want[p].name, deviation(got[p], want[p], spread_.of_output(p), {spread_.slack(), spread_.rounding(), floor}),
+    for (std::size_t p = 0; p < want.size(); ++p)
+      note(want[p].name,
+           deviation(got[p], want[p], yard_.of_output(p), {yard_.slack(), yard_.rounding(), yard_.floor_of_output()}),
            verdict_.forward);
-    }
   }
   void gradients(const std::vector<Part>& got, const std::vector<Part>& want) {
     for (std::size_t p = 0; p < want.size(); ++p)
       note(want[p].name,
-           deviation(got[p], want[p], spread_.of_gradient(p), {spread_.slack(), spread_.rounding(), spread_.floor(p)}),
+           deviation(got[p], want[p], yard_.of_gradient(p),
+                     {yard_.slack(), yard_.rounding(), yard_.floor_of_gradient(p)}),
            verdict_.backward);
   }
+  const Verdict& verdict() const { return verdict_; }
 
  private:
   void note(const std::string& name, const Deviation& d, double& worst) {
@@ -165,9 +196,28 @@ class Comparison {
   }
 
   std::string label_;
-  const Spread& spread_;
-  Verdict& verdict_;
+  const Yardstick& yard_;
+  Verdict verdict_;
 };
+
+// Compares, and again with many draws of the noise where few were not enough.
+template <class F>
+Verdict compared(const std::string& label, Yardstick& yard, const F& compare) {
+  Comparison first(label, yard);
+  compare(first);
+  if (first.verdict().failure.empty()) return first.verdict();
+  yard.look_closer();
+  Comparison second(label, yard);
+  compare(second);
+  return second.verdict();
+}
+
+void join(Verdict& all, const Verdict& one) {
+  if (all.failure.empty()) all.failure = one.failure;
+  all.forward = std::fmax(all.forward, one.forward);
+  all.backward = std::fmax(all.backward, one.backward);
+  all.blunt = all.blunt || one.blunt;
+}
 
 bool finite(const std::vector<Part>& parts, bool infinite_too) {
   for (const Part& part : parts)
@@ -200,7 +250,7 @@ std::string leaks(const Case& c, const Outcome& outcome) {
 // The derivative of the definition along random directions, by differences, against the gradient in double.
 class Slope {
  public:
-  Slope(const Case& c, const Outcome& exact, const Spread& spread) : c_(c), slack_(spread.slack()) {
+  Slope(const Case& c, const Outcome& exact, const Yardstick& yard) : c_(c), slack_(yard.slack()) {
     const MechanismKind& kind = c.mechanism.kind();
     const bool stops = kind.stops_gradient != nullptr && kind.stops_gradient(c.mechanism);
     Random random(static_cast<std::uint64_t>(c.spec.seed), 30);
@@ -210,14 +260,14 @@ class Slope {
       if (!leaf.trained) continue;
       const std::size_t p = part++;
       if (stops && (leaf.name == "k" || leaf.name == "v")) continue;
+      const std::vector<double> rows = yard.of_gradient(p);
+      const auto width = static_cast<std::size_t>(exact.gradients[p].row);
       for (std::size_t i = 0; i < leaf.values.size(); ++i) {
-        const double d = random.normal();
+        const double d = random.normal(), term = exact.gradients[p].values[i] * d;
         direction_.back()[i] = d;
-        const double term = exact.gradients[p].values[i] * d;
         value_ += term;
         size_ += term * term;
-        rounding_ += std::abs(d) *
-                     (spread.of_gradient(p)[i / static_cast<std::size_t>(exact.gradients[p].row)] + spread.floor(p));
+        rounding_ += std::abs(d) * (rows[i / width] + yard.floor_of_gradient(p));
       }
     }
     size_ = std::sqrt(size_);
@@ -262,16 +312,12 @@ class Slope {
   double value_ = 0.0, size_ = 0.0, rounding_ = 0.0, total_ = 0.0;
 };
 
-void check_exact(const Case& c, const Outcome& exact, Verdict& verdict) {
-  const Spread spread(c, exact, DType::f64);
-  Comparison in_double("f64 against its definition", spread, verdict);
-  in_double.outputs(exact.outputs, define(c));
-  if (!verdict.failure.empty()) return;
+void check_slope(const Case& c, const Outcome& exact, const Yardstick& yard, Verdict& verdict) {
   if (!finite(exact.gradients, false)) {
     verdict.failure = "f64: a gradient is not finite";
     return;
   }
-  const std::optional<Deviation> slope = Slope(c, exact, spread).error();
+  const std::optional<Deviation> slope = Slope(c, exact, yard).error();
   if (!slope) {
     verdict.blunt = true;
     return;
@@ -296,7 +342,12 @@ Verdict judge_call(const Spec& spec) {
   Verdict verdict;
   const Case c = make_case(spec);
   const Outcome exact = run_exact(c);
-  check_exact(c, exact, verdict);
+  Spread last_bit(c, exact, {2.0 * rounding_of(DType::f64), 1.0});
+  Yardstick in_double(c, exact, DType::f64, last_bit);
+  const std::vector<Part> defined = define(c);
+  join(verdict, compared("f64 against its definition", in_double,
+                         [&](Comparison& against) { against.outputs(exact.outputs, defined); }));
+  if (verdict.failure.empty()) check_slope(c, exact, in_double, verdict);
   if (!verdict.failure.empty()) return verdict;
   if (beyond(c, exact)) return verdict.blunt = true, verdict;
   const Subject subject = run_subject(c);
@@ -309,24 +360,38 @@ Verdict judge_call(const Spec& spec) {
     verdict.failure = fmt::format("{} is not zero in rows of no sequence", leak);
     return verdict;
   }
-  const Spread spread(c, exact, c.dtype);
-  Comparison against(fmt::format("{} against f64", spec.dtype), spread, verdict);
-  against.outputs(subject.outcome.outputs, exact.outputs);
-  against.gradients(subject.outcome.gradients, exact.gradients);
+  Yardstick in_type(c, exact, c.dtype, last_bit);
+  join(verdict, compared(fmt::format("{} against f64", spec.dtype), in_type, [&](Comparison& against) {
+         against.outputs(subject.outcome.outputs, exact.outputs);
+         against.gradients(subject.outcome.gradients, exact.gradients);
+       }));
   return verdict;
+}
+
+// An error about a setting or an option that the mechanism itself limits: a call that it need not take.
+bool is_limit(const Spec& spec, const Error& error) {
+  if (error.code() != ErrorCode::usage && error.code() != ErrorCode::unsupported) return false;
+  if (error.where() == "scale") return true;
+  for (const ParameterSpec& p : Mechanism::parse(spec.mechanism).parameters())
+    if (p.name == error.where()) return true;
+  return false;
 }
 
 }  // namespace
 
 Verdict judge(const Spec& spec) {
+  std::string line;
   try {
     if (spec.wrong.empty()) return judge_call(spec);
-    return {run_wrong(spec), 0.0, 0.0, false};
+    line = run_wrong(spec);
+  } catch (const Error& error) {
+    if (is_limit(spec, error)) return {.refused = true};
+    line = std::string("raises: ") + error.what();
   } catch (const std::exception& error) {
-    std::string line = error.what();
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    return {"raises: " + line, INFINITY, INFINITY, false};
+    line = std::string("raises: ") + error.what();
   }
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return {.failure = line, .refused = line.empty()};
 }
 
 }  // namespace fovea::fuzz
