@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "conformance/trial.h"
 #include "core/isa.h"
 #include "core/rng.h"
+#include "fuzz/layer.h"
 #include "fuzz/tensors.h"
 
 namespace fovea::fuzz {
@@ -88,42 +90,73 @@ void place(const std::string& name, const Var& x, Inputs& in, Trial& t) {
     in.weights.push_back(x);
 }
 
+// Ready to run.
 struct Call {
-  Trial trial;
-  Inputs inputs;
+  std::function<AttentionResult(Tape&)> forward;
   std::vector<Var> leaves;
 };
 
-// The leaves in double, dense.
-Call exact_call(const Context& context, const Case& c, const std::vector<Leaf>& leaves) {
-  Call call{trial_of(context, c.spec), {}, {}};
-  for (const Leaf& leaf : leaves) {
-    const Tensor x = Tensor::from<double>(context, leaf.shape, leaf.values);
-    call.leaves.push_back(leaf.trained ? Var::leaf(x) : Var(x));
-    place(leaf.name, call.leaves.back(), call.inputs, call.trial);
-  }
-  return call;
+Call layer_call(Context& context, const Case& c, DType dtype, const std::vector<Leaf>& leaves) {
+  const auto layer = std::make_shared<Layer>(context, c.spec, dtype, leaves);
+  return {[layer](Tape& tape) { return AttentionResult{layer->run(tape), {}, {}}; }, layer->vars()};
 }
 
-Call subject_call(const Context& context, const Case& c) {
+struct Built {
+  Trial trial;
+  Inputs inputs;
+};
+
+Call attention_call(Context& context, const Case& c, const Built& built, std::vector<Var> leaves) {
+  return {[&context, &c, built](Tape& tape) {
+            return conformance::run(context, tape, built.inputs, c.mechanism, built.trial);
+          },
+          std::move(leaves)};
+}
+
+// The leaves in double, dense.
+Built exact_inputs(const Context& context, const Case& c, const std::vector<Leaf>& leaves, std::vector<Var>& vars) {
+  Built built{trial_of(context, c.spec), {}};
+  for (const Leaf& leaf : leaves) {
+    const Tensor x = Tensor::from<double>(context, leaf.shape, leaf.values);
+    vars.push_back(leaf.trained ? Var::leaf(x) : Var(x));
+    place(leaf.name, vars.back(), built.inputs, built.trial);
+  }
+  return built;
+}
+
+Call exact_call(Context& context, const Case& c, const std::vector<Leaf>& leaves) {
+  if (c.spec.layer) return layer_call(context, c, DType::f64, leaves);
+  std::vector<Var> vars;
+  const Built built = exact_inputs(context, c, leaves, vars);
+  return attention_call(context, c, built, std::move(vars));
+}
+
+// The numbers of a leaf as the call has them: NaN in rows of no sequence, where the spec says so.
+std::vector<double> given(const Case& c, std::size_t i) {
   const Spec& s = c.spec;
-  Call call{trial_of(context, s), {}, {}};
+  const Leaf& leaf = c.leaves[i];
+  std::vector<double> values = leaf.values;
+  const bool token = i < 3 || leaf.name == "input", shared = i < 3 && s.strides[i] == 'z';
+  if (!token || shared || !s.nan_padding) return values;
   const Sequences queries = queries_of(s), own = keys_of(s), keys = own.empty() && s.n_q == s.n_k ? queries : own;
+  const std::int64_t n = leaf.shape[1], row = leaf.shape.numel() / std::max<std::int64_t>(leaf.shape[0] * n, 1);
+  for (const std::int64_t r : padding(i == 0 ? queries : keys, leaf.shape[0], n))
+    std::fill_n(values.begin() + r * row, row, NAN);
+  return values;
+}
+
+Call subject_call(Context& context, const Case& c) {
+  if (c.spec.layer) return layer_call(context, c, c.dtype, c.leaves);
+  Built built{trial_of(context, c.spec), {}};
+  std::vector<Var> vars;
   for (std::size_t i = 0; i < c.leaves.size(); ++i) {
     const Leaf& leaf = c.leaves[i];
-    const bool token = i < 3 || leaf.name == "input";
-    std::vector<double> values = leaf.values;
-    const char stride = i < 3 ? s.strides[i] : 'd';
-    if (token && s.nan_padding && stride != static_cast<char>(Stride::one_batch)) {
-      const std::int64_t n = leaf.shape[1], row = leaf.shape.numel() / std::max<std::int64_t>(leaf.shape[0] * n, 1);
-      for (const std::int64_t r : padding(i == 0 ? queries : keys, leaf.shape[0], n))
-        std::fill_n(values.begin() + r * row, row, NAN);
-    }
-    const Tensor x = laid_out(context, {leaf.shape, leaf.dtype, static_cast<Stride>(stride)}, values);
-    call.leaves.push_back(leaf.trained ? Var::leaf(x) : Var(x));
-    place(leaf.name, call.leaves.back(), call.inputs, call.trial);
+    const auto stride = static_cast<Stride>(i < 3 ? c.spec.strides[i] : 'd');
+    const Tensor x = laid_out(context, {leaf.shape, leaf.dtype, stride}, given(c, i));
+    vars.push_back(leaf.trained ? Var::leaf(x) : Var(x));
+    place(leaf.name, vars.back(), built.inputs, built.trial);
   }
-  return call;
+  return attention_call(context, c, built, std::move(vars));
 }
 
 std::vector<Leaf> disturbed(const std::vector<Leaf>& leaves, const Noise& noise) {
@@ -142,8 +175,8 @@ std::vector<double> gradient_of(const Var& leaf) {
 }
 
 Outcome pulled(Context& context, const Case& c, const Call& call, const Noise& noise) {
-  Tape tape(context, {.training = call.trial.training});
-  const AttentionResult result = conformance::run(context, tape, call.inputs, c.mechanism, call.trial);
+  Tape tape(context, {.training = c.spec.dropout > 0.0});
+  const AttentionResult result = call.forward(tape);
   Outcome out;
   std::vector<Var> outputs;
   std::vector<Tensor> seeds;
@@ -239,21 +272,52 @@ std::vector<Part> define(const Case& c, const Move& move) {
     for (std::size_t i = 0; i < leaves.size(); ++i)
       for (std::size_t j = 0; j < leaves[i].values.size(); ++j)
         leaves[i].values[j] += move.step * (*move.direction)[i][j];
-  const Call call = exact_call(context, c, leaves);
-  const conformance::Expected e = conformance::expected(context, call.inputs, c.mechanism, call.trial);
+  if (c.spec.layer) return {{"output", c.spec.width, define_layer(c, leaves)}};
+  std::vector<Var> vars;
+  const Built built = exact_inputs(context, c, leaves, vars);
+  const conformance::Expected e = conformance::expected(context, built.inputs, c.mechanism, built.trial);
   std::vector<Part> out{{"output", c.spec.d_v, e.o}};
   if (c.spec.lse) out.push_back({"log-sum-exp", c.spec.heads, e.lse});
   if (c.spec.final_state) out.push_back({"final state", 1, e.final_state});
   return out;
 }
 
-Case make_case(const Spec& s) {
-  Context context = make_context(1);
-  Case c{s, Mechanism::parse(s.mechanism), dtype_from_name(s.dtype), {}};
+namespace {
+
+std::vector<double> normals(std::size_t count, std::uint64_t seed, std::uint64_t stream) {
+  Random random(seed, stream);
+  std::vector<double> values(count);
+  for (double& x : values) x = random.normal();
+  return values;
+}
+
+// As a new layer has them, a little changed: biases start at 0.
+void add_layer_leaves(Context& context, Case& c) {
+  const Layer layer(context, c.spec, DType::f64);
+  for (std::size_t i = 0; i < layer.vars().size(); ++i) {
+    const Var& x = layer.vars()[i];
+    const DType dtype = i == 0 ? c.dtype : wide_type(c.dtype);
+    std::vector<double> values = x.value().to_vector<double>();
+    const std::vector<double> noise = normals(values.size(), static_cast<std::uint64_t>(c.spec.seed), 40 + i);
+    for (std::size_t j = 0; j < values.size() && x.needs_grad(); ++j) values[j] += (i == 0 ? 1.0 : 0.1) * noise[j];
+    c.leaves.push_back({layer.names()[i], x.shape(), dtype, x.needs_grad(), rounded(values, dtype)});
+  }
+}
+
+// The shape of a state is the mechanism's business.
+Shape state_shape(Context& context, const Case& c, const Inputs& in, Trial probe) {
+  probe.options.final_state = true;
+  probe.options.return_lse = false;
+  Tape tape(context, {.record = false});
+  return conformance::run(context, tape, in, c.mechanism, probe).final_state.shape();
+}
+
+void add_call_leaves(Context& context, Case& c) {
+  const Spec& s = c.spec;
   const DType wide = wide_type(c.dtype);
   const auto seed = static_cast<std::uint64_t>(s.seed);
   const Trial trial = trial_of(context, s);
-  Inputs in = conformance::random_inputs(context, c.mechanism, trial, DType::f64, seed);
+  const Inputs in = conformance::random_inputs(context, c.mechanism, trial, DType::f64, seed);
   const auto add = [&](const std::string& name, const Var& x, DType dtype, double size) {
     std::vector<double> values = x.value().to_vector<double>();
     for (double& value : values) value *= size;
@@ -261,28 +325,28 @@ Case make_case(const Spec& s) {
     if (i < 3) repeat(x.shape(), static_cast<Stride>(s.strides[i]), values);
     c.leaves.push_back({name, x.shape(), dtype, x.needs_grad(), rounded(values, dtype)});
   };
+  const auto add_normal = [&](const std::string& name, const Shape& shape, std::uint64_t stream) {
+    c.leaves.push_back({name, shape, wide, true, rounded(normals(at(shape.numel()), seed, stream), wide)});
+  };
   add("q", in.q, c.dtype, s.size);
   add("k", in.k, c.dtype, s.size);
   add("v", in.v, c.dtype, 1.0);
   if (in.input.defined()) add("input", in.input, c.dtype, 1.0);
   for (std::size_t w = 0; w < in.weights.size(); ++w) add("weight " + std::to_string(w), in.weights[w], wide, 1.0);
-  const auto normal = [&](const Shape& shape, std::uint64_t stream) {
-    Random random(seed, stream);
-    std::vector<double> values(at(shape.numel()));
-    for (double& x : values) x = random.normal();
-    return Var::leaf(Tensor::from<double>(context, shape, values));
-  };
-  if (!s.bias.empty()) add("bias", normal(broadcast_shape(s.bias, s), 4), wide, 1.0);
-  if (!s.diagonals.empty()) add("diagonals", normal(broadcast_shape(s.diagonals, s), 5), wide, 1.0);
-  if (!s.state) return c;
-  Trial probe = trial;  // the shape of a state is the mechanism's business
-  probe.options.final_state = true;
-  probe.options.return_lse = false;
-  Tape tape(context, {.record = false});
-  const Shape shape = conformance::run(context, tape, in, c.mechanism, probe).final_state.shape();
-  add("state", normal(shape, 6), wide, 1.0);
+  if (!s.bias.empty()) add_normal("bias", broadcast_shape(s.bias, s), 4);
+  if (!s.diagonals.empty()) add_normal("diagonals", broadcast_shape(s.diagonals, s), 5);
+  if (!s.state) return;
+  add_normal("state", state_shape(context, c, in, trial), 6);
   // Positive, as sums of positive features are: a denominator must not pass through 0.
   for (double& x : c.leaves.back().values) x = std::abs(x);
+}
+
+}  // namespace
+
+Case make_case(const Spec& spec) {
+  Context context = make_context(1);
+  Case c{spec, Mechanism::parse(spec.mechanism), dtype_from_name(spec.dtype), {}};
+  spec.layer ? add_layer_leaves(context, c) : add_call_leaves(context, c);
   return c;
 }
 

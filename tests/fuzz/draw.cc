@@ -10,7 +10,7 @@ namespace fovea::fuzz {
 namespace {
 
 // Multiply-adds of the products of a call: nearly all are small, for there are many.
-constexpr double kSmallWork = 1e6, kLargeWork = 2e7;
+constexpr double kSmallWork = 1e6, kLargeWork = 1e7;
 constexpr std::int64_t kLargestWidth = 160;
 
 class Dice {
@@ -167,7 +167,7 @@ double work_of(const Spec& s) {
 }
 
 void draw_sizes(Dice& dice, Spec& s) {
-  const bool large = dice.chance(0.02);
+  const bool large = dice.chance(0.04);
   s.batch = dice.chance(0.02) ? 0 : dice.between(1, 3);
   s.heads = s.kv_heads = dice.between(1, 3);
   s.n_q = s.n_k = draw_length(dice, large);
@@ -182,6 +182,23 @@ void draw_sizes(Dice& dice, Spec& s) {
     else
       s.n_q = s.n_k = s.n_q / 2;
   }
+}
+
+// A whole layer makes q, k and v itself, and knows fewer options.
+void make_layer(Spec& s) {
+  s.layer = true;
+  if (s.dtype == "f16") s.dtype = "bf16";
+  s.size = 1.0;
+  s.n_k = s.n_q;
+  s.d_v = s.d_k;
+  s.key_lengths.clear(), s.key_packed.clear();
+  s.scale = std::abs(s.scale);
+  s.windowed = s.lse = s.state = s.final_state = false;
+  s.left = s.right = -1;
+  s.pattern.clear(), s.bias.clear(), s.mask.clear();
+  if (s.alibi) s.rotary.clear();
+  if (s.alibi || !s.rotary.empty()) s.diagonals.clear();
+  s.longer = 0;
 }
 
 std::string draw_strides(Dice& dice) {
@@ -235,6 +252,10 @@ Spec draw(const Draw& run, std::uint64_t index) {
     return s;
   }
   draw_options(dice, mechanism, s);
+  if (mechanism.supports(Feature::packed) && dice.chance(0.08)) {
+    make_layer(s);
+    return s;
+  }
   s.strides = draw_strides(dice);
   s.nan_padding = dice.chance(0.5);
   return s;

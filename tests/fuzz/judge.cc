@@ -15,7 +15,7 @@
 namespace fovea::fuzz {
 namespace {
 
-constexpr double kSlack = 8.0;              // an error may be so many times what noise of one rounding does
+constexpr double kSlack = 2.0;              // an error may be so many times that of an honest computation
 constexpr int kDraws = 2, kMoreDraws = 30;  // of the noise; after a failure
 constexpr double kBlunt = 0.5;
 
@@ -161,7 +161,7 @@ Deviation deviation(const Part& got, const Part& want, const std::vector<double>
     if (error > worst.ratio * tolerance)
       worst.ratio = error / tolerance, worst.error = error, worst.tolerance = tolerance;
   }
-  worst.blunt = allowed.slack * (usual + allowed.floor) > kBlunt * largest;
+  worst.blunt = largest > 0.0 && allowed.slack * (usual + allowed.floor) > kBlunt * largest;
   return worst;
 }
 
@@ -230,6 +230,7 @@ bool finite(const std::vector<Part>& parts, bool infinite_too) {
 std::string leaks(const Case& c, const Outcome& outcome) {
   const Spec& s = c.spec;
   const Sequences queries = queries_of(s), own = keys_of(s), keys = own.empty() && s.n_q == s.n_k ? queries : own;
+  if (s.layer) return {};  // its last product adds a bias to every row
   const auto filled = [](const Part& part, const std::vector<std::int64_t>& rows, std::int64_t count) {
     const std::size_t width = part.values.size() / static_cast<std::size_t>(std::max<std::int64_t>(count, 1));
     for (const std::int64_t row : rows)
@@ -259,7 +260,7 @@ class Slope {
       direction_.emplace_back(leaf.values.size(), 0.0);
       if (!leaf.trained) continue;
       const std::size_t p = part++;
-      if (stops && (leaf.name == "k" || leaf.name == "v")) continue;
+      if (stops && (c.spec.layer || leaf.name == "k" || leaf.name == "v")) continue;
       const std::vector<double> rows = yard.of_gradient(p);
       const auto width = static_cast<std::size_t>(exact.gradients[p].row);
       for (std::size_t i = 0; i < leaf.values.size(); ++i) {
@@ -278,7 +279,8 @@ class Slope {
     }
   }
 
-  // Error over tolerance at the largest step where the difference can be trusted; nothing: at none.
+  // Error over tolerance at the largest step where the difference can be trusted: a kink may lie between the points,
+  // or, where rounded numbers tie, in the middle. Nothing: at none.
   std::optional<Deviation> error() const {
     for (const double step : {1e-4, 1e-6, 1e-8}) {
       const double wide = difference(step), narrow = difference(0.5 * step);
@@ -287,7 +289,7 @@ class Slope {
           std::abs(wide - narrow) + slack_ * (rounding_ + total_ * 0x1p-52 / step) + std::numeric_limits<double>::min();
       if (!(tolerance < 1e-3 * std::fmax(size_, std::abs(numeric)) || tolerance < 1e-9)) continue;
       const double error = std::abs(numeric - value_);
-      if (error > tolerance && step > 1e-8) continue;  // a kink between the points
+      if (error > tolerance && (step > 1e-8 || kink(step) >= error)) continue;
       return Deviation{error / tolerance, error, tolerance, false};
     }
     return std::nullopt;
@@ -304,6 +306,8 @@ class Slope {
     }
     return sum;
   }
+  // How much the slopes to both sides differ.
+  double kink(double step) const { return std::abs(objective(step) + objective(-step) - 2.0 * objective(0.0)) / step; }
   double difference(double step) const { return (objective(step) - objective(-step)) / (2.0 * step); }
 
   const Case& c_;
