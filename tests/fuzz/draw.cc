@@ -185,8 +185,9 @@ void draw_sizes(Dice& dice, Spec& s) {
 }
 
 // A whole layer makes q, k and v itself, and knows fewer options.
-void make_layer(Spec& s) {
+void make_layer(const LayerStyle& style, Spec& s) {
   s.layer = true;
+  if (style.shared_qk) s.kv_heads = s.heads;
   if (s.dtype == "f16") s.dtype = "bf16";
   s.size = 1.0;
   s.n_k = s.n_q;
@@ -253,7 +254,7 @@ Spec draw(const Draw& run, std::uint64_t index) {
   }
   draw_options(dice, mechanism, s);
   if (mechanism.supports(Feature::packed) && dice.chance(0.08)) {
-    make_layer(s);
+    make_layer(mechanism.kind().style, s);
     return s;
   }
   s.strides = draw_strides(dice);

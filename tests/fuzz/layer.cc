@@ -95,8 +95,11 @@ Projected project(const Case& c, const Parameters& p, const Rows& x) {
   }
   Projected out;
   out.v = p.project(x, "v", style.v_activation);
-  out.q = p.has("q.weight") ? p.project(x, "q", style.qk_activation) : out.v;
-  out.k = p.has("k.weight") ? p.project(x, "k", style.qk_activation) : out.q;
+  const bool reads = p.has("q.weight");
+  const std::int64_t unread = s.heads * s.d_v;  // any numbers, of the right size
+  out.q =
+      reads ? p.project(x, "q", style.qk_activation) : Rows{std::vector<double>(at(s.batch * s.n_q * unread)), unread};
+  out.k = p.has("k.weight") ? p.project(x, "k", style.qk_activation) : reads ? out.q : out.v;
   return out;
 }
 
