@@ -22,12 +22,13 @@ Var log_gates(const Call& call) {
   return reshape(tape, g, {call.k.dim(0), call.k.dim(1), call.k.dim(2), call.k.dim(3)});
 }
 
-// Queries are not scaled: the norm of s o with eps is that of o with eps / s^2.
+// Queries are not scaled: the norm of s o with eps is that of o with eps / s^2, and the sign of s.
 AttentionResult run(const Call& call) {
   const double s = scale_of(call), eps = call.mechanism.number("eps");
   AttentionResult result = run_scanned(call, {.log_decay = log_gates(call)});
   result.output = normalize(call.tape, result.output,
                             {.kind = NormKind::rms, .eps = eps / (s * s), .gain = call.options.weights[kGain]});
+  if (s < 0.0) result.output = scale(call.tape, result.output, -1.0);
   return result;
 }
 

@@ -13,13 +13,13 @@ std::vector<double> log_decays(std::int64_t kv_heads) {
   return out;
 }
 
-// Keys are not scaled: the norm of s o with eps is that of o with eps / s^2.
+// Keys are not scaled: the norm of s o with eps is that of o with eps / s^2, and the sign of s.
 AttentionResult run(const Call& call) {
   const double s = scale_of(call), eps = call.mechanism.number("eps");
   AttentionResult result = run_scanned(call, {.head_log_decay = log_decays(call.k.dim(2))});
-  result.output = call.mechanism.choice("norm") == "rms"
-                      ? normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = eps / (s * s)})
-                      : scale(call.tape, result.output, s);
+  const bool normed = call.mechanism.choice("norm") == "rms";
+  if (normed) result.output = normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = eps / (s * s)});
+  if (!normed || s < 0.0) result.output = scale(call.tape, result.output, normed ? -1.0 : s);
   return result;
 }
 

@@ -40,6 +40,7 @@ bool chosen(const std::vector<double>& m, std::int64_t i, const ProbSparse& how,
 
 Result informer(const Problem& p, const ProbSparse& how) {
   Result out = pairwise(p, Weights::softmax);
+  if (p.n_k == 0) return out;
   const std::int64_t first = p.causal ? std::max<std::int64_t>(0, p.n_q - p.n_k) : 0;
   for (std::int64_t h = 0; h < p.heads; ++h) {
     std::vector<double> m(at(p.n_q), -INFINITY);
