@@ -33,14 +33,13 @@ std::vector<FeatureTask> tasks_of(const std::vector<Sequences::Rows>& rows, std:
 template <class Body>
 void for_tasks(const Context& context, const cpu::FeatureRows& in, std::size_t count, const Body& body) {
   const ZoneTimer timer(context.zones(), Zone::elementwise);
-  const auto tasks = static_cast<std::int64_t>(count), size = cpu::feature_scratch(in);
+  const auto tasks = static_cast<std::int64_t>(count);
   const int threads = static_cast<int>(std::clamp<std::int64_t>(tasks, 1, context.threads()));
-  visit_wide(in.x.dtype(), [&]<class R>() {
-    const Scratch<R> scratch(context, static_cast<std::size_t>(size * threads));
-    parallel(threads, [&](const Team& team) {
-      for (std::int64_t i = team.take(); i < tasks; i = team.take())
-        body(static_cast<std::size_t>(i), scratch.data() + team.rank() * size);
-    });
+  const std::size_t bytes = cpu::feature_scratch_bytes(in);
+  const Scratch<std::byte> scratch(context, bytes * static_cast<std::size_t>(threads));
+  parallel(threads, [&](const Team& team) {
+    for (std::int64_t i = team.take(); i < tasks; i = team.take())
+      body(static_cast<std::size_t>(i), scratch.part(static_cast<std::size_t>(team.rank()), bytes));
   });
 }
 
@@ -84,7 +83,7 @@ DType feature_type(FeatureMap map, DType dtype) {
 // The largest u of each row, (b, n, heads).
 Tensor row_tops(const Context& context, cpu::FeatureRows& in, const std::vector<FeatureTask>& tasks) {
   in.tops = Tensor::empty(context, {in.x.dim(0), in.x.dim(1), in.x.dim(2)}, wide_type(in.x.dtype()));
-  for_tasks(context, in, tasks.size(), [&](std::size_t i, void* scratch) { cpu::feature_tops(in, tasks[i], scratch); });
+  for_tasks(context, in, tasks.size(), [&](std::size_t i, Room scratch) { cpu::feature_tops(in, tasks[i], scratch); });
   return in.tops;
 }
 
@@ -203,7 +202,7 @@ void backward(Tape& tape, Node& node) {
     io.sums = Tensor::empty(context, rows, wide_type(x.dtype()), Lifetime::scratch);
   const std::int64_t d = x.dim(3);
   const Tensor shares = node.wants(1) ? Tensor::zeros(context, {std::ssize(tasks), d}, wide_type(x.dtype())) : Tensor();
-  for_tasks(context, io.in, tasks.size(), [&](std::size_t i, void* scratch) {
+  for_tasks(context, io.in, tasks.size(), [&](std::size_t i, Room scratch) {
     void* share = shares.defined() ? shares.select(0, static_cast<std::int64_t>(i)).raw() : nullptr;
     cpu::pull_feature_rows(io, tasks[i], share, scratch);
   });
@@ -257,7 +256,7 @@ Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOp
   }
   if (options.stabilizer == Stabilizer::rescue) io.in.tops = rescuing_tops(context, io.in, options.rows);
   for_tasks(context, io.in, tasks.size(),
-            [&](std::size_t i, void* scratch) { cpu::feature_rows(io, tasks[i], scratch); });
+            [&](std::size_t i, Room scratch) { cpu::feature_rows(io, tasks[i], scratch); });
   FeatureOptions attributes = options;
   attributes.gain = attributes.weight = {};
   return tape.record(kFeatures, {x, options.gain, options.weight}, io.y,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/scratch.h"
 #include "ops/features.h"
 #include "policy/math.h"
 
@@ -35,11 +36,11 @@ struct FeatureForward {
   FeatureRows in;
   Tensor y;  // dense
 };
-// Scratch of one thread, in elements of the wide type.
-std::int64_t feature_scratch(const FeatureRows& in);
-void feature_rows(const FeatureForward& io, const FeatureTask& task, void* scratch);
+// Scratch of one thread.
+std::size_t feature_scratch_bytes(const FeatureRows& in);
+void feature_rows(const FeatureForward& io, const FeatureTask& task, Room scratch);
 // The largest u of each row, of u - |z|^2 / 2 for rescue, into in.tops.
-void feature_tops(const FeatureRows& in, const FeatureTask& task, void* scratch);
+void feature_tops(const FeatureRows& in, const FeatureTask& task, Room scratch);
 
 struct FeatureBackward {
   FeatureRows in;
@@ -49,6 +50,6 @@ struct FeatureBackward {
   Tensor sums;      // (b, n, heads), wide; sequence stabilizer: what the row gives to -dc
 };
 // d_gain (d), wide: the share of these rows; null: not wanted.
-void pull_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, void* scratch);
+void pull_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch);
 
 }  // namespace fovea::cpu
