@@ -1,6 +1,6 @@
 # Short names for what people do here. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-python wheel python bench peers lint lint-format format house asan tsan clean bootstrap
+.PHONY: help run build test test-python wheel python bench fuzz peers lint lint-format format house asan tsan clean bootstrap
 
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
@@ -42,6 +42,11 @@ wheel: bootstrap $(VENV)/installed.txt  ## write the Python package as a wheel i
 bench: bootstrap $(RELEASE)/build.ninja  ## time the kernels on this machine against its matrix-product rate
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_bench
 	$(RELEASE)/bin/fovea_bench
+
+MINUTES ?= 10
+fuzz: bootstrap $(RELEASE)/build.ninja  ## random calls of every mechanism against its definition, MINUTES=10
+	@ninja -C $(RELEASE) -j $(JOBS) fovea_fuzz
+	@OMP_WAIT_POLICY=passive $(RELEASE)/bin/fovea_fuzz --minutes $(MINUTES) --seed $(or $(SEED),$$(date +%s)) $(ARGS)
 
 peers: python  ## race PyTorch on this machine (installs it under build/ first); ARGS="--help" for options
 	@scripts/bootstrap peers

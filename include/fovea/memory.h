@@ -97,11 +97,12 @@ class FOVEA_EXPORT Allocator {
  private:
   void* take_cached(std::size_t bytes);
   void* map_fresh(std::size_t bytes);
+  std::size_t gap() const;  // bytes behind a block that tests watch
   void count(Lifetime lifetime, std::size_t bytes);
 
   Options options_;
   std::shared_ptr<Memory> memory_;
-  bool host_;
+  bool host_;  // this process can touch it
   mutable std::mutex mutex_;
   std::unordered_map<std::size_t, std::vector<void*>> cached_;  // block size -> free blocks
   std::array<MemoryUse, 3> use_{};

@@ -1,9 +1,8 @@
 #include "fovea/context.h"
 
-#include <omp.h>
-
 #include <string>
 
+#include "core/cores.h"
 #include "core/isa.h"
 #include "core/make_memory.h"
 #include "core/visit_device.h"
@@ -32,7 +31,7 @@ Context::Context(ContextOptions options)
 void Context::set_threads(int threads) {
   if (threads < 0 || threads > kMaxThreads)
     fail(ErrorCode::usage, "threads must be between 0 (all cores) and 1024, got " + std::to_string(threads), "threads");
-  options_.threads = threads == 0 ? omp_get_max_threads() : threads;
+  options_.threads = threads == 0 ? usable_cores() : threads;
   memory()->set_threads(options_.threads);
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <string>
 
+#include "core/guard.h"
+#include "core/visit_device.h"
 #include "fovea/error.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -22,8 +24,7 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-// Under the address sanitizer bytes of the host that nobody was given cannot be touched: those of blocks that wait for
-// reuse, and those between what was asked for and the end of a block.
+// Under the address sanitizer blocks that wait for reuse cannot be touched.
 void hide([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #ifdef __SANITIZE_ADDRESS__
   ASAN_POISON_MEMORY_REGION(data, bytes);
@@ -41,7 +42,7 @@ std::string megabytes(std::size_t bytes) { return std::to_string(bytes >> 20) + 
 }  // namespace
 
 Allocator::Allocator(Options options, std::shared_ptr<Memory> memory)
-    : options_(options), memory_(std::move(memory)), host_(memory_->device() == Device::cpu) {
+    : options_(options), memory_(std::move(memory)), host_(kernels_of(memory_->device()) == Device::cpu) {
   if (options_.limit == 0) options_.limit = memory_->size();
 }
 
@@ -67,13 +68,20 @@ Allocator::Block Allocator::allocate(std::size_t bytes, Lifetime lifetime) {
   }
   if (host_) show(data, rounded);
   if (options_.poison) memory_->fill(data, 0xff, rounded);  // all ones is a NaN in every floating type
-  if (host_) hide(static_cast<std::byte*>(data) + bytes, rounded - bytes);
+  if (host_) {
+    const OpenMemory open(*memory_);
+    guard::place(data, bytes, rounded + gap(), std::source_location::current());
+  }
   return {data, rounded, lifetime};
 }
 
 void Allocator::release(const Block& block) {
   if (block.data == nullptr) return;
-  if (host_) hide(block.data, block.bytes);
+  if (host_) {
+    const OpenMemory open(*memory_);
+    guard::check(block.data, block.bytes + gap());
+    hide(block.data, block.bytes);
+  }
   const std::lock_guard lock(mutex_);
   cached_[block.bytes].push_back(block.data);
   use_[static_cast<std::size_t>(block.lifetime)].now -= block.bytes;
@@ -88,10 +96,12 @@ void* Allocator::take_cached(std::size_t bytes) {
   return data;
 }
 
+std::size_t Allocator::gap() const { return host_ ? guard::gap() : 0; }
+
 void* Allocator::map_fresh(std::size_t bytes) {
-  void* data = memory_->map(bytes);
+  void* data = memory_->map(bytes + gap());
   if (data == nullptr) fail(ErrorCode::out_of_memory, "the system refused " + megabytes(bytes));
-  if (host_) hide(data, bytes);
+  if (host_) hide(data, bytes + gap());
   return data;
 }
 
@@ -121,7 +131,7 @@ void Allocator::reset_peaks() {
 void Allocator::trim() {
   const std::lock_guard lock(mutex_);
   for (auto& [size, blocks] : cached_)
-    for (void* data : blocks) memory_->unmap(data, size);
+    for (void* data : blocks) memory_->unmap(data, size + gap());
   cached_.clear();
 }
 

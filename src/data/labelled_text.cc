@@ -6,6 +6,7 @@
 #include "data/kinds.h"
 #include "data/label_files.h"
 #include "data/sequences.h"
+#include "io/xz.h"
 
 // Texts and pairs of texts that have a class.
 namespace fovea {
@@ -27,7 +28,10 @@ std::unique_ptr<const LabelPart> read_part(const Path& folder, std::span<const s
   const auto path = find_part(folder, names, ".tsv");
   if (!path) return nullptr;
   auto part = std::make_unique<LabelPart>(*path);
-  const auto columns = part->file.size() > 0 ? LabelColumns::of(part->file.fields(0)) : std::nullopt;
+  const std::vector<std::string_view> first =
+      part->file.size() > 0 ? part->file.fields(0) : std::vector<std::string_view>();
+  auto columns = LabelColumns::of(first);
+  if (!columns && first.size() == 2) columns = LabelColumns::named();
   if (!columns)
     fail(ErrorCode::bad_input, "the first line is neither a label and a text nor a header of GLUE's",
          part->file.where(0), "fields are separated by tabs");
@@ -197,8 +201,9 @@ bool is_labelled(const Path& folder, bool pairs) {
   const auto train = find_part(folder, kTrainNames, ".tsv");
   if (!train) return false;
   const std::string line = first_line(*train);
-  const auto columns = LabelColumns::of(tab_fields(line));
-  return columns && columns->second.has_value() == pairs;
+  if (const auto columns = LabelColumns::of(tab_fields(line))) return columns->second.has_value() == pairs;
+  constexpr std::size_t kLooked = std::size_t{1} << 20;
+  return !pairs && begin_with_names(read_head(*train, kLooked));
 }
 
 Dataset load_labelled(const Context& context, const DataSettings& settings, const DataUse& use) {

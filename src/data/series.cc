@@ -21,8 +21,13 @@ class SeriesSplit final : public Split {
     count_ = std::max<std::int64_t>(0, rows.end - begin - window.input - window.horizon + 1);
     for (std::int64_t i = begin * channels_; i < rows.end * channels_; ++i) {
       const auto c = static_cast<std::size_t>(i % channels_);
-      values_.push_back(
-          static_cast<float>((series.values[static_cast<std::size_t>(i)] - scale.mean[c]) / scale.deviation[c]));
+      const double value = (series.values[static_cast<std::size_t>(i)] - scale.mean[c]) / scale.deviation[c];
+      values_.push_back(static_cast<float>(value));
+      if (!std::isfinite(values_.back()))
+        fail(ErrorCode::bad_input,
+             fmt::format("{} in column {} is too far from the mean of {}", series.values[static_cast<std::size_t>(i)],
+                         series.names[c], scale.mean[c]),
+             fmt::format("row {}", i / channels_ + 1), "another unit");
     }
     times_.assign(series.times.begin() + begin * marks_, series.times.begin() + rows.end * marks_);
   }
@@ -92,6 +97,11 @@ SeriesScale SeriesScale::of(const TimeSeries& series, std::int64_t rows) {
     };
     const double mean = mean_of([](double v) { return v; });
     const double variance = mean_of([&](double v) { return (v - mean) * (v - mean); });
+    if (!std::isfinite(mean) || !std::isfinite(variance))
+      fail(ErrorCode::bad_input,
+           fmt::format("the numbers of column {} are too large to have a mean and a deviation",
+                       series.names[static_cast<std::size_t>(c)]),
+           {}, "another unit");
     scale.mean.push_back(mean);
     scale.deviation.push_back(variance > 0.0 ? std::sqrt(variance) : 1.0);
   }

@@ -70,7 +70,7 @@ CsvLog::CsvLog(const Path& path, const std::vector<std::string>& columns) : CsvL
 }
 
 CsvLog CsvLog::resume(const Path& path, const std::vector<std::string>& columns, double last) {
-  if (!std::filesystem::exists(path)) return CsvLog(path, columns);
+  if (!is_there(path)) return CsvLog(path, columns);
   const CsvTable old = read_csv(path);
   if (old.columns != columns)
     fail(ErrorCode::bad_input, "the columns of this file are not those of this run", path.string(),

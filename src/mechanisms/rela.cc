@@ -49,8 +49,16 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& si
   std::vector<WeightSpec> all = score_weights(mechanism, sizes);
   if (!is_gated(mechanism)) return all;
   const std::int64_t width = sizes.heads * sizes.d_v;
-  all.push_back({"gain", {width}, Init::ones()});
-  all.push_back({"gate", {width}, Init::normal(1.0 / std::sqrt(static_cast<double>(width)))});
+  all.push_back({.name = "gain",
+                 .shape = {width},
+                 .init = Init::ones(),
+                 .axes = "heads d_v",
+                 .meaning = "factors of the normalised output"});
+  all.push_back({.name = "gate",
+                 .shape = {width},
+                 .init = Init::normal(1.0 / std::sqrt(static_cast<double>(width))),
+                 .axes = "heads d_v",
+                 .meaning = "w of the gate sigmoid(w x), x the output before its norm"});
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
 #include "ops/work.h"
 
@@ -12,7 +13,7 @@ namespace {
 struct ScanCall {
   scan::Problem problem;
   std::vector<scan::Piece> pieces;
-  std::vector<float> head_log_decay;
+  std::vector<double> head_log_decay;
   DType decay_type = DType::f32;  // of the caller's log_decay
   std::vector<Sequences::Rows> queries, keys;
   bool final_state = false;
@@ -154,9 +155,9 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   const Context& context = tape.context();
   Var q = call.q, k = call.k;
   const bool map_first = call.options.rotary.has_value();
-  if (map_first) {
-    q = activate(tape, q, activation_of(scanned.map));
-    k = activate(tape, k, activation_of(scanned.map));
+  if (map_first) {  // padding may be NaN, and the slope of the map with it
+    q = activate(tape, fill_padding(tape, q, call.options.queries), activation_of(scanned.map));
+    k = activate(tape, fill_padding(tape, k, key_sequences(call)), activation_of(scanned.map));
     std::tie(q, k) = rotated(call, q, k);
   }
   const SharedCall described = describe(call, scanned, map_first ? scan::Map::identity : scanned.map);

@@ -35,7 +35,7 @@ struct Run {
 struct TiledCall {
   std::vector<Run> runs;
   std::vector<std::shared_ptr<const tile::Plan>> plans;  // keeps the pieces' plans alive
-  std::vector<float> slopes;
+  std::vector<double> slopes;
   std::vector<Sequences::Rows> queries, keys;
   std::optional<tile::Rule> rule;
   bool scattered = false;      // parts or steps: no single run reaches every pair of a bias
@@ -299,15 +299,16 @@ void attend_run(const Context& context, const TiledCall& call, const Run& run, c
 
 }  // namespace
 
-std::vector<float> alibi_slopes(std::int64_t heads) {
+std::vector<double> alibi_slopes(std::int64_t heads) {
   std::int64_t power = 1;
   while (power * 2 <= heads) power *= 2;
-  std::vector<float> slopes;
-  for (std::int64_t h = 0; h < power; ++h)
-    slopes.push_back(static_cast<float>(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(power))));
-  for (std::int64_t h = 0; static_cast<std::int64_t>(slopes.size()) < heads;
-       h += 2)  // every other slope of 2 * power heads
-    slopes.push_back(static_cast<float>(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(2 * power))));
+  const auto slope = [](std::int64_t h, std::int64_t of) {
+    return std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(of));
+  };
+  std::vector<double> slopes;
+  for (std::int64_t h = 0; h < power; ++h) slopes.push_back(slope(h, power));
+  for (std::int64_t h = 0; std::ssize(slopes) < heads; h += 2)  // every other slope of 2 * power heads
+    slopes.push_back(slope(h, 2 * power));
   return slopes;
 }
 

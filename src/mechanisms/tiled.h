@@ -35,6 +35,6 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled);
 double count_pairs(const std::vector<Part>& parts, const Sizes& sizes);
 
 // Slopes of ALiBi for a number of heads: powers of 2^(-8/heads), interleaved when that is no power of two.
-std::vector<float> alibi_slopes(std::int64_t heads);
+std::vector<double> alibi_slopes(std::int64_t heads);
 
 }  // namespace fovea

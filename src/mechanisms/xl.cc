@@ -125,9 +125,24 @@ reference::Result define(const reference::Problem& given, const Mechanism& mecha
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
   constexpr double kDeviation = 0.02;
   const std::int64_t channels = channels_of(mechanism, s.heads * s.d_k);
-  return {{.name = "content_bias", .shape = {s.heads, s.d_k}, .init = Init::normal(kDeviation), .shared = true},
-          {.name = "position_bias", .shape = {s.heads, s.d_k}, .init = Init::normal(kDeviation), .shared = true},
-          {"encoding", {s.heads, s.d_k, channels}, Init::xavier(channels, s.heads * s.d_k), true, true}};
+  return {{.name = "content_bias",
+           .shape = {s.heads, s.d_k},
+           .init = Init::normal(kDeviation),
+           .shared = true,
+           .axes = "heads, d_k",
+           .meaning = "u: added to q where it meets keys; before the scale"},
+          {.name = "position_bias",
+           .shape = {s.heads, s.d_k},
+           .init = Init::normal(kDeviation),
+           .shared = true,
+           .axes = "heads, d_k",
+           .meaning = "w: added to q where it meets distances; before the scale"},
+          {.name = "encoding",
+           .shape = {s.heads, s.d_k, channels},
+           .init = Init::xavier(channels, s.heads * s.d_k),
+           .decay = true,
+           .axes = "heads, d_k, channels",
+           .meaning = "W_r: makes a key of the sines, then cosines, of a distance; channels=0: heads d_k of them"}};
 }
 
 // Near and far keys of a clamped call run apart, each with its own dropout.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "fovea/pretrained.h"
+#include "io/checksums.h"
 #include "io/folder.h"
 #include "models/files.h"
 
@@ -15,6 +16,7 @@ void save_model(const Model& model, const Tokenizer& tokenizer, const std::strin
   AtomicFolder out(folder);
   write_model(model, out.path());
   tokenizer.save(out.path().string());
+  write_checksums(out.path());
   out.commit();
 }
 

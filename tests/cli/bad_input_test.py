@@ -126,12 +126,34 @@ class Checkpoints(CliTest):
         self.model.write_bytes(whole)
         self.good("eval", "run")
 
+    def test_numbers_that_are_damaged_or_none(self):
+        whole = self.model.read_bytes()
+        size = struct.unpack("<Q", whole[:8])[0]
+        header = json.loads(whole[8:8 + size])
+        last = max((n for n in header if n != "__metadata__"), key=lambda n: header[n]["data_offsets"][1])
+        for value in [struct.pack("<I", struct.unpack("<I", whole[-4:])[0] ^ 0x40000000), struct.pack("<f", float("nan"))]:
+            self.model.write_bytes(whole[:-4] + value)
+            self.bad(3, ["damaged", f'"{last}"', "model.safetensors"], "eval", "run")
+        (self.model.parent / "checksums.json").unlink()
+        self.bad(3, ["not finite", f'"{last}"', "model.safetensors"], "eval", "run")
+        self.bad(3, ["not finite", "model.safetensors"], "train", "--resume", "run/best", "--steps", "9")
+
+    def test_loss_that_is_none(self):
+        """Finite weights whose products are not."""
+        whole = self.model.read_bytes()
+        size = struct.unpack("<Q", whole[:8])[0]
+        (self.model.parent / "checksums.json").unlink()
+        self.model.write_bytes(whole[:8 + size] + struct.pack("<f", 3e38) * ((len(whole) - 8 - size) // 4))
+        self.bad(3, ["not a finite number", "best"], "eval", "run")
+
     def test_config_of_a_checkpoint(self):
         path = self.folder / "run/best/config.json"
         whole = path.read_text()
         path.write_text(whole[:len(whole) // 2])
         self.bad(3, ["config.json"], "eval", "run")
         path.write_text(whole.replace('"width": 16', '"width": 32'))
+        self.bad(3, ["damaged", "config.json"], "eval", "run")
+        (path.parent / "checksums.json").unlink()
         self.bad(3, ["model.safetensors"], "eval", "run")
         path.unlink()
         self.bad(3, ["config.json"], "eval", "run")

@@ -139,6 +139,10 @@ void wide_heads(Context&, Trial& s, DType) {
   s.d_v = 80;
 }
 void scaled(Context&, Trial& s, DType) { s.options.scale = 0.7; }
+void scaled_causal(Context& c, Trial& s, DType d) {
+  scaled(c, s, d);
+  s.options.causal = true;
+}
 
 using F = Feature;
 
@@ -154,6 +158,7 @@ const std::vector<OptionCase>& option_cases() {
       {"many_rows_causal", {F::causal}, many_rows_causal},
       {"wide_heads", {F::bidirectional}, wide_heads},
       {"scaled", {F::bidirectional, F::scale}, scaled},
+      {"scaled_causal", {F::causal, F::scale}, scaled_causal},
       {"cross_short", {F::bidirectional, F::cross}, cross_short},
       {"cross_long", {F::bidirectional, F::cross}, cross_long},
       {"causal_short", {F::causal, F::cross}, causal_short},

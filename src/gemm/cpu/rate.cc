@@ -1,6 +1,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <chrono>
 
+#include "core/signals.h"
 #include "gemm/cpu/vendor_threads.h"
 #include "gemm/gemm_kernels.h"
 
@@ -13,6 +14,7 @@ double kernels::time_product<Device::cpu>(const Context& context, std::int64_t n
   a.fill(0.5);
   b.fill(0.25);
   const gemm::VendorThreads threads(context.threads());
+  const SignalPause pause;
   double seconds = 0.0;
   for (int run = 0; run < 2; ++run) {
     const auto start = std::chrono::steady_clock::now();

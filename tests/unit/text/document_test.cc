@@ -45,6 +45,21 @@ TEST(Document, RefusesWhatItDoesNotKnowByName) {
   EXPECT_ERROR(with("/extra", 1), unsupported, "extra", "tokenizer.json", "");
 }
 
+// The values that are looked at before their component is read.
+TEST(Document, RefusesValuesOfTheWrongKindByName) {
+  const auto bad = ErrorCode::bad_input;
+  EXPECT_ERROR(with("/added_tokens/0", nullptr), bad, "expected an object, got null", "added_tokens[0]", "");
+  EXPECT_ERROR(with("/added_tokens/0", 7), bad, "expected an object, got a number", "added_tokens[0]", "");
+  EXPECT_ERROR(with("/added_tokens/0/content", nullptr), bad, "\"content\" is missing", "added_tokens[0]", "");
+  EXPECT_ERROR(with("/added_tokens/0/content", 5), bad, "expected a string", "added_tokens[0].content", "");
+  EXPECT_ERROR(with("/added_tokens", 5), bad, "expected a list", "added_tokens", "");
+  EXPECT_ERROR(with("/normalizer", {{"type", 5}}), bad, "expected a string", "normalizer.type", "");
+  JsonMap bpe = words();
+  bpe["model"] = {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", JsonMap::array()}};
+  bpe["pre_tokenizer"] = {{"type", 5}};
+  EXPECT_ERROR(load(bpe.dump()), bad, "expected a string", "pre_tokenizer.type", "");
+}
+
 TEST(Document, RefusesDropout) {
   JsonMap json = words();
   json["model"] = {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", JsonMap::array()}, {"dropout", 0.1}};
