@@ -123,6 +123,12 @@ class Resume(CliTest):
         self.good(*self.train("again", *never, steps=6))
         self.assertEqual(same("again"), same("straight"))
 
+    def test_comparison_killed_while_it_makes_its_data(self):
+        arguments = ["lra", "listops", "--attention", "norm", "--out", "cmp", "--threads", "1", "--set", "data.train=90000"]
+        code, _ = self.interrupt(arguments, "cmp/.lock", sent=signal.SIGKILL)
+        self.assertEqual(code, -signal.SIGKILL)
+        self.good("lra", "listops", "--attention", "norm", "--data", "data", "--steps", 2, "--out", "cmp", *SMALL)
+
     def test_finished_run_is_left_as_it_is(self):
         result = self.document(*self.train(steps=6))
         before = self.snapshot("run")
