@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from support import PROGRAM, SMALL, CliTest
 
@@ -186,6 +187,23 @@ class Resume(CliTest):
         self.assertEqual([r["name"] for r in results], ["norm", "linear"])
         self.assertEqual([r["steps"] for r in results], [1000, 1000])
         self.assertEqual((self.folder / "cmp/norm/result.json").read_bytes(), finished)
+
+
+class Busy(CliTest):
+    def waiting_of(self, **environment):
+        """What a running program has in its environment about waiting."""
+        process = subprocess.Popen([PROGRAM, *map(str, self.train(f"run{len(environment)}", steps=100000))], cwd=self.folder,
+                                   env=self.environment(**environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        while not (self.folder / f"run{len(environment)}/metrics.csv").exists() and process.poll() is None:
+            time.sleep(0.02)
+        words = Path(f"/proc/{process.pid}/environ").read_bytes().decode().split("\0")
+        return [word for word in words if word.startswith(("GOMP_SPINCOUNT=", "OMP_WAIT_POLICY="))]
+
+    def test_waiting_threads_soon_leave_their_core(self):
+        self.assertEqual(self.waiting_of(), ["GOMP_SPINCOUNT=3000"])
+        self.assertEqual(self.waiting_of(OMP_WAIT_POLICY="active"), ["OMP_WAIT_POLICY=active"])
 
 
 class Compare(CliTest):
