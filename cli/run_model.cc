@@ -65,7 +65,7 @@ bool holds_nothing_yet(const fs::path& folder) {
   bool run = false;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    run = run || name == kRunFile || name == kComparisonFile;
+    run = run || name == kRunFile || name == kComparisonFile || name == ".lock";
     const bool first = std::find(std::begin(kFirstFiles), std::end(kFirstFiles), name) != std::end(kFirstFiles) ||
                        name.starts_with("events.out.") || name.ends_with(".partial");
     if (!first && !(entry.is_directory() && holds_nothing_yet(entry.path()))) return false;
