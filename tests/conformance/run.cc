@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "conformance/suite.h"
@@ -151,7 +152,7 @@ Inputs random_inputs(Context& context, const Mechanism& mechanism, const Trial& 
                          .d_k = s.d_k,
                          .d_v = s.d_v,
                          .width = mechanism.needs_input() ? s.width : 0,
-                         .max_length = s.n_k};
+                         .max_length = std::max<std::int64_t>(s.n_k, 1)};
   in.weights = make_weights(context, mechanism, sizes, dtype);
   for (const Var& w : in.weights)
     if (w.needs_grad()) {
