@@ -25,9 +25,10 @@ Var log_gates(const Call& call) {
 // Queries are not scaled: the norm of s o with eps is that of o with eps / s^2.
 AttentionResult run(const Call& call) {
   const double s = scale_of(call), eps = call.mechanism.number("eps");
-  AttentionResult result = run_scanned(call, {.log_decay = log_gates(call)});
-  result.output = normalize(call.tape, result.output,
-                            {.kind = NormKind::rms, .eps = eps / (s * s), .gain = call.options.weights[kGain]});
+  AttentionResult result = run_scanned(call, {.wide = true, .log_decay = log_gates(call)});
+  const Var normed = normalize(call.tape, result.output,
+                               {.kind = NormKind::rms, .eps = eps / (s * s), .gain = call.options.weights[kGain]});
+  result.output = cast(call.tape, normed, call.q.dtype());
   return result;
 }
 

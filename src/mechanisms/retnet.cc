@@ -19,10 +19,11 @@ std::vector<float> log_decays(std::int64_t heads) {
 AttentionResult run(const Call& given) {
   const Call call = with_repeated_heads(given);
   const double s = scale_of(call), eps = call.mechanism.number("eps");
-  AttentionResult result = run_scanned(call, {.head_log_decay = log_decays(call.q.dim(2))});
-  result.output = call.mechanism.choice("norm") == "rms"
-                      ? normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = eps / (s * s)})
-                      : scale(call.tape, result.output, s);
+  AttentionResult result = run_scanned(call, {.wide = true, .head_log_decay = log_decays(call.q.dim(2))});
+  const Var y = call.mechanism.choice("norm") == "rms"
+                    ? normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = eps / (s * s)})
+                    : scale(call.tape, result.output, s);
+  result.output = cast(call.tape, y, call.q.dtype());
   return result;
 }
 
