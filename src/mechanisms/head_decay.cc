@@ -7,7 +7,7 @@
 
 namespace fovea {
 
-AttentionResult run_with_decays(const Call& call, std::vector<double> log_decay, double norm_eps) {
+AttentionResult run_with_decays(const Call& call, const Scanned& scanned) {
   Tape& tape = call.tape;
   const std::int64_t sequences = std::ssize(call.queries), heads = call.q.dim(2), kv_heads = call.k.dim(2),
                      d_k = call.q.dim(3), d_v = call.v.dim(3);
@@ -24,7 +24,7 @@ AttentionResult run_with_decays(const Call& call, std::vector<double> log_decay,
   AttentionResult result =
       run_scanned({tape, call.q, repeat_heads(tape, call.k, heads), repeat_heads(tape, call.v, heads), call.mechanism,
                    options, call.queries, call.keys},
-                  {.rms_norm = norm_eps > 0.0, .norm_eps = norm_eps, .head_log_decay = std::move(log_decay)});
+                  scanned);
   if (result.final_state.defined())
     result.final_state = reshape(tape, result.final_state, {sequences, kv_heads, rows, d_v});
   return result;

@@ -28,8 +28,10 @@ std::vector<double> log_decays(const Mechanism& m, std::int64_t heads, const Dep
 
 AttentionResult run(const Call& call) {
   const Mechanism& m = call.mechanism;
-  return run_with_decays(call, log_decays(m, call.q.dim(2), {call.options.layer, call.options.layers}),
-                         m.choice("norm") == "rms" ? m.number("eps") : 0.0);
+  return run_with_decays(call,
+                         {.rms_norm = m.choice("norm") == "rms",
+                          .norm_eps = m.number("eps"),
+                          .head_log_decay = log_decays(m, call.q.dim(2), {call.options.layer, call.options.layers})});
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {

@@ -16,10 +16,12 @@ std::vector<double> log_decays(std::int64_t heads) {
 // Keys are not scaled: the norm of s o with eps is that of o with eps / s^2, and the sign of s.
 AttentionResult run(const Call& call) {
   const double s = scale_of(call), eps = call.mechanism.number("eps");
-  AttentionResult result = run_with_decays(call, log_decays(call.q.dim(2)));
+  AttentionResult result = run_with_decays(call, {.wide = true, .head_log_decay = log_decays(call.q.dim(2))});
   const bool normed = call.mechanism.choice("norm") == "rms";
-  if (normed) result.output = normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = eps / (s * s)});
-  if (!normed || s < 0.0) result.output = scale(call.tape, result.output, normed ? -1.0 : s);
+  Var y = result.output;
+  if (normed) y = normalize(call.tape, y, {.kind = NormKind::rms, .eps = eps / (s * s)});
+  if (!normed || s < 0.0) y = scale(call.tape, y, normed ? -1.0 : s);
+  result.output = cast(call.tape, y, call.q.dtype());
   return result;
 }
 
