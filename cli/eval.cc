@@ -30,7 +30,7 @@ struct EvalVerbOptions {
 RunSettings settings_of(const fs::path& checkpoint, const Model& model, const EvalVerbOptions& options) {
   RunSettings settings;
   const fs::path run = checkpoint.parent_path();
-  if (fs::exists(run / kRunFile)) settings = load_settings(run.string());
+  if (is_there(run / kRunFile)) settings = load_settings(run.string());
   settings.model = model.config();
   if (options.data) {
     settings.data.source = *options.data;

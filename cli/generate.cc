@@ -14,8 +14,8 @@
 #include "fovea/pretrained.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "io/xz.h"
 #include "measure/stopwatch.h"
+#include "text/text_file.h"
 
 // fovea generate: continues prompts, or translates lines.
 namespace fovea::cli {
@@ -53,14 +53,14 @@ Tokenizer tokenizer_of(const GenerateVerb& verb, const Path& folder, const Model
 
 std::vector<std::string> prompts_of(const GenerateVerb& verb) {
   if (verb.data.empty()) return {verb.prompt};
-  std::vector<std::string> lines = lines_of(read_maybe_xz(verb.data));
+  std::vector<std::string> lines = lines_of(read_text(verb.data));
   if (lines.empty()) fail(ErrorCode::bad_input, "no lines", verb.data, "one prompt on each line");
   return lines;
 }
 
 std::vector<std::string> references_of(const GenerateVerb& verb, std::size_t prompts) {
   if (verb.references.empty()) return {};
-  std::vector<std::string> lines = lines_of(read_maybe_xz(verb.references));
+  std::vector<std::string> lines = lines_of(read_text(verb.references));
   if (lines.size() != prompts)
     fail(ErrorCode::bad_input, fmt::format("{} lines, but {} prompts", lines.size(), prompts), verb.references,
          "one line for each line of --data");

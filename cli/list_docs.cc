@@ -183,7 +183,7 @@ std::string index() {
 class Writer {
  public:
   void write(const Path& path, const std::string& text) {
-    if (std::filesystem::exists(path) && read_file(path, kPageCap) == text) return;
+    if (is_there(path) && read_file(path, kPageCap) == text) return;
     write_file(path, text);
     changed.push_back(path);
   }
@@ -199,7 +199,7 @@ std::vector<Path> write_mechanism_docs(const Path& folder) {
   for (const MechanismKind* entry : mechanism_kinds()) {
     const MechanismKind& kind = *entry;
     const Path page = folder / fmt::format("{}.md", kind.name);
-    if (!std::filesystem::exists(page))
+    if (!is_there(page))
       fail(ErrorCode::bad_input, fmt::format("there is no page about \"{}\"", kind.name), page.string(),
            "a page that says what it is, its definition, its cost and its paper");
     std::string text = before_marker(read_file(page, kPageCap), kBegin);

@@ -86,7 +86,7 @@ Comparison new_comparison(const LraOptions& options) {
 
 Comparison old_comparison(const std::string& folder) {
   const fs::path file = fs::path(folder) / kComparisonFile;
-  if (!fs::exists(file))
+  if (!is_there(file))
     fail(ErrorCode::bad_input, fmt::format("no comparison in \"{}\": it has no {}", folder, kComparisonFile),
          "--resume", "the folder given to --out");
   Comparison comparison = load_fields<Comparison>(file);
@@ -112,7 +112,7 @@ std::vector<RunResult> run_all(Comparison& comparison, const Dataset& data, cons
   for (std::size_t i = 0; i < comparison.models.size(); ++i) {
     RunSettings& settings = comparison.runs[i];
     const fs::path folder = settings.train.out;
-    if (fs::exists(folder / kResultFile)) {
+    if (is_there(folder / kResultFile)) {
       results.push_back(load_fields<RunResult>(folder / kResultFile));
       continue;
     }
@@ -124,7 +124,7 @@ std::vector<RunResult> run_all(Comparison& comparison, const Dataset& data, cons
                                      "fovea lra listops --resume " + comparison.folder,
                                      longest(comparison.models)};
     results.push_back(
-        run_model(settings, data, environment, fs::exists(folder / kRunFile) ? folder.string() : std::string()));
+        run_model(settings, data, environment, is_there(folder / kRunFile) ? folder.string() : std::string()));
   }
   return results;
 }

@@ -24,7 +24,7 @@ Scores test_best(const RunSettings& settings, const Dataset& data, const RunEnvi
   options.seed = settings.train.seed;
   Context context(options);
   const fs::path best = fs::path(settings.train.out) / "best";  // none: there was no validation
-  const Model model = load_model(context, (fs::exists(best) ? best : best.parent_path() / "last").string());
+  const Model model = load_model(context, (is_there(best) ? best : best.parent_path() / "last").string());
   const EvalReport report =
       evaluate(context, model, judged_split(data),
                {.batch = settings.train.eval_batch,
@@ -65,7 +65,7 @@ bool holds_nothing_yet(const fs::path& folder) {
   bool run = false;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    run = run || name == kRunFile || name == kComparisonFile;
+    run = run || name == kRunFile || name == kComparisonFile || name == ".lock";
     const bool first = std::find(std::begin(kFirstFiles), std::end(kFirstFiles), name) != std::end(kFirstFiles) ||
                        name.starts_with("events.out.") || name.ends_with(".partial");
     if (!first && !(entry.is_directory() && holds_nothing_yet(entry.path()))) return false;
@@ -138,7 +138,7 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
 
 RunSettings load_settings(const std::string& folder) {
   const fs::path file = fs::path(folder) / kRunFile;
-  if (!fs::exists(file))
+  if (!is_there(file))
     fail(ErrorCode::bad_input, fmt::format("no run in \"{}\": it has no {}", folder, kRunFile), folder,
          "the folder given to --out, not one inside it");
   RunSettings settings = load_fields<RunSettings>(file);
@@ -147,28 +147,28 @@ RunSettings load_settings(const std::string& folder) {
 }
 
 void require_new_folder(const std::string& folder) {
-  if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder)) fail(ErrorCode::usage, fmt::format("\"{}\" is not a folder", folder), "--out");
+  if (!is_there(folder)) return;
+  if (!is_folder(folder)) fail(ErrorCode::usage, fmt::format("\"{}\" is not a folder", folder), "--out");
   FolderLock::require_free(folder);
-  if (!fs::is_empty(folder) && !holds_nothing_yet(folder))
+  if (!entries_of(folder).empty() && !holds_nothing_yet(folder))
     fail(ErrorCode::usage, fmt::format("the folder \"{}\" is not empty", folder), "--out",
-         fs::exists(fs::path(folder) / kRunFile) ? "continue it with --resume " + folder + ", or another --out"
-                                                 : "a new folder: nothing is overwritten");
+         is_there(fs::path(folder) / kRunFile) ? "continue it with --resume " + folder + ", or another --out"
+                                               : "a new folder: nothing is overwritten");
 }
 
 Path checkpoint_of(const std::string& folder, const char* who) {
-  if (!fs::is_directory(folder))
+  if (!is_folder(folder))
     fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", folder), who,
          "a folder made by fovea train or fovea import");
   for (const char* name : {"best", "last"})
-    if (fs::is_directory(fs::path(folder) / name)) return fs::path(folder) / name;
+    if (is_folder(fs::path(folder) / name)) return fs::path(folder) / name;
   return folder;
 }
 
 std::string default_folder(const std::string& name) {
   const std::string base = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
   std::string folder = base;
-  for (int i = 2; fs::exists(folder); ++i) folder = fmt::format("{}-{}", base, i);
+  for (int i = 2; is_there(folder); ++i) folder = fmt::format("{}-{}", base, i);
   return folder;
 }
 

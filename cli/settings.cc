@@ -140,7 +140,7 @@ Dataset load_data(const Context& context, const RunSettings& settings, const Pat
   DataUse use{settings.model.task, settings.model.max_length, {}};
   if (settings.model.decoder_max_length > 0)
     use.max_length = std::min(use.max_length, settings.model.decoder_max_length);
-  if (!folder.empty() && std::filesystem::exists(folder / "tokenizer.json"))
+  if (!folder.empty() && is_there(folder / "tokenizer.json"))
     use.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder.string()));
   const std::string_view kind = data_kind(settings.data);
   console.detail(fmt::format("reading {} ({})", settings.data.source, kind));

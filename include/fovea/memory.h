@@ -89,6 +89,7 @@ class FOVEA_EXPORT Allocator {
   void release(const Block& block);
   const std::shared_ptr<Memory>& memory() const { return memory_; }
 
+  std::size_t limit() const { return options_.limit; }
   MemoryUse use(Lifetime lifetime) const;
   MemoryUse total() const;
   void reset_peaks();  // peaks restart at what is in use now

@@ -2,11 +2,13 @@
 
 #include <signal.h>
 
+#include <initializer_list>
+
 namespace fovea {
 
 // While it lives, no handler of a signal runs on the calling thread; signals wait. Products of oneDNN (2.6 on AVX2 and
 // AVX-512) keep numbers further below the stack pointer than the ABI protects: the frame of a handler overwrites them,
-// and the product then writes anywhere. Costs 0.2 us. Signals of faults are let through: they cannot wait.
+// and the product then writes anywhere. Costs 0.4 us. Signals of faults are let through: they cannot wait.
 class SignalPause {
  public:
   SignalPause() { pause(&before_); }

@@ -60,7 +60,7 @@ bool begin_with_names(std::string_view text) {
   std::set<std::string_view> names;
   std::size_t lines = 0;
   for (; text.find('\n') != std::string_view::npos; ++lines) {  // what a cut left of the last line does not count
-    const auto fields = tab_fields(take_line(text), 2);
+    const auto fields = tab_fields(take_line(text));
     if (fields.size() != 2 || fields[0].empty() || fields[0].size() > kLongestName) return false;
     names.insert(fields[0]);
   }

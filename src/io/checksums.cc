@@ -36,7 +36,7 @@ std::string damaged_tensor(const Path& file, const Json& sums) {
   if (!sums.contains("tensors")) return {};
   const SafetensorsFile stored(file.string());
   for (const auto& [name, sum] : sums["tensors"].items())
-    if (!stored.has(name) || text_of(checksum(bytes_of(stored.tensor(name)))) != sum) return name;
+    if (!stored.has(name) || Json(text_of(checksum(bytes_of(stored.tensor(name))))) != sum) return name;
   return {};
 }
 
@@ -44,7 +44,7 @@ void check_file(const Path& file, const Json& sums) {
   if (!sums.is_object() || !sums.contains("file") || (sums.contains("tensors") && !sums["tensors"].is_object()))
     fail(ErrorCode::bad_input, "expected the checksums of a file",
          (file.parent_path() / kChecksumsFile).string() + ": " + file.filename().string());
-  if (text_of(checksum(MappedFile(file).bytes())) == sums["file"]) return;
+  if (Json(text_of(checksum(MappedFile(file).bytes()))) == sums["file"]) return;
   const std::string tensor = damaged_tensor(file, sums);
   fail(ErrorCode::bad_input,
        tensor.empty() ? "damaged: this is not what was written"

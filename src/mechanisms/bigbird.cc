@@ -105,7 +105,7 @@ AttentionResult read_tokens(const Call& call) {
 }
 
 AttentionResult run(const Call& call) {
-  if (!is_extended(call.mechanism)) return run_parts(call, parts);
+  if (!is_extended(call.mechanism) || call.queries.empty()) return run_parts(call, parts);
   AttentionOptions options = call.options;
   options.return_lse = true;
   const AttentionResult near =

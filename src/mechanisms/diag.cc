@@ -43,8 +43,9 @@ Tensor filling(const Call& call) {
 }
 
 AttentionResult attend(const Call& call) {
-  const Tiled tiled{is_rela(call.mechanism) ? tile::Weight::rela : tile::Weight::softmax,
-                    Pattern::block_diagonal(call.mechanism.integer("block"))};
+  const Tiled tiled{.weight = is_rela(call.mechanism) ? tile::Weight::rela : tile::Weight::softmax,
+                    .pattern = Pattern::block_diagonal(call.mechanism.integer("block")),
+                    .wide = normalized(call.mechanism)};
   if (!is_filled(call.mechanism, call.options.causal)) return run_tiled(call, tiled);
   AttentionOptions options = call.options;
   options.return_lse = true;
@@ -55,8 +56,9 @@ AttentionResult attend(const Call& call) {
 
 AttentionResult run(const Call& call) {
   AttentionResult result = attend(call);
-  if (normalized(call.mechanism))
-    result.output = normalize_heads(call.tape, result.output, NormKind::rms, call.mechanism.number("eps"));
+  if (!normalized(call.mechanism)) return result;
+  const Var y = normalize_heads(call.tape, result.output, NormKind::rms, call.mechanism.number("eps"));
+  result.output = cast(call.tape, y, call.q.dtype());
   return result;
 }
 

@@ -25,10 +25,11 @@ Var log_gates(const Call& call) {
 // Queries are not scaled: the norm of s o with eps is that of o with eps / s^2, and the sign of s.
 AttentionResult run(const Call& call) {
   const double s = scale_of(call), eps = call.mechanism.number("eps");
-  AttentionResult result = run_scanned(call, {.log_decay = log_gates(call)});
-  result.output = normalize(call.tape, result.output,
-                            {.kind = NormKind::rms, .eps = eps / (s * s), .gain = call.options.weights[kGain]});
-  if (s < 0.0) result.output = scale(call.tape, result.output, -1.0);
+  AttentionResult result = run_scanned(call, {.wide = true, .log_decay = log_gates(call)});
+  Var y = normalize(call.tape, result.output,
+                    {.kind = NormKind::rms, .eps = eps / (s * s), .gain = call.options.weights[kGain]});
+  if (s < 0.0) y = scale(call.tape, y, -1.0);
+  result.output = cast(call.tape, y, call.q.dtype());
   return result;
 }
 

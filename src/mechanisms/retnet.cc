@@ -1,25 +1,27 @@
 #include <cmath>
 
-#include "mechanisms/scanned.h"
+#include "mechanisms/head_decay.h"
 #include "reference/kernel.h"
 
 namespace fovea {
 namespace {
 
-// log(1 - 2^(-5 - h)) of every kv head: what fades is its state.
-std::vector<double> log_decays(std::int64_t kv_heads) {
+// log(1 - 2^(-5 - h))
+std::vector<double> log_decays(std::int64_t heads) {
   std::vector<double> out;
-  for (std::int64_t h = 0; h < kv_heads; ++h) out.push_back(std::log1p(-std::exp2(-5.0 - static_cast<double>(h))));
+  for (std::int64_t h = 0; h < heads; ++h) out.push_back(std::log1p(-std::exp2(-5.0 - static_cast<double>(h))));
   return out;
 }
 
 // Keys are not scaled: the norm of s o with eps is that of o with eps / s^2, and the sign of s.
 AttentionResult run(const Call& call) {
   const double s = scale_of(call), eps = call.mechanism.number("eps");
-  AttentionResult result = run_scanned(call, {.head_log_decay = log_decays(call.k.dim(2))});
+  AttentionResult result = run_with_decays(call, {.wide = true, .head_log_decay = log_decays(call.q.dim(2))});
   const bool normed = call.mechanism.choice("norm") == "rms";
-  if (normed) result.output = normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = eps / (s * s)});
-  if (!normed || s < 0.0) result.output = scale(call.tape, result.output, normed ? -1.0 : s);
+  Var y = result.output;
+  if (normed) y = normalize(call.tape, y, {.kind = NormKind::rms, .eps = eps / (s * s)});
+  if (!normed || s < 0.0) y = scale(call.tape, y, normed ? -1.0 : s);
+  result.output = cast(call.tape, y, call.q.dtype());
   return result;
 }
 

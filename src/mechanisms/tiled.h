@@ -26,6 +26,7 @@ struct Tiled {
   // Instead of the pattern (softmax only): the parts for sequences of these lengths, always equally many with the same
   // heads. They are joined by their log-sum-exp.
   std::function<std::vector<Part>(std::int64_t n_q, std::int64_t n_k)> parts = {};
+  bool wide = false;  // the output is f32 (f64 for f64): sums that have yet to be divided or normalised
 };
 
 // Runs the call on the tiled engine and records it.

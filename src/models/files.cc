@@ -8,6 +8,7 @@
 #include "io/checksums.h"
 #include "io/fields.h"
 #include "io/folder.h"
+#include "nn/scope.h"
 
 namespace fovea {
 namespace {
@@ -96,7 +97,10 @@ Model load_model(Context& context, const std::string& folder, std::optional<DTyp
   const Path path = committed_folder(folder);
   ModelConfig config = read_model_config(path / kConfigFile);
   if (dtype) config.dtype = *dtype;
-  Model model(context, std::move(config));
+  constexpr std::size_t kSmallest = 2;  // bytes of a number
+  const std::size_t stored = MappedFile(path / kModelFile).bytes().size() / kSmallest;
+  Model model = nn::within((path / kConfigFile).string(),
+                           [&] { return Model(context, std::move(config), static_cast<std::int64_t>(stored)); });
   TensorUpdate(path / kModelFile, named_tensors(model)).apply();
   return model;
 }

@@ -23,7 +23,7 @@ void save_model(const Model& model, const Tokenizer& tokenizer, const std::strin
 std::optional<Tokenizer> load_tokenizer(const Model& model, const std::string& folder) {
   const Path path = committed_folder(folder);
   bool found = false;
-  for (const char* name : kTokenizerFiles) found = found || std::filesystem::exists(path / name);
+  for (const char* name : kTokenizerFiles) found = found || is_there(path / name);
   if (!found) return {};
   Tokenizer tokenizer = Tokenizer::load(path.string());
   if (tokenizer.vocabulary() > model.config().vocabulary)

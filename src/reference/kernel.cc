@@ -168,11 +168,20 @@ Result cosine_weights(const Problem& given, const CosineWeights& weights) {
 
 namespace {
 
-// log_decay[h] at every step of kv head h.
+// log_decay[h] at every step of query head h, whose keys and values are repeated for it.
 Result decayed(const Problem& given, const std::vector<double>& log_decay) {
   Problem p = given;
-  for (std::int64_t j = 0; j < given.n_k; ++j)
+  p.kv_heads = given.heads;
+  p.k.clear();
+  p.v.clear();
+  for (std::int64_t j = 0; j < given.n_k; ++j) {
+    for (std::int64_t h = 0; h < given.heads; ++h) {
+      const double *k = given.key(j, given.kv_head(h)), *v = given.value(j, given.kv_head(h));
+      p.k.insert(p.k.end(), k, k + given.d_k);
+      p.v.insert(p.v.end(), v, v + given.d_v);
+    }
     p.log_decay.insert(p.log_decay.end(), log_decay.begin(), log_decay.end());
+  }
   return kernelized(p, {nullptr, Denominator::none, 0.0});
 }
 
@@ -180,7 +189,7 @@ Result decayed(const Problem& given, const std::vector<double>& log_decay) {
 
 Result retention(const Problem& given) {
   std::vector<double> decays;
-  for (std::int64_t h = 0; h < given.kv_heads; ++h)
+  for (std::int64_t h = 0; h < given.heads; ++h)
     decays.push_back(std::log(1.0 - std::pow(2.0, -5.0 - static_cast<double>(h))));
   Result result = decayed(given, decays);
   for (double& o : result.o) o *= scale_of(given);
@@ -189,11 +198,11 @@ Result retention(const Problem& given) {
 
 Result lightning(const Problem& given, bool alibi_slopes) {
   const auto layer = static_cast<double>(given.layer), layers = static_cast<double>(given.layers);
-  std::vector<double> decays = reference::alibi_slopes(given.kv_heads);
+  std::vector<double> decays = reference::alibi_slopes(given.heads);
   for (std::size_t h = 0; h < decays.size(); ++h)
     decays[h] = alibi_slopes
                     ? -decays[h] * (1.0 + 1e-5 - (layers > 1.0 ? layer / (layers - 1.0) : 0.0))
-                    : -8.0 * static_cast<double>(h) / static_cast<double>(given.kv_heads) * (layers - layer) / layers;
+                    : -8.0 * static_cast<double>(h) / static_cast<double>(given.heads) * (layers - layer) / layers;
   return decayed(given, decays);
 }
 

@@ -43,11 +43,12 @@ struct CosineWeights {
 };
 Result cosine_weights(const Problem& given, const CosineWeights& weights);
 
-// sum over j <= i of gamma^(i - j) (scale q_i . k_j) v_j, gamma = 1 - 2^(-5 - h) of kv head h. The state holds k_j v_j
-// without the scale.
+// sum over j <= i of gamma^(i - j) (scale q_i . k_j) v_j, gamma = 1 - 2^(-5 - h) of query head h, which has a state
+// of its own. The state holds k_j v_j without the scale.
 Result retention(const Problem& given);
 
-// sum over j <= i of e^(-s (i - j)) (q_i . k_j) v_j. s of kv head h of H: the slope of ALiBi times (1 - layer / (layers
+// sum over j <= i of e^(-s (i - j)) (q_i . k_j) v_j. s of query head h of H: the slope of ALiBi times (1 - layer /
+// (layers
 // - 1) + 1e-5), or 8 h / H times (1 - layer / layers).
 Result lightning(const Problem& given, bool alibi_slopes);
 

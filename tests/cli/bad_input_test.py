@@ -2,6 +2,8 @@
 not 0, and loses nothing."""
 
 import json
+import lzma
+import os
 import shutil
 import struct
 import unittest
@@ -138,14 +140,6 @@ class Checkpoints(CliTest):
         self.bad(3, ["not finite", f'"{last}"', "model.safetensors"], "eval", "run")
         self.bad(3, ["not finite", "model.safetensors"], "train", "--resume", "run/best", "--steps", "9")
 
-    def test_loss_that_is_none(self):
-        """Finite weights whose products are not."""
-        whole = self.model.read_bytes()
-        size = struct.unpack("<Q", whole[:8])[0]
-        (self.model.parent / "checksums.json").unlink()
-        self.model.write_bytes(whole[:8 + size] + struct.pack("<f", 3e38) * ((len(whole) - 8 - size) // 4))
-        self.bad(3, ["not a finite number", "best"], "eval", "run")
-
     def test_config_of_a_checkpoint(self):
         path = self.folder / "run/best/config.json"
         whole = path.read_text()
@@ -177,6 +171,48 @@ class Checkpoints(CliTest):
         before = self.snapshot("run")
         self.bad(2, ["not empty", "--resume run"], *self.train())
         self.assertEqual(self.snapshot("run"), before)
+
+
+class Files(CliTest):
+    """Things that stand where a file should."""
+
+    def shards(self):
+        (self.folder / "words.txt").write_text("to be or not to be, that is the question\n" * 50)
+        self.good("tokenize", "train", "--data", "words.txt", "--out", "tok", "--vocabulary", "270", "--threads", "1")
+        self.good("tokenize", "encode", "--tokenizer", "tok", "--data", "words.txt", "--out", "ids", "--threads", "1")
+        shard = self.folder / "ids/tokens-00000.bin"
+        shard.unlink()
+        return shard, ["train", "--data", "ids", "--steps", "1", "--out", "run", "--threads", "1"]
+
+    def test_a_pipe_as_a_shard(self):
+        shard, command = self.shards()
+        os.mkfifo(shard)
+        self.bad(3, ["tokens-00000.bin", "ordinary file"], *command)
+
+    def test_a_loop_of_links_as_a_shard(self):
+        shard, command = self.shards()
+        shard.symlink_to(shard.name)
+        self.bad(1, ["tokens-00000.bin", "leads back to itself"], *command)
+
+    def test_names_that_are_too_long(self):
+        self.bad(1, ["xxx", "shorter name"], *self.train("x" * 300))
+        self.bad(1, ["xxx", "shorter name"], "data", "listops", "--out", "x" * 300)
+        self.bad(1, ["xxx", "shorter name"], "train", "--data", "x" * 300)
+
+    def test_text_that_is_none(self):
+        train = ["train", "--data", "a.txt", "--steps", "1", "--out", "run", "--threads", "1"]
+        for content, word in [("to be or not to be\n".encode("utf-16") * 9, "UTF-16"), (bytes(range(256)) * 9, "byte 0 is zero"),
+                              ("Gr\u00fc\u00dfe\n".encode("latin-1") * 99, "not UTF-8")]:
+            (self.folder / "a.txt").write_bytes(content)
+            self.bad(3, ["a.txt", word, "iconv"], *train)
+            self.bad(3, ["a.txt", word], "tokenize", "train", "--data", "a.txt", "--out", "tok")
+
+    def test_packed_files_that_grow_too_much(self):
+        (self.folder / "a.txt.xz").write_bytes(lzma.compress(b"to be or not to be\n" * (5 << 20)))
+        train = ["train", "--data", "a.txt.xz", "--steps", "1", "--out", "run", "--threads", "1"]
+        limited = ["bash", "-c", 'ulimit -v 3000000; exec "$@"', "limited"]
+        self.bad(3, ["a.txt.xz", "more than 100 times its size", "xz -d"], *train, prefix=limited)
+        self.bad(3, ["a.txt.xz", "more than the 20971520 bytes", "memory"], *train, "--memory-limit", "20MB", prefix=limited)
 
 
 class System(CliTest):

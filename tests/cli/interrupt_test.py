@@ -67,6 +67,22 @@ def runs_in(folder):
     return sorted(path.parent for path in folder.rglob("run.json"))
 
 
+def at_work(process, out):
+    """Does the process train in one of the folders? Their locks name it."""
+    for run in runs_in(out):
+        try:
+            if (run / ".lock").read_text().startswith(f"process {process.pid} "):
+                return True
+        except FileNotFoundError:
+            pass
+    return False
+
+
+def all_done(out):
+    runs = runs_in(out)
+    return bool(runs) and all((run / "result.json").exists() for run in runs)
+
+
 def rows(path):
     """metrics.csv without what a clock decides."""
     with open(path, newline="") as file:
@@ -124,13 +140,15 @@ def stopped(case, expected, seconds, number, parent):
         history.append(wanted.name if wanted else "none")
         if wanted:
             time.sleep(random_.uniform(0, 1.1 * seconds))
-            begun = any((run / "metrics.csv").exists() for run in runs_in(folder))
+            working = at_work(process, folder / "out")
             process.send_signal(wanted)
-            # Before a run has begun there is nothing to save: the signal may simply end the program.
-            allowed = [0, 130] + ([-wanted] if wanted == signal.SIGKILL or not begun else [])
+            code = finish(process, [0, 130, -wanted])
+            # While it starts, and when all is done, there is nothing to save: the signal may simply end the program.
+            if code == -wanted != -signal.SIGKILL and working and not all_done(folder / "out"):
+                raise Failure(f"ended by {wanted.name} while it trained")
         else:
-            allowed = [0]
-        if finish(process, allowed) == 0:
+            code = finish(process, [0])
+        if code == 0:
             break
     ended = state_of(folder / "out")
     different = [name for name in expected if ended.get(name) != expected[name]] + [n for n in ended if n not in expected]

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from support import PROGRAM, SMALL, CliTest
 
@@ -123,6 +124,12 @@ class Resume(CliTest):
         self.good(*self.train("again", *never, steps=6))
         self.assertEqual(same("again"), same("straight"))
 
+    def test_comparison_killed_while_it_makes_its_data(self):
+        arguments = ["lra", "listops", "--attention", "norm", "--out", "cmp", "--threads", "1", "--set", "data.train=90000"]
+        code, _ = self.interrupt(arguments, "cmp/.lock", sent=signal.SIGKILL)
+        self.assertEqual(code, -signal.SIGKILL)
+        self.good("lra", "listops", "--attention", "norm", "--data", "data", "--steps", 2, "--out", "cmp", *SMALL)
+
     def test_finished_run_is_left_as_it_is(self):
         result = self.document(*self.train(steps=6))
         before = self.snapshot("run")
@@ -180,6 +187,23 @@ class Resume(CliTest):
         self.assertEqual([r["name"] for r in results], ["norm", "linear"])
         self.assertEqual([r["steps"] for r in results], [1000, 1000])
         self.assertEqual((self.folder / "cmp/norm/result.json").read_bytes(), finished)
+
+
+class Busy(CliTest):
+    def waiting_of(self, **environment):
+        """What a running program has in its environment about waiting."""
+        process = subprocess.Popen([PROGRAM, *map(str, self.train(f"run{len(environment)}", steps=100000))], cwd=self.folder,
+                                   env=self.environment(**environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        while not (self.folder / f"run{len(environment)}/metrics.csv").exists() and process.poll() is None:
+            time.sleep(0.02)
+        words = Path(f"/proc/{process.pid}/environ").read_bytes().decode().split("\0")
+        return [word for word in words if word.startswith(("GOMP_SPINCOUNT=", "OMP_WAIT_POLICY="))]
+
+    def test_waiting_threads_soon_leave_their_core(self):
+        self.assertEqual(self.waiting_of(), ["GOMP_SPINCOUNT=3000"])
+        self.assertEqual(self.waiting_of(OMP_WAIT_POLICY="active"), ["OMP_WAIT_POLICY=active"])
 
 
 class Compare(CliTest):

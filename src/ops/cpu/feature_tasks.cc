@@ -100,9 +100,10 @@ bool fades(const Tensor& x, const Sequences::Rows& rows, std::int64_t head, doub
   return visit_float(x.dtype(), [&]<class T>() {
     for (std::int64_t i = rows.begin; i < rows.begin + rows.count; ++i) {
       const T* row = x.data<T>() + rows.batch * x.stride(0) + i * x.stride(1) + head * x.stride(2);
+      const std::int64_t d = x.dim(3);
       Wide<T> squares = 0;
-      for (std::int64_t c = 0; c < x.dim(3); ++c)
-        squares += static_cast<Wide<T>>(row[c]) * static_cast<Wide<T>>(row[c]);
+#pragma omp simd reduction(+ : squares)
+      for (std::int64_t c = 0; c < d; ++c) squares += static_cast<Wide<T>>(row[c]) * static_cast<Wide<T>>(row[c]);
       if (!(0.5 * scale * scale * static_cast<double>(squares) <= kFaint)) return true;
     }
     return false;

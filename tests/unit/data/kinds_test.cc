@@ -126,7 +126,7 @@ TEST(LabelledText, MayHaveNamedClasses) {
   DataSettings settings = source(folder.path());
   std::string reviews, phrases;
   for (int i = 0; i < 30; ++i) {
-    reviews += fmt::format("{}\ttext\twith tabs {}\n", i % 3 ? "pos" : "very bad", i);
+    reviews += fmt::format("{}\tsome text {}\n", i % 3 ? "pos" : "very bad", i);
     phrases += fmt::format("Satz {}\tsentence {}\n", i, i);
   }
   put(folder / "train.tsv", reviews);
