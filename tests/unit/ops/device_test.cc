@@ -6,6 +6,9 @@
 #include "fovea/init.h"
 #include "fovea/ops.h"
 #include "gemm/gemm.h"
+#include "gemm/packed.h"
+#include "ops/inverse.h"
+#include "ops/sequence.h"
 #include "support/expect_error.h"
 #include "support/fenced_memory.h"
 #include "support/tensors.h"
@@ -68,6 +71,34 @@ TEST_F(OnDevice, RefusesTensorsOfOtherDevices) {
                "an operation on fenced was given a tensor on cpu", "device", hint);
   EXPECT_ERROR(matmul(on_host, Var(there), Var(here)), ErrorCode::usage,
                "an operation on cpu was given a tensor on fenced", "device", "with a context on cpu");
+}
+
+// What is no case of the laws (laws_test.cc).
+TEST_F(OnDevice, RunsInversesOrdersAndPackedProducts) {
+  const Tensor scores = random(host_, {2, 40, 3}, 1, DType::f32), keys = Tensor::empty(host_, {2, 40, 3}, DType::i64);
+  for (std::int64_t i = 0; i < keys.numel(); ++i) keys.data<std::int64_t>()[i] = i * 7 % 11;
+  const Sequences padded{.lengths = {40, 17}};
+  const Tensor p = random(host_, {3, 6, 6}, 2, DType::f32), x = random(host_, {4, 24}, 3, DType::f32),
+               w = random(host_, {24, 48}, 4, DType::f32);
+  const auto run = [&](Context& context) {
+    const auto here = [&](const Tensor& t) { return t.clone(context); };
+    Tape tape(context);
+    const Var leaf = Var::leaf(here(p)), rows = softmax(tape, leaf, -1);
+    const Var z = iterative_inverse(tape, rows, {.steps = 3}),
+              m = regularized_inverse(tape, matmul(tape, rows, transpose(tape, rows, 1, 2)), {.shift = 0.5});
+    tape.backward(mean(tape, add(tape, z, m)));
+    const Tensor weight = here(w);
+    const gemm::PackedWeights packed(gemm::Form::i8, {weight});
+    Tape inference(context, {.record = false, .packed = &packed});
+    return std::vector<Tensor>{top_indices(context, here(scores), 5, padded),
+                               argsort(context, here(keys), padded),
+                               z.value(),
+                               m.value(),
+                               leaf.grad(),
+                               linear(inference, Var(here(x)), Var(weight), {}, Activation::relu).value()};
+  };
+  const auto want = run(host_), got = run(device_);
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(same_bits(got[i].clone(host_), want[i])) << i;
 }
 
 TEST_F(OnDevice, HostCodeThatTouchesItDies) {
