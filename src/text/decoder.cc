@@ -123,7 +123,7 @@ std::size_t bytes_of(const Tokens& tokens) {
 std::unique_ptr<Decoder> make_replace(Settings& settings) {
   const Pattern pattern = Pattern::read(settings.need("pattern"), settings.where() + ".pattern");
   return simple_decoder([=, content = settings.need_text("content")](Tokens& tokens) {
-    constexpr std::size_t kMost = std::size_t{64} << 20;
+    constexpr std::size_t kMost = std::size_t{1} << 20;
     std::size_t left = std::max(kMost, 2 * bytes_of(tokens));
     std::vector<Range> found;
     for (std::string& token : tokens) {
