@@ -57,7 +57,7 @@ void Spread::more(std::uint64_t draws) {
 }
 
 Yardstick::Yardstick(const Case& c, const Outcome& still, DType dtype, Spread& last_bit)
-    : rounding_(rounding_of(dtype)), least_(least_of(dtype)), last_bit_(last_bit) {
+    : rounding_(rounding_of(dtype)), last_bit_(last_bit) {
   if (dtype != DType::f64) coarse_.emplace(c, still, rounding_);
   double out = 0.0;
   for (const Part& part : still.outputs) out = std::hypot(out, norm(part.values));
@@ -65,6 +65,10 @@ Yardstick::Yardstick(const Case& c, const Outcome& still, DType dtype, Spread& l
     if (leaf.trained) natural_.push_back(out / std::fmax(norm(leaf.values), 1e-3));
   const Spec& s = c.spec;
   const auto terms = static_cast<double>(std::max({s.n_q * s.heads / s.kv_heads, s.n_k, s.d_k, s.d_v}));
+  double largest = 1.0;
+  for (const Leaf& leaf : c.leaves)
+    for (const double x : leaf.values) largest = std::fmax(largest, std::abs(x));
+  least_ = least_of(dtype) * std::sqrt(terms) * largest;
   slack_ = kSlack * (1.0 + std::sqrt(terms) * rounding_of(wide_type(dtype)) / rounding_);
 }
 

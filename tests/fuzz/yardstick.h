@@ -48,7 +48,9 @@ class Yardstick {
  private:
   std::vector<double> joined(const std::vector<double>& fine, const std::vector<double>* coarse) const;
 
-  double rounding_, least_, slack_ = 0.0;
+  double rounding_;
+  double least_ = 0.0;  // what weights too small for the type leave of a sum over inputs
+  double slack_ = 0.0;
   Spread& last_bit_;
   std::optional<Spread> coarse_;
   std::vector<double> natural_;
