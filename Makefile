@@ -1,6 +1,6 @@
 # Short names for what people do here. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-python wheel python bench fuzz peers lint lint-format format house asan tsan clean bootstrap
+.PHONY: help run build test test-python wheel python bench fuzz fuzz-readers peers lint lint-format format house asan tsan clean bootstrap
 
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
@@ -79,15 +79,25 @@ tsan: bootstrap  ## build and test under the thread sanitizer
 	@$(UNSPREAD) ninja -C build/tsan -j $(JOBS)
 	@$(UNSPREAD) ctest --preset tsan -j $(JOBS)
 
+# In build/fuzz-readers/found: what was new, faults and logs. READERS="png csv" for some of them.
+fuzz-readers: bootstrap-fuzz  ## try every reader of files with hostile ones, MINUTES=10 each (clang's libFuzzer)
+	@cmake --preset fuzz-readers >/dev/null
+	@ninja -C build/fuzz-readers -j $(JOBS) fuzz_readers fuzz_model_readers
+	@rm -rf build/fuzz-readers/seeds && PYTHONDONTWRITEBYTECODE=1 tests/fuzz_readers/seeds.py build/fuzz-readers/seeds
+	@cp -r tests/fuzz_readers/regressions/. build/fuzz-readers/seeds
+	@tests/fuzz_readers/run build/fuzz-readers/bin build/fuzz-readers/seeds build/fuzz-readers/found $(or $(MINUTES),10) $(READERS)
+
 clean:  ## remove the build folders
 	rm -rf build
 
 bootstrap:
 	@scripts/bootstrap
 
-.PHONY: bootstrap-lint
+.PHONY: bootstrap-lint bootstrap-fuzz
 bootstrap-lint:
 	@scripts/bootstrap lint
+bootstrap-fuzz:
+	@scripts/bootstrap fuzz
 
 # What the package is built and tested with, in a virtual environment.
 $(VENV)/installed.txt: tests/python/requirements.txt

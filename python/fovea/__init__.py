@@ -9,7 +9,7 @@
 from fovea import _fovea
 from fovea._attention import Gradients, attention, attention_backward
 from fovea._generate import Generated, generate
-from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
+from fovea._mechanism import Mechanism, MechanismInfo, WeightInfo, list_mechanisms
 from fovea._model import Dataset, Model, TrainResult, export_model, import_model, listops, load, load_data, train
 from fovea._pattern import Pattern
 from fovea._step import DecodeState, attention_step, t5_bias, t5_bucket
@@ -31,6 +31,7 @@ __all__ = [
     "Pattern",
     "Tokenizer",
     "TrainResult",
+    "WeightInfo",
     "attention",
     "attention_backward",
     "attention_step",

@@ -33,7 +33,8 @@ def attention(q: Any, k: Any, v: Any, mechanism: str | Mechanism = "softmax", **
     where they lie, with any strides. PyTorch tensors get a gradient.
 
     Options:
-        causal: no query sees a key after it; aligned with the last key when the lengths differ.
+        causal: no query sees a key after it.
+        align: where causal queries stand among more keys: "bottom-right", the last on the last, or "top-left".
         scale: of the scores; 1 / sqrt(d_k) by default.
         window: (left, right) keys around each query, or one number for both; -1 is unlimited.
         mask: true keeps a pair; an array that broadcasts to (b, h, n_q, n_k), or a Pattern, which costs less.
@@ -125,9 +126,10 @@ class Call:
             sizes = sizes_of((q.shape, k.shape, v.shape), "heads_first" in self.options, self.options.get("input"))
             f64 = str(q.dtype).endswith("float64")
             self.options["weights"] = weights_for(self.mechanism, sizes, f64, self.options.get("seed"))
-        if self.options and not is_torch(q):
-            given = {name: value[0] if name == "weights" and value else value for name, value in self.options.items()}
-            check_one_framework(q=q, **{name: value for name, value in given.items() if is_torch(value)})
+        for name, value in self.options.items():
+            array = value[0] if name == "weights" and value else value
+            if is_torch(array):
+                check_one_framework(**{name: array, "q": q})
 
     def results(self, arrays: tuple[Any, Any, Any]) -> Any:
         if self.convert is not None:
@@ -167,7 +169,7 @@ def _unknown(name: str, mechanism: Mechanism) -> TypeError:
                      + (f"\n  try     {near[0]}" if near else ""))
 
 
-def _read_array(options: dict[str, Any], name: str, value: Any) -> None:
+def _read_as_is(options: dict[str, Any], name: str, value: Any) -> None:
     options[name] = value
 
 
@@ -220,15 +222,16 @@ def _read_layout(options: dict[str, Any], name: str, value: Any) -> None:
 
 ARRAYS = ("mask", "bias", "diagonal_bias", "positions", "initial_state", "input")
 _READERS = {
-    **dict.fromkeys(ARRAYS, _read_array),
+    **dict.fromkeys(ARRAYS, _read_as_is),
     **dict.fromkeys(("causal", "alibi", "training", "return_lse", "final_state"), _read_flag),
     **dict.fromkeys(("scale", "dropout_p"), _read_number),
     **dict.fromkeys(("seed", "layer", "layers"), _read_whole),
     **dict.fromkeys(("cu_seqlens", "cu_seqlens_k", "lengths", "lengths_k"), _read_lengths),
+    "align": _read_as_is,
     "window": _read_window,
     "mask": _read_mask,
     "rotary": _read_rotary,
     "layout": _read_layout,
-    "weights": _read_array,
+    "weights": _read_as_is,
 }
 OPTIONS = frozenset(_READERS)

@@ -21,6 +21,7 @@ def attention(
     mechanism: str | Mechanism = "softmax",
     *,
     causal: bool = False,
+    align: Literal["bottom-right", "top-left"] = "bottom-right",
     scale: float | None = None,
     window: int | tuple[int, int] | None = None,
     mask: Pattern | Any = None,

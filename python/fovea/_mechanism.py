@@ -22,6 +22,19 @@ Value = Union[bool, int, float, str]
 
 
 @dataclass(frozen=True)
+class WeightInfo:
+    """A weight of a mechanism: what its axes are, in the names of sizes and parameters, and what it means."""
+
+    name: str
+    axes: str  # "heads, d_k"
+    meaning: str
+    trained: bool  # or drawn once and kept
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.axes}){'' if self.trained else ' (kept)'}: {self.meaning}"
+
+
+@dataclass(frozen=True)
 class MechanismInfo:
     """What the registry says about a mechanism with default settings."""
 
@@ -33,6 +46,7 @@ class MechanismInfo:
     needs_input: bool  # reads what the keys were projected from, besides q, k and v
     parameters: tuple[dict[str, Any], ...]
     features: frozenset[str]
+    weights: tuple[WeightInfo, ...]  # in the order in which it takes them
 
     def __str__(self) -> str:
         return f"{self.name}: {self.summary}"
@@ -41,8 +55,13 @@ class MechanismInfo:
 @lru_cache(maxsize=1)
 def _registry() -> tuple[MechanismInfo, ...]:
     found = (_fovea.describe(name) for name in _fovea.mechanism_names())
-    return tuple(MechanismInfo(**{**d, "parameters": tuple(d["parameters"]), "features": frozenset(d["features"])})
-                 for d in found)
+    return tuple(MechanismInfo(**{**d, "parameters": tuple(d["parameters"]), "features": frozenset(d["features"])},
+                               weights=_weight_info(_fovea.mechanism(d["name"], {}))) for d in found)
+
+
+def _weight_info(engine: Any) -> tuple[WeightInfo, ...]:
+    return tuple(WeightInfo(name, axes, meaning, trained)
+                 for name, _, trained, axes, meaning in engine.weights(_SOME_SIZES))
 
 
 def list_mechanisms(*features: str) -> list[MechanismInfo]:
@@ -112,12 +131,17 @@ class Mechanism:
         self.text: str = self._engine.text  # as on the command line, "diag:block=32"; defaults are left out
         self.parameters: dict[str, Value] = self._engine.parameters
         self.seed = None if seed is None else whole(seed, "seed")
-        self.weight_names = tuple(name for name, _, _ in self._engine.weights(_SOME_SIZES))
+        self.weight_names = tuple(name for name, *_ in self._engine.weights(_SOME_SIZES))
         self._weights: Weights | None = None
 
     @property
     def needs_input(self) -> bool:
         return bool(self._engine.needs_input)
+
+    @property
+    def weight_info(self) -> tuple[WeightInfo, ...]:
+        """What weights it has with these settings, in the order in which it takes them; their axes and meanings."""
+        return _weight_info(self._engine)
 
     def supports(self, feature: str) -> bool:
         """Is this cell of the support matrix filled, with these settings?"""
@@ -131,8 +155,8 @@ class Mechanism:
         specs = self._engine.weights(sizes)
         self._check_sizes(specs, sizes)
         arrays = self._engine.draw_weights(sizes, np.dtype(dtype) == np.float64, (self.seed if seed is None else seed) or 0)
-        self._weights = Weights({name: array for (name, _, _), array in zip(specs, arrays)},
-                                frozenset(name for name, _, trained in specs if trained))
+        self._weights = Weights({name: array for (name, *_), array in zip(specs, arrays)},
+                                frozenset(name for name, _, trained, *_ in specs if trained))
         return self
 
     def _check_sizes(self, specs: list[Any], sizes: list[int]) -> None:
@@ -140,7 +164,7 @@ class Mechanism:
         for place, what, hint in ((4, "the width of the layer's input", "width=..., which is input_dim of a layer"),
                                   (5, "the longest sequence", "max_length=...")):
             given = self._engine.weights([*sizes[:place], 2, *sizes[place + 1:]])
-            for (name, shape, _), (_, other, _) in zip(specs, given):
+            for (name, shape, *_), (_, other, *_) in zip(specs, given):
                 if sizes[place] < 1 and shape != other:
                     raise ValueError(f'the shape of weight "{name}" of attention "{self.name}" depends on {what}\n'
                                      f"  try     {hint}")

@@ -13,7 +13,7 @@ from fovea._mechanism import Mechanism
 
 # What one step of a causal sequence has no use for.
 _NOT_OF_STEPS = ("bias", "cu_seqlens", "cu_seqlens_k", "lengths", "lengths_k", "return_lse", "initial_state", "final_state",
-                 "dropout_p", "training", "positions")
+                 "dropout_p", "training", "positions", "align")
 
 
 class DecodeState:

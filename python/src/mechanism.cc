@@ -6,8 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "arrays.h"
 #include "bindings.h"
 #include "engine.h"
@@ -18,7 +16,7 @@ namespace fovea::python {
 namespace {
 
 // bool before int, which it also is in Python.
-ParameterValue plain_value(nb::handle value, const std::string& name) {
+ParameterValue value_from(nb::handle value, const std::string& name) {
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (PyIndex_Check(value.ptr())) {
     std::int64_t whole = 0;
@@ -30,16 +28,6 @@ ParameterValue plain_value(nb::handle value, const std::string& name) {
   throw nb::type_error(fmt::format("parameter \"{}\" must be a bool, a number or a str", name).c_str());
 }
 
-// A whole number may name a choice: order=2 is order="2".
-ParameterValue value_from(nb::handle given, const std::string& name, const Mechanism& mechanism) {
-  ParameterValue value = plain_value(given, name);
-  const auto* const whole = std::get_if<std::int64_t>(&value);
-  const auto specs = mechanism.parameters();
-  const auto spec = std::find_if(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; });
-  const bool chosen = spec != specs.end() && std::holds_alternative<std::string>(spec->fallback);
-  return whole != nullptr && chosen ? ParameterValue(std::to_string(*whole)) : value;
-}
-
 Mechanism make_mechanism(std::string_view text, const nb::dict& parameters) {
   if (parameters.size() == 0) return Mechanism::parse(text);
   const Mechanism named = Mechanism::parse(text);
@@ -48,7 +36,7 @@ Mechanism make_mechanism(std::string_view text, const nb::dict& parameters) {
     settings.push_back({std::string(spec.name), named.value(spec.name)});
   for (const auto& [key, value] : parameters) {
     auto name = nb::cast<std::string>(key);
-    settings.push_back({name, value_from(value, name, named)});
+    settings.push_back({name, value_from(value, name)});
   }
   return Mechanism(named.name(), settings);
 }
@@ -103,13 +91,13 @@ LayerSizes sizes_from(const std::vector<std::int64_t>& s) {
   return {.heads = s[0], .kv_heads = s[1], .d_k = s[2], .d_v = s[3], .width = s[4], .max_length = s[5]};
 }
 
-// (name, shape, trained) of each weight; -1 in a shape where any size will do.
+// (name, shape, trained, axes, meaning) of each weight; -1 in a shape where any size will do.
 nb::list weight_specs(const Mechanism& mechanism, const std::vector<std::int64_t>& sizes) {
   nb::list out;
   for (const WeightSpec& spec : mechanism.weights(sizes_from(sizes))) {
     nb::list shape;
     for (const std::int64_t size : spec.shape.dims()) shape.append(size);
-    out.append(nb::make_tuple(spec.name, nb::tuple(shape), spec.trained));
+    out.append(nb::make_tuple(spec.name, nb::tuple(shape), spec.trained, spec.axes, spec.meaning));
   }
   return out;
 }

@@ -35,6 +35,14 @@ Rotary rotary_from(nb::handle value) {
   return {.base = base, .halves = halves, .width = width};
 }
 
+Align align_from(nb::handle value) {
+  const auto name = nb::cast<std::string>(value);
+  for (const Align align : {Align::bottom_right, Align::top_left})
+    if (name == name_of(align)) return align;
+  fail(ErrorCode::usage, fmt::format("unknown alignment \"{}\"", name), "align",
+       fmt::format("{} or {}", name_of(Align::bottom_right), name_of(Align::top_left)));
+}
+
 using Setter = void (*)(Request& request, nb::handle value);
 struct Option {
   std::string_view name;
@@ -43,6 +51,7 @@ struct Option {
 
 constexpr Option kOptions[] = {
     {"causal", [](Request& r, nb::handle x) { r.options.causal = nb::cast<bool>(x); }},
+    {"align", [](Request& r, nb::handle x) { r.options.align = align_from(x); }},
     {"numpy", [](Request& r, nb::handle x) { r.kind = nb::cast<bool>(x) ? Kind::numpy : Kind::dlpack; }},
     {"heads_first", [](Request& r, nb::handle x) { r.heads_first = nb::cast<bool>(x); }},
     {"scale", [](Request& r, nb::handle x) { r.options.scale = nb::cast<double>(x); }},

@@ -20,14 +20,6 @@ Path table_of(const DataSettings& settings) {
        found.empty() ? "a .csv" : fmt::format("give one: {}", found[0]));
 }
 
-SeriesScale scale_of(const TimeSeries& series, std::int64_t rows, const Path& path) {
-  try {
-    return SeriesScale::of(series, rows);
-  } catch (const Error& error) {
-    throw error.inside(path.string());
-  }
-}
-
 }  // namespace
 
 Dataset load_series(const Context& context, const DataSettings& settings, const DataUse&) {
@@ -36,7 +28,7 @@ Dataset load_series(const Context& context, const DataSettings& settings, const 
   const TimeSeries series = settings.univariate ? last_channel(all) : all;
   const SeriesParts parts = informer_parts(series);
   SeriesScale scale{settings.mean, settings.deviation};
-  if (scale.mean.empty() || scale.deviation.empty()) scale = scale_of(series, parts.train.end, path);
+  if (scale.mean.empty() || scale.deviation.empty()) scale = SeriesScale::of(series, parts.train.end);
   const SeriesWindow window{settings.input_length, settings.label_length, settings.horizon};
   const auto split = [&](SeriesRows rows, std::int64_t most) {
     // Windows overlap but for one row: the first `most` of them end here.

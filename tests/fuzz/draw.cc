@@ -57,8 +57,9 @@ std::optional<ParameterValue> draw_value(Dice& dice, const ParameterSpec& spec) 
 }
 
 // Settings that are refused together are not drawn again: the defaults serve.
-Mechanism draw_mechanism(Dice& dice, const std::string& name) {
+Mechanism draw_mechanism(Dice& dice, const std::string& name, bool large) {
   const Mechanism plain(name);
+  if (large) return plain;  // blocks of one token among hundreds take definitions minutes
   const std::string_view tested = plain.kind().tested;
   const Mechanism usual = !tested.empty() && dice.chance(0.5) ? Mechanism::parse(tested) : plain;
   if (dice.chance(0.3)) return usual;
@@ -166,8 +167,7 @@ double work_of(const Spec& s) {
   return static_cast<double>(s.batch * s.heads * (s.d_k + s.d_v)) * static_cast<double>(s.n_q * s.n_k);
 }
 
-void draw_sizes(Dice& dice, Spec& s) {
-  const bool large = dice.chance(0.04);
+void draw_sizes(Dice& dice, bool large, Spec& s) {
   s.batch = dice.chance(0.02) ? 0 : dice.between(1, 3);
   s.heads = s.kv_heads = dice.between(1, 3);
   s.n_q = s.n_k = draw_length(dice, large);
@@ -235,7 +235,8 @@ void draw_wrong(Dice& dice, const Mechanism& mechanism, Spec& s) {
 Spec draw(const Draw& run, std::uint64_t index) {
   Dice dice(run.seed, index);
   Spec s;
-  const Mechanism mechanism = draw_mechanism(dice, dice.one_of(run.only));
+  const bool large = dice.chance(0.04);
+  const Mechanism mechanism = draw_mechanism(dice, dice.one_of(run.only), large);
   s.mechanism = mechanism.text();
   s.seed = static_cast<std::int64_t>(dice.bits());
   s.dtype = dice.one_of<std::string>({"f64", "f32", "bf16", "f16"});
@@ -244,7 +245,7 @@ Spec draw(const Draw& run, std::uint64_t index) {
   for (std::int64_t calls = dice.chance(0.7) ? 1 : dice.between(2, 3); calls > 0; --calls)
     s.threads.push_back(static_cast<std::int32_t>(dice.between(1, 3)));
   s.size = dice.one_of<double>({1.0, 1.0, 1.0, 1.0, 0.1, 3.0});
-  draw_sizes(dice, s);
+  draw_sizes(dice, large, s);
   s.layers = dice.between(1, 4);
   s.index = dice.between(0, s.layers - 1);
   if (dice.chance(0.05)) {

@@ -18,7 +18,7 @@
 namespace fovea::fuzz {
 namespace {
 
-constexpr double kPatience = 300.0;  // seconds of one case
+constexpr double kPatience = 900.0;  // seconds of one case, on a machine that may be busy
 constexpr int kShown = 3;            // failures of a mechanism that are made simpler and printed
 
 // What a worker tells about a case that failed; shorter than PIPE_BUF, so that none comes in parts.

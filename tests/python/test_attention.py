@@ -205,3 +205,16 @@ def test_numbers_of_any_library(rng):
     tensors = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
     torch.testing.assert_close(fovea.attention(*tensors, window=np.int64(2), scale=np.float32(0.5)),
                                fovea.attention(*tensors, window=2, scale=0.5))
+
+
+def test_queries_stand_on_the_last_keys_or_on_the_first(rng):
+    q, k, v = arrays(rng)
+    last = plain(q[:, :5], k, v, np.where(np.tri(13, dtype=bool)[8:], 0.0, -np.inf))
+    first = plain(q[:, :5], k, v, np.where(np.tri(5, 13, dtype=bool), 0.0, -np.inf))
+    np.testing.assert_allclose(fovea.attention(q[:, :5], k, v, causal=True), last, atol=1e-12)
+    np.testing.assert_allclose(fovea.attention(q[:, :5], k, v, causal=True, align="bottom-right"), last, atol=1e-12)
+    np.testing.assert_allclose(fovea.attention(q[:, :5], k, v, causal=True, align="top-left"), first, atol=1e-12)
+    tensors = [torch.from_numpy(x).requires_grad_() for x in (q[:, :5], k, v)]
+    np.testing.assert_allclose(fovea.attention(*tensors, causal=True, align="top-left").detach().numpy(), first, atol=1e-12)
+    with pytest.raises(ValueError, match=r'unknown alignment "left"[\s\S]*top-left'):
+        fovea.attention(q, k, v, causal=True, align="left")

@@ -140,3 +140,13 @@ def test_options_of_layers_are_known():
     x = torch.randn(1, 6, 16)
     with pytest.raises(NotImplementedError, match="need_weights=False"):
         mixed(x, x, x, need_weights=True)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_biases_that_are_no_numbers(value, rng):
+    q, k, v = arrays(rng)
+    bias = np.zeros((13, 13))
+    bias[3, 4] = value
+    refuse(ValueError, "bias holds NaN or", q, k, v, bias=bias)
+    with pytest.raises(ValueError, match="bias holds NaN or"):
+        fovea.attention(torch.from_numpy(q).requires_grad_(), torch.from_numpy(k), torch.from_numpy(v), bias=torch.from_numpy(bias))

@@ -60,6 +60,18 @@ def test_vmap_of_vmap_and_of_other_arrays():
         vmap(lambda x: fovea.attention(x, x, x))(q[:0, 0])
 
 
+def test_vmap_is_compiled():
+    q, bias = tensors((3, *SHAPE), (5, 5))
+    q.requires_grad_()
+
+    def work(q):
+        return vmap(lambda x: fovea.torch.attention(x, x, x, bias=bias))(q)
+
+    found = torch.compile(work, backend="aot_eager", fullgraph=True)(q)
+    torch.testing.assert_close(found, work(q))
+    torch.testing.assert_close(torch.autograd.grad(found.sin().sum(), q), torch.autograd.grad(work(q).sin().sum(), q))
+
+
 @pytest.mark.parametrize("name", ["softmax", "linformer", "shaw", "gla"])
 def test_per_sample_gradients(name):
     torch.manual_seed(3)

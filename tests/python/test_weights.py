@@ -141,3 +141,15 @@ def test_sizes_that_are_missing():
         fovea.torch.Attention("linformer", heads=2, head_dim=8)
     with pytest.raises(ValueError, match=r"depends on the width of the layer's input[\s\S]*input_dim"):
         fovea.torch.Attention("gla", heads=2, head_dim=8)
+
+
+def test_weights_say_what_they_are():
+    for info in fovea.list_mechanisms():
+        mechanism = fovea.Mechanism(info.name)
+        mechanism.init(heads=2, d_k=4, width=6, max_length=8)
+        assert info.weights == mechanism.weight_info
+        assert tuple(w.name for w in info.weights) == tuple(mechanism.weights)
+        for weight in info.weights:
+            assert weight.meaning and weight.trained == (weight.name in mechanism.weights.trained)
+            assert len(weight.axes.split(", ")) == mechanism.weights[weight.name].ndim
+    assert str(fovea.Mechanism("performer").weight_info[0]).startswith("directions (features, d_k) (kept): ")

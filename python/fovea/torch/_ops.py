@@ -215,6 +215,13 @@ attend.register_autograd(_backward, setup_context=_keep)
 pull.register_autograd(_no_second, setup_context=lambda ctx, inputs, output: None)
 
 
+@attend.register_vmap
+def _(info: Any, dims: Any, q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> tuple[Any, Any]:
+    call = text.rpartition("\n")[0]
+    return _for_each(info.batch_size, [*dims[:3], *(dims[3] or [None] * len(others))], [q, k, v, *others],
+                     lambda sample: attend(*sample[:3], sample[3:], noted(call, sample)))
+
+
 class Pull(torch.autograd.Function):
     """gradients() as a function of PyTorch, which may be transformed further."""
 

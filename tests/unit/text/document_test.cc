@@ -60,6 +60,25 @@ TEST(Document, RefusesValuesOfTheWrongKindByName) {
   EXPECT_ERROR(load(bpe.dump()), bad, "expected a string", "pre_tokenizer.type", "");
 }
 
+// A file of a few hundred bytes could ask for any amount of memory.
+TEST(Document, RefusesTextsAndTemplatesThatGrowWithoutBound) {
+  const JsonMap twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  JsonMap json = words();
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", JsonMap(40, twice)}};
+  EXPECT_ERROR(load(json.dump()).encode("aaaa"), ErrorCode::bad_input, "longer than", "", "");
+  json["normalizer"] = nullptr;
+  json["decoder"] = {{"type", "Sequence"}, {"decoders", JsonMap(40, twice)}};
+  const std::int32_t ids[] = {0};
+  EXPECT_ERROR(load(json.dump()).decode(ids), ErrorCode::bad_input, "too long", "", "");
+  json["decoder"] = nullptr;
+  const JsonMap part = {{"SpecialToken", {{"id", "x"}, {"type_id", 0}}}};
+  json["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", JsonMap(100, part)},
+                            {"pair", JsonMap::array()},
+                            {"special_tokens", {{"x", {{"id", "x"}, {"ids", JsonMap(100, 1)}, {"tokens", {"x"}}}}}}};
+  EXPECT_ERROR(load(json.dump()), ErrorCode::bad_input, "more than 4096 tokens", "single[40]", "");
+}
+
 TEST(Document, RefusesDropout) {
   JsonMap json = words();
   json["model"] = {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", JsonMap::array()}, {"dropout", 0.1}};

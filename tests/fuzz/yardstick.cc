@@ -1,0 +1,121 @@
+#include "fuzz/yardstick.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/wide.h"
+
+namespace fovea::fuzz {
+namespace {
+
+constexpr double kSlack = 2.0;              // an error may be so many times that of an honest computation
+constexpr int kDraws = 2, kMoreDraws = 30;  // of the noise; after a failure
+constexpr double kBlunt = 0.5;
+
+// The least number above 0 that a type holds.
+double least_of(DType dtype) { return dtype == DType::f16 ? 0x1p-24 : dtype == DType::f64 ? 0x1p-1022 : 0x1p-126; }
+
+double norm(const std::vector<double>& x) {
+  double sum = 0.0;
+  for (const double value : x)
+    if (std::isfinite(value)) sum += value * value;
+  return std::sqrt(sum);
+}
+
+void add(const std::vector<Part>& still, const std::vector<Part>& moved, Spread::Rows& rows) {
+  rows.resize(still.size());
+  for (std::size_t p = 0; p < still.size(); ++p) {
+    const auto width = static_cast<std::size_t>(still[p].row);
+    rows[p].resize((still[p].values.size() + width - 1) / width, 0.0);
+    for (std::size_t i = 0; i < still[p].values.size(); ++i) {
+      const double a = still[p].values[i], b = moved[p].values[i];
+      if (std::isfinite(a)) rows[p][i / width] = std::fmax(rows[p][i / width], std::abs(a - b));
+    }
+  }
+}
+
+}  // namespace
+
+double rounding_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return 0x1p-24;
+    case DType::bf16: return 0x1p-8;
+    case DType::f16: return 0x1p-11;
+    default: return 0x1p-53;
+  }
+}
+
+Spread::Spread(const Case& c, const Outcome& still, double size) : c_(c), still_(still), size_(size) { more(kDraws); }
+
+void Spread::more(std::uint64_t draws) {
+  for (const std::uint64_t end = drawn_ + draws; drawn_ < end; ++drawn_) {
+    const double size = size_ * (drawn_ >= kDraws && drawn_ % 2 == 1 ? 2.0 : 1.0);
+    const Outcome moved = run_exact(c_, {size, 1 + drawn_, drawn_ % 2 == 0});
+    add(still_.outputs, moved.outputs, outputs_);
+    add(still_.gradients, moved.gradients, gradients_);
+  }
+}
+
+Yardstick::Yardstick(const Case& c, const Outcome& still, DType dtype, Spread& last_bit)
+    : rounding_(rounding_of(dtype)), last_bit_(last_bit) {
+  if (dtype != DType::f64) coarse_.emplace(c, still, rounding_);
+  double out = 0.0;
+  for (const Part& part : still.outputs) out = std::hypot(out, norm(part.values));
+  for (const Leaf& leaf : c.leaves)
+    if (leaf.trained) natural_.push_back(out / std::fmax(norm(leaf.values), 1e-3));
+  const Spec& s = c.spec;
+  const auto terms = static_cast<double>(std::max({s.n_q * s.heads / s.kv_heads, s.n_k, s.d_k, s.d_v}));
+  double largest = 1.0;
+  for (const Leaf& leaf : c.leaves)
+    for (const double x : leaf.values) largest = std::fmax(largest, std::abs(x));
+  least_ = least_of(dtype) * std::sqrt(terms) * largest;
+  slack_ = kSlack * (1.0 + std::sqrt(terms) * rounding_of(wide_type(dtype)) / rounding_);
+}
+
+std::vector<double> Yardstick::of_output(std::size_t part) const {
+  return joined(last_bit_.outputs()[part], coarse_ ? &coarse_->outputs()[part] : nullptr);
+}
+
+std::vector<double> Yardstick::of_gradient(std::size_t part) const {
+  return joined(last_bit_.gradients()[part], coarse_ ? &coarse_->gradients()[part] : nullptr);
+}
+
+void Yardstick::look_closer() {
+  last_bit_.more(kMoreDraws);
+  if (coarse_) coarse_->more(kMoreDraws);
+}
+
+std::vector<double> Yardstick::joined(const std::vector<double>& fine, const std::vector<double>* coarse) const {
+  std::vector<double> out;
+  for (std::size_t row = 0; row < fine.size(); ++row)
+    out.push_back(std::fmax(fine[row] * rounding_ / rounding_of(DType::f64), coarse != nullptr ? (*coarse)[row] : 0.0));
+  return out;
+}
+
+Deviation deviation(const Part& got, const Part& want, const std::vector<double>& spread, const Allowed& allowed) {
+  Deviation worst;
+  if (got.values.size() != want.values.size()) return {NAN, 0.0, 0.0, false};
+  const auto width = static_cast<std::size_t>(want.row);
+  double square = 0.0, largest = 0.0;
+  for (const double s : spread) square += s * s;
+  const double usual = std::sqrt(square / std::fmax(1.0, static_cast<double>(spread.size())));
+  for (std::size_t row = 0; row < spread.size(); ++row) {
+    double error = 0.0, size = 0.0;
+    for (std::size_t i = row * width; i < std::min((row + 1) * width, want.values.size()); ++i) {
+      if (std::isfinite(want.values[i])) largest = std::fmax(largest, std::abs(want.values[i]));
+      if (got.values[i] == want.values[i]) continue;
+      const double difference = std::abs(got.values[i] - want.values[i]);
+      if (!(difference < INFINITY)) return {NAN, got.values[i], want.values[i], false};
+      error = std::fmax(error, difference);
+      size = std::fmax(size, std::abs(want.values[i]));
+    }
+    if (error == 0.0) continue;
+    const double tolerance = allowed.slack * (std::fmax(spread[row], usual) + allowed.rounding * size + allowed.floor);
+    if (error > worst.ratio * tolerance)
+      worst.ratio = error / tolerance, worst.error = error, worst.tolerance = tolerance;
+  }
+  worst.blunt = largest > 0.0 && allowed.slack * (usual + allowed.floor) > kBlunt * largest;
+  return worst;
+}
+
+}  // namespace fovea::fuzz

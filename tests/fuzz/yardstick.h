@@ -1,0 +1,70 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "fuzz/case.h"
+
+namespace fovea::fuzz {
+
+double rounding_of(DType dtype);  // half the spacing of its numbers at 1
+
+// How far the results of the call in double move when every number that goes in moves, a number for each row.
+class Spread {
+ public:
+  using Rows = std::vector<std::vector<double>>;
+
+  Spread(const Case& c, const Outcome& still, double size);
+
+  void more(std::uint64_t draws);
+  const Rows& outputs() const { return outputs_; }
+  const Rows& gradients() const { return gradients_; }
+
+ private:
+  const Case& c_;
+  const Outcome& still_;
+  double size_;  // of the noise
+  std::uint64_t drawn_ = 0;
+  Rows outputs_, gradients_;
+};
+
+// What errors of a type are held against. Two things move the results: the noise of one rounding on all that goes in,
+// and the roundings on the way, which the last bit of double shows: they are as much larger as the type is coarser.
+class Yardstick {
+ public:
+  Yardstick(const Case& c, const Outcome& still, DType dtype, Spread& last_bit);
+
+  // A few roundings of the type, and those of the longest sum, which is kept in the wide type.
+  double slack() const { return slack_; }
+  double rounding() const { return rounding_; }
+  std::vector<double> of_output(std::size_t part) const;
+  std::vector<double> of_gradient(std::size_t part) const;
+  // ||outputs|| / ||leaf||: the gradient if one followed the other. Terms that cancel leave a rounding of it.
+  double floor_of_gradient(std::size_t part) const { return (rounding_ + least_) * natural_[part] + least_; }
+  double floor_of_output() const { return least_; }
+  // A kink may lie where few draws look.
+  void look_closer();
+
+ private:
+  std::vector<double> joined(const std::vector<double>& fine, const std::vector<double>* coarse) const;
+
+  double rounding_;
+  double least_ = 0.0;  // what weights too small for the type leave of a sum over inputs
+  double slack_ = 0.0;
+  Spread& last_bit_;
+  std::optional<Spread> coarse_;
+  std::vector<double> natural_;
+};
+
+struct Deviation {
+  double ratio = 0.0;  // of the largest error to its tolerance; NaN: a result is not finite
+  double error = 0.0, tolerance = 0.0;
+  bool blunt = false;  // the tolerance is over half of the largest result
+};
+struct Allowed {
+  double slack, rounding, floor;
+};
+// Rows are held against the larger of their own spread and the root mean square over all rows.
+Deviation deviation(const Part& got, const Part& want, const std::vector<double>& spread, const Allowed& allowed);
+
+}  // namespace fovea::fuzz
