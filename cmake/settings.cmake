@@ -24,9 +24,15 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 else()
   target_compile_options(fovea_flags INTERFACE -Wno-error -Wno-unknown-warning-option)  # GCC's are the warnings we keep to
 endif()
-target_include_directories(fovea_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_include_directories(fovea_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/generated)
 # Portable, AVX2 and AVX-512: the sets between them bring code size and no speed.
 target_compile_definitions(fovea_flags INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
+
+# Which devices have kernels, for src/core/visit_device.h: the one place that knows.
+set(FOVEA_DEVICES cpu)
+list(TRANSFORM FOVEA_DEVICES PREPEND "Device::" OUTPUT_VARIABLE device_names)
+list(JOIN device_names ", " FOVEA_DEVICE_LIST)
+configure_file(${PROJECT_SOURCE_DIR}/src/core/built_devices.h.in ${PROJECT_BINARY_DIR}/generated/core/built_devices.h)
 
 # Adds a folder's sources as an object library that ends up in libfovea.
 function(fovea_folder name)

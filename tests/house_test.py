@@ -105,6 +105,21 @@ class HouseTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("src/a.cc:1 and src/b.cc:2", result.stdout)
 
+    def test_includes_point_down(self):
+        order = {"src/CMakeLists.txt": "fovea_folder(core)\nfovea_folder(ops HEADERS a.h)\nfovea_folder(nn)\n"}
+        down = {"src/ops/a.cc": '#include "core/a.h"\n#include "ops/b.h"\n#include "fovea/nn.h"\n#include <nn/a.h>\n'}
+        self.assertEqual(self.house(order | down).returncode, 0)
+        result = self.house(order | {"src/ops/cpu/a.cc": '#include "core/a.h"\n#include "nn/a.h"\n'})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('src/ops/cpu/a.cc:2 #include "nn/a.h"', result.stdout)
+
+    def test_pointers_stay_with_the_kernels(self):
+        for line in ("x.data<T>()[0] = 1;", "f(x.raw());", "x.template data<float>();"):
+            self.assertEqual(self.house({"src/ops/cpu/a.cc": f"void f() {{ {line} }}\n"}).returncode, 0)
+            result = self.house({"src/ops/a.cc": f"void f() {{ {line} }}\n"})
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("src/ops/a.cc:1", result.stdout)
+
     def test_python_is_measured_too(self):
         result = self.house({"dev/a.py": "def f(a, b):\n" + "    a += 1\n" * 90})
         self.assertEqual(result.returncode, 1)

@@ -88,6 +88,10 @@ struct DecodeState {
 FOVEA_EXPORT Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
                                    const Mechanism& mechanism, DecodeState& state,
                                    const AttentionOptions& options = {});
+// The same as one of the operations of a tape that does not record.
+FOVEA_EXPORT Tensor attention_step(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const Mechanism& mechanism, DecodeState& state,
+                                   const AttentionOptions& options = {});
 
 // Merges two partial results over disjoint keys by their log-sum-exp; differentiable in all four.
 struct Partial {

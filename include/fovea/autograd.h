@@ -78,12 +78,17 @@ struct FOVEA_EXPORT Node {
   const Tensor& grad(std::size_t output = 0) const { return outputs[output]->grad; }
 };
 
+namespace gemm {
+class PackedWeights;
+}
+
 struct TapeOptions {
   bool record = true;        // false: inference, nothing is kept
   bool training = false;     // dropout is active
   bool replay = false;       // runs a recompute segment again: what changes state besides values is already done
   bool watch = false;        // stop at the first operation that makes something not finite (slow)
   std::uint64_t stream = 0;  // where this tape's random streams start (the trainer gives each step its own)
+  const gemm::PackedWeights* packed = nullptr;  // weights kept once more for products with few rows (inference)
 };
 
 // Records operations as they run and plays them back in reverse. One tape serves one step.
@@ -95,6 +100,7 @@ class FOVEA_EXPORT Tape {
   bool recording() const { return options_.record; }
   bool training() const { return options_.training; }
   bool replaying() const { return options_.replay; }
+  const gemm::PackedWeights* packed() const { return options_.packed; }
 
   // A number no other operation of this tape has: the Philox counter's upper half of a dropout.
   std::uint64_t next_stream() { return stream_++; }

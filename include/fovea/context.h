@@ -9,13 +9,12 @@
 
 namespace fovea {
 
-enum class Device : std::uint8_t { cpu, cuda };
-
 struct ContextOptions {
   int threads = 0;  // 0: OMP_NUM_THREADS, else every core that the process may use
   std::uint64_t seed = 0;
   Device device = Device::cpu;
   Allocator::Options memory = {};
+  std::shared_ptr<Memory> pages = nullptr;  // where blocks come from, and the device; null: a memory of `device`
 };
 
 // Everything an operation needs from outside its arguments. Passed, never global.
@@ -27,6 +26,7 @@ class FOVEA_EXPORT Context {
   void set_threads(int threads);
   std::uint64_t seed() const { return options_.seed; }
   Device device() const { return options_.device; }
+  const std::shared_ptr<Memory>& memory() const { return allocator_->memory(); }
   const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
   ZoneTimes& zones() const { return *zones_; }
 

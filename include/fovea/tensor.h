@@ -25,11 +25,13 @@ class FOVEA_EXPORT Tensor {
   template <class T>
   static Tensor from(const Context& context, const Shape& shape, std::span<const T> values,
                      Lifetime lifetime = Lifetime::step);
-  // Wraps memory owned by someone else; `owner` keeps it alive.
+  // Wraps memory of the host owned by someone else; `owner` keeps it alive.
   static Tensor wrap(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner = nullptr);
   // The same with strides in elements, one for each axis: any sign, also 0.
   static Tensor wrap(void* data, const Shape& shape, std::span<const std::int64_t> strides, DType dtype,
                      std::shared_ptr<void> owner = nullptr);
+  // The same tensor for data that lies in another memory.
+  Tensor in(std::shared_ptr<Memory> memory) const;
 
   bool defined() const { return data_ != nullptr || numel_known_empty_; }
   const Shape& shape() const { return shape_; }
@@ -42,7 +44,9 @@ class FOVEA_EXPORT Tensor {
   std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
   DType dtype() const { return dtype_; }
   bool is_contiguous() const;
-  bool is_shared() const;  // does another Tensor see the same storage?
+  bool is_shared() const;  // does another Tensor, or an owner outside, see the same storage?
+  Device device() const { return memory()->device(); }
+  const std::shared_ptr<Memory>& memory() const;  // what the data lies in
 
   void* raw() const { return data_; }
   template <class T>
@@ -59,7 +63,7 @@ class FOVEA_EXPORT Tensor {
   Tensor contiguous(const Context& context) const;  // itself when it already is
   Tensor clone(const Context& context, Lifetime lifetime = Lifetime::step) const;
   Tensor to(const Context& context, DType dtype) const;  // itself when it already is
-  void copy_from(const Tensor& source) const;            // same shape; converts the dtype
+  void copy_from(const Tensor& source) const;            // same shape, any device; converts the dtype
   void fill(double value) const;
 
   template <class T>
@@ -67,7 +71,9 @@ class FOVEA_EXPORT Tensor {
   double item() const;               // the value of a tensor with one element
 
  private:
-  std::shared_ptr<void> storage_;
+  struct Storage;
+
+  std::shared_ptr<const Storage> storage_;  // null: nothing, or borrowed from an owner that lives long enough
   void* data_ = nullptr;
   bool numel_known_empty_ = false;  // an empty tensor has no data but is defined
   DType dtype_ = DType::f32;
@@ -88,7 +94,7 @@ Tensor Tensor::from(const Context& context, const Shape& shape, std::span<const 
   if (static_cast<std::int64_t>(values.size()) != shape.numel())
     fail(ErrorCode::shape, std::to_string(values.size()) + " values for a tensor of shape " + shape.text());
   Tensor out = empty(context, shape, dtype_of<T>, lifetime);
-  std::copy(values.begin(), values.end(), out.template data<T>());
+  if (!values.empty()) out.memory()->write(out.raw(), values.data(), values.size_bytes());
   return out;
 }
 

@@ -25,7 +25,7 @@ nb::tuple attend(nb::handle q, nb::handle k, nb::handle v, const Mechanism& mech
   AttentionResult result;
   {
     const auto context = request.context();
-    const Running running(*context);
+    const Running running;
     Tape tape(*context, {.record = false, .training = request.training, .stream = request.stream});
     result = attention(tape, request.q, request.k, request.v, mechanism, request.resolved(tape));
   }
@@ -40,7 +40,7 @@ class Recorded {
         context_(request_.context()),
         tape_(*context_, {.training = request_.training, .stream = request_.stream}) {
     request_.want_gradients();
-    const Running running(*context_);
+    const Running running;
     result_ = attention(tape_, request_.q, request_.k, request_.v, mechanism, request_.resolved(tape_));
   }
 
@@ -64,7 +64,7 @@ class Recorded {
     add(lse, result_.lse, "grad_lse", true);
     add(final_state, result_.final_state, "grad_final_state", false);
     {
-      const Running running(*context_);
+      const Running running;
       tape_.backward(outputs, seeds);
     }
     return request_.gradients();

@@ -1,6 +1,5 @@
 #include "engine.h"
 
-#include <omp.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -24,10 +23,7 @@ struct Contexts {
 };
 
 Contexts& contexts() {
-  static Contexts* const all = [] {
-    const KeepThreads keep;
-    return new Contexts;  // for good: a thread may still be at work when the process ends
-  }();
+  static auto* const all = new Contexts;  // for good: a thread may still be at work when the process ends
   return *all;
 }
 
@@ -47,7 +43,6 @@ std::shared_ptr<Context> context_for(double multiplications) {
 }
 
 void set_threads(int threads) {
-  const KeepThreads keep;
   const auto wide = std::make_shared<Context>(ContextOptions{.threads = threads});
   const std::lock_guard lock(contexts().mutex);
   contexts().wide = wide;
@@ -55,9 +50,6 @@ void set_threads(int threads) {
 
 int threads() { return context_for(kWorthSharing)->threads(); }
 
-KeepThreads::KeepThreads() : before_(omp_get_max_threads()) {}
-KeepThreads::~KeepThreads() { omp_set_num_threads(before_); }
-
-Running::Running(const Context& context) : stop_(is_interrupted) { omp_set_num_threads(context.threads()); }
+Running::Running() : stop_(is_interrupted) {}
 
 }  // namespace fovea::python

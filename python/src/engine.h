@@ -19,26 +19,13 @@ std::shared_ptr<Context> context_for(double multiplications);
 void set_threads(int threads);  // 0: OMP_NUM_THREADS, else every core
 int threads();
 
-// Puts OpenMP's number of threads back at the end: a context sets it, and others in the process may use it too.
-class KeepThreads {
- public:
-  KeepThreads();
-  ~KeepThreads();
-  KeepThreads(const KeepThreads&) = delete;
-  KeepThreads& operator=(const KeepThreads&) = delete;
-
- private:
-  int before_;
-};
-
 // Inside it the calling thread runs the engine: other Python threads may go on, Ctrl-C ends the work (and leaves
 // KeyboardInterrupt to be raised).
 class Running {
  public:
-  explicit Running(const Context& context);
+  Running();
 
  private:
-  KeepThreads keep_;
   nb::gil_scoped_release no_gil_;
   Stop stop_;
 };

@@ -22,7 +22,6 @@ nb::tuple read_tensors(const std::string& path) {
 // tensors: a sequence of (name, array).
 void write_tensors(const std::string& path, const nb::sequence& tensors, const Metadata& metadata) {
   std::vector<NamedTensor> named;
-  const KeepThreads keep;
   const Context context({.threads = 1});
   for (nb::handle item : tensors) {
     auto name = nb::cast<std::string>(item[0]);

@@ -74,7 +74,7 @@ nb::list generate_ids(const OwnedModel& owned, const std::vector<Tokens>& prompt
   Listener listener(std::move(hear));
   std::vector<Generated> results;
   {
-    const Running running(*owned.context);
+    const Running running;
     Generator generator(*owned.context, owned.model, request.weights);
     const auto token = [&](std::int64_t prompt, std::int32_t id) {
       listener.tell(prompt, [&] { return nb::int_(id); });
@@ -96,7 +96,7 @@ nb::list generate_texts(const OwnedModel& owned, const std::vector<nb::bytes>& p
   Listener listener(std::move(hear));
   std::vector<Generated> results;
   {
-    const Running running(*owned.context);
+    const Running running;
     Generator generator(*owned.context, owned.model, request.weights);
     const auto piece = [&](std::int64_t prompt, std::string_view text) {
       listener.tell(prompt, [&] { return nb::bytes(text.data(), text.size()); });

@@ -104,7 +104,6 @@ nb::list weight_specs(const Mechanism& mechanism, const std::vector<std::int64_t
 
 nb::list draw_weights(const Mechanism& mechanism, const std::vector<std::int64_t>& sizes, bool f64,
                       std::uint64_t seed) {
-  const KeepThreads keep;
   const Context context({.threads = 1, .seed = seed});
   nb::list out;
   for (const Var& weight : make_weights(context, mechanism, sizes_from(sizes), f64 ? DType::f64 : DType::f32))

@@ -34,7 +34,6 @@ std::unique_ptr<OwnedModel> make_model(const nb::tuple& names, const std::string
   read_fields(config, parse_json(settings, "model"), "model");
   if (data != nullptr) config.fit(*data);
   const auto context = context_of(seed);
-  const KeepThreads keep;
   auto made = std::make_unique<OwnedModel>(context, Model(*context, std::move(config)));
   if (data != nullptr && data->tokenizer) made->tokenizer = *data->tokenizer;
   return made;
@@ -45,13 +44,11 @@ std::unique_ptr<OwnedModel> remake_model(const std::string& config, std::uint64_
   ModelConfig read;
   read_fields(read, parse_json(config, "model"), "model");
   const auto context = context_of(seed);
-  const KeepThreads keep;
   return std::make_unique<OwnedModel>(context, Model(*context, std::move(read)));
 }
 
 std::unique_ptr<OwnedModel> load_model(const std::string& folder, std::uint64_t seed) {
   const auto context = context_of(seed);
-  const KeepThreads keep;
   Model model = load_model(*context, folder);
   std::optional<Tokenizer> tokenizer = load_tokenizer(model, folder);
   return std::make_unique<OwnedModel>(context, std::move(model), std::move(tokenizer));
@@ -63,7 +60,7 @@ nb::object result_of(const OwnedModel& owned, const nb::dict& given, F&& run) {
   const Batch batch = batch_from(*owned.context, given);
   Tensor out;
   {
-    const Running running(*owned.context);
+    const Running running;
     Tape tape(*owned.context, {.record = false});
     out = run(tape, batch).value();
   }
@@ -90,7 +87,7 @@ nb::tuple gradients(const OwnedModel& owned, const nb::dict& given) {
   double value = 0.0;
   std::vector<NamedTensor> found;
   {
-    const Running running(*owned.context);
+    const Running running;
     forget_gradients(owned.model);
     Tape tape(*owned.context);
     const Loss loss = owned.model.loss(tape, batch);
@@ -122,7 +119,6 @@ nb::list parameters(const OwnedModel& owned) {
 }  // namespace
 
 std::shared_ptr<Context> context_of(std::uint64_t seed) {
-  const KeepThreads keep;
   return std::make_shared<Context>(ContextOptions{.threads = threads(), .seed = seed});
 }
 

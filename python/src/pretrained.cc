@@ -23,7 +23,6 @@ std::optional<Pooling> pooling_from(const std::string& name) {
 std::unique_ptr<OwnedModel> import(const std::string& path, const std::vector<std::string>& ignore,
                                    const std::string& pooling, std::uint64_t seed) {
   const auto context = context_of(seed);
-  const KeepThreads keep;
   Imported imported = import_model(*context, path, {.ignore = ignore, .pooling = pooling_from(pooling)});
   return std::make_unique<OwnedModel>(context, std::move(imported.model), std::move(imported.tokenizer));
 }
@@ -38,7 +37,7 @@ nb::object embed_texts(const OwnedModel& owned, const std::vector<std::string>& 
     fail(ErrorCode::usage, "this model came without a tokeniser", "embed", "import a folder that has tokenizer.json");
   Tensor vectors;
   {
-    const Running running(*owned.context);
+    const Running running;
     const std::vector<std::string_view> views(texts.begin(), texts.end());
     vectors = embed(*owned.context, owned.model, *owned.tokenizer, views,
                     {.batch_tokens = batch_tokens, .normalize = normalize});

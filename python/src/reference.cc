@@ -35,7 +35,6 @@ reference::Problem problem_of(const Request& r, std::int64_t item) {
 // The plain definition in double precision, of a batch of whole sequences. Takes no bias and no state.
 nb::object define(nb::handle q, nb::handle k, nb::handle v, const Mechanism& mechanism, const nb::dict& options) {
   const Request request = read_request(q, k, v, options);
-  const KeepThreads keep;
   const Context context({.threads = 1});
   const Tensor out =
       Tensor::empty(context, {request.q.dim(0), request.q.dim(1), request.q.dim(2), request.v.dim(3)}, DType::f64);

@@ -73,7 +73,7 @@ class StepMemory {
   Tensor move_on(const Request& request, const Mechanism& mechanism) {
     const std::int64_t length = state_.length, held = state_.held;
     const auto context = request.context(held);
-    const Running running(*context);
+    const Running running;
     Tape tape(*context, {.record = false});
     try {
       return attention_step(*context, request.q.value(), request.k.value(), request.v.value(), mechanism, state_,

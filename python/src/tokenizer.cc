@@ -64,7 +64,7 @@ std::vector<std::vector<std::int32_t>> encode_all(const Tokenizer& tokenizer, co
                                                   bool special) {
   const std::vector<std::string_view> views = views_of(texts);
   const std::shared_ptr<Context> context = context_for(1e9);
-  const Running running(*context);
+  const Running running;
   return tokenizer.encode_all(*context, views, special);
 }
 
@@ -72,7 +72,7 @@ Tokenizer train(const std::vector<nb::bytes>& texts, std::int64_t vocabulary, st
                 std::int64_t min_frequency) {
   const std::vector<std::string_view> views = views_of(texts);
   const std::shared_ptr<Context> context = context_for(1e9);
-  const Running running(*context);
+  const Running running;
   BpeTraining training;
   training.vocabulary = vocabulary;
   training.special_tokens = std::move(special);

@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
-#include <omp.h>
 
 #include <fmt/format.h>
 
@@ -130,9 +129,7 @@ nb::dict train_model(OwnedModel& owned, const Dataset& data, const std::string& 
   Watcher watcher(std::move(report));
   TrainResult result;
   {
-    const KeepThreads keep;
     const nb::gil_scoped_release no_gil;
-    omp_set_num_threads(owned.context->threads());
     Trainer trainer(*owned.context, owned.model, data, config);
     trainer.add(watcher);
     if (!resume.empty()) trainer.resume(resume);
@@ -150,7 +147,7 @@ nb::dict evaluate_model(const OwnedModel& owned, const Dataset& data, const std:
   check_tokenizer(owned, data);
   EvalReport report;
   {
-    const Running running(*owned.context);
+    const Running running;
     report = evaluate(*owned.context, owned.model, *split_of(data, split), {.batch = batch});
   }
   report.split = split;
@@ -202,7 +199,6 @@ std::unique_ptr<Dataset> make_dataset(const nb::dict& given) {
 }
 
 std::unique_ptr<Dataset> make_listops(std::uint64_t seed, std::size_t train, std::size_t validation, std::size_t test) {
-  const KeepThreads keep;
   const nb::gil_scoped_release no_gil;
   const Context context({.threads = threads()});
   return std::make_unique<Dataset>(
@@ -217,7 +213,6 @@ std::unique_ptr<Dataset> load_files(const std::string& settings, const std::stri
   DataUse use{.task = {}, .max_length = max_length, .tokenizer = {}};
   if (tokenizer != nullptr) use.tokenizer = std::make_shared<const Tokenizer>(*tokenizer);
   if (!task.empty()) use.task = static_cast<Task>(place_of_name(task, task_names(), "task", "task"));
-  const KeepThreads keep;
   const nb::gil_scoped_release no_gil;
   const Context context({.threads = threads()});
   return std::make_unique<Dataset>(load_data(context, wanted, use));

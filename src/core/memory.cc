@@ -1,15 +1,11 @@
 #include "fovea/memory.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "core/guard.h"
+#include "core/visit_device.h"
 #include "fovea/error.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -20,7 +16,6 @@ namespace fovea {
 namespace {
 
 constexpr std::size_t kAlign = 64;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 // Rounds up to one of four steps per power of two, so that blocks of similar size can stand in for each other.
 std::size_t size_class(std::size_t bytes) {
@@ -42,16 +37,13 @@ void show([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #endif
 }
 
-std::size_t machine_memory() {
-  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
-
 std::string megabytes(std::size_t bytes) { return std::to_string(bytes >> 20) + " MB"; }
 
 }  // namespace
 
-Allocator::Allocator(Options options) : options_(options) {
-  if (options_.limit == 0) options_.limit = machine_memory();
+Allocator::Allocator(Options options, std::shared_ptr<Memory> memory)
+    : options_(options), memory_(std::move(memory)), host_(kernels_of(memory_->device()) == Device::cpu) {
+  if (options_.limit == 0) options_.limit = memory_->size();
 }
 
 Allocator::~Allocator() { trim(); }
@@ -74,16 +66,22 @@ Allocator::Block Allocator::allocate(std::size_t bytes, Lifetime lifetime) {
     if (data == nullptr) data = map_fresh(rounded);
     count(lifetime, rounded);
   }
-  show(data, rounded);
-  if (options_.poison) std::memset(data, 0xff, rounded);  // all ones is a NaN in every floating type
-  guard::place(data, bytes, rounded + guard::gap(), std::source_location::current());
+  if (host_) show(data, rounded);
+  if (options_.poison) memory_->fill(data, 0xff, rounded);  // all ones is a NaN in every floating type
+  if (host_) {
+    const OpenMemory open(*memory_);
+    guard::place(data, bytes, rounded + gap(), std::source_location::current());
+  }
   return {data, rounded, lifetime};
 }
 
 void Allocator::release(const Block& block) {
   if (block.data == nullptr) return;
-  guard::check(block.data, block.bytes + guard::gap());
-  hide(block.data, block.bytes);
+  if (host_) {
+    const OpenMemory open(*memory_);
+    guard::check(block.data, block.bytes + gap());
+    hide(block.data, block.bytes);
+  }
   const std::lock_guard lock(mutex_);
   cached_[block.bytes].push_back(block.data);
   use_[static_cast<std::size_t>(block.lifetime)].now -= block.bytes;
@@ -98,14 +96,12 @@ void* Allocator::take_cached(std::size_t bytes) {
   return data;
 }
 
+std::size_t Allocator::gap() const { return host_ ? guard::gap() : 0; }
+
 void* Allocator::map_fresh(std::size_t bytes) {
-  const bool huge = bytes >= kHugePage;
-  const std::size_t align = huge ? kHugePage : kAlign;
-  const std::size_t mapped = (bytes + guard::gap() + align - 1) / align * align;
-  void* data = std::aligned_alloc(align, mapped);
+  void* data = memory_->map(bytes + gap());
   if (data == nullptr) fail(ErrorCode::out_of_memory, "the system refused " + megabytes(bytes));
-  hide(data, mapped);
-  if (huge) madvise(data, bytes, MADV_HUGEPAGE);  // advice only: small pages work too
+  if (host_) hide(data, bytes + gap());
   return data;
 }
 
@@ -135,7 +131,7 @@ void Allocator::reset_peaks() {
 void Allocator::trim() {
   const std::lock_guard lock(mutex_);
   for (auto& [size, blocks] : cached_)
-    for (void* data : blocks) std::free(data);
+    for (void* data : blocks) memory_->unmap(data, size + gap());
   cached_.clear();
 }
 

@@ -20,32 +20,37 @@ enum class Form : std::uint8_t {
 // Rows up to which a packed product reads less than a plain one would.
 inline constexpr std::int64_t kPackedRows = 16;
 
-// One weight (in, out). Panels of 32 outputs lie one after another; within a panel the outputs of one input lie side by
-// side, in f32 and i8 in their order; in bf16 as 16 words, of which word i holds outputs i and 16 + i.
+// One weight (in, out) as it is kept. Panels of 32 outputs lie one after another; within a panel the outputs of one
+// input lie side by side, in f32 and i8 in their order; in bf16 as 16 words, of which word i holds outputs i and 16 +
+// i.
+struct PackedPanels {
+  static constexpr std::int64_t kPanel = 32;
+
+  Form form;
+  std::int64_t in, out;
+  Tensor data;    // u8
+  Tensor scales;  // (panels * 32), i8 only
+
+  std::int64_t panels() const { return (out + kPanel - 1) / kPanel; }
+  std::int64_t panel_bytes() const { return in * kPanel * (form == Form::f32 ? 4 : form == Form::bf16 ? 2 : 1); }
+};
+
 class PackedWeight {
  public:
-  static constexpr std::int64_t kPanel = 32;
+  static constexpr std::int64_t kPanel = PackedPanels::kPanel;
 
   PackedWeight(const Context& context, const Tensor& weight, Form form);  // f32, any strides
 
-  std::int64_t in() const { return in_; }
-  std::int64_t out() const { return out_; }
-  std::size_t bytes() const { return data_.bytes(); }
+  std::int64_t in() const { return panels_.in; }
+  std::int64_t out() const { return panels_.out; }
+  std::size_t bytes() const { return panels_.data.bytes(); }
 
   // x (rows, in) W + bias -> y (rows, out), all f32 and dense; the bias may be undefined. Sums are f32, in the order of
   // the inputs: the same bits for a row at any number of threads and beside any other rows.
   void multiply(const Context& context, const Tensor& x, const Tensor& bias, const Tensor& y) const;
 
  private:
-  std::int64_t panel_bytes() const;
-  void pack_f32(const Context& context, const Tensor& weight);
-  void pack_bf16(const Context& context, const Tensor& weight);
-  void pack_i8(const Context& context, const Tensor& weight);
-
-  Form form_;
-  std::int64_t in_, out_, panels_;
-  Tensor data_;    // u8
-  Tensor scales_;  // (panels * 32), i8 only
+  PackedPanels panels_;
 };
 
 // The packed weights of a model. Each is made when it is first asked for.
@@ -65,21 +70,6 @@ class PackedWeights {
   };
   Form form_;
   mutable std::map<const void*, Entry> entries_;
-};
-
-// While one of these lives, products with few rows that its thread starts without recording use packed weights where
-// there are any: layers need not know how their weights are kept. They nest.
-class UsePacked {
- public:
-  explicit UsePacked(const PackedWeights* weights);  // null: none
-  ~UsePacked();
-  UsePacked(const UsePacked&) = delete;
-  UsePacked& operator=(const UsePacked&) = delete;
-
-  static const PackedWeights* current();  // of the calling thread
-
- private:
-  const PackedWeights* outer_;
 };
 
 }  // namespace fovea::gemm

@@ -40,22 +40,21 @@ std::int64_t Decoder::positions() const {
 }
 
 Tensor Decoder::run(const std::vector<std::span<const std::int32_t>>& tokens, const std::vector<nn::Past*>& pasts,
-                    Tape& tape, const nn::Source& source) const {
-  const gemm::UsePacked use(weights_.get());
+                    const nn::Source& source) const {
+  Tape tape(*context_, {.record = false, .packed = weights_.get()});
   const Input input = packed_rows(*context_, tokens);
   return model_->network().step(tape, input, pasts, source).value().to(*context_, DType::f32).contiguous(*context_);
 }
 
 Tensor Decoder::step(const std::vector<std::span<const std::int32_t>>& tokens,
                      const std::vector<nn::Past*>& pasts) const {
-  Tape tape(*context_, {.record = false});
-  return run(tokens, pasts, tape, {});
+  return run(tokens, pasts, {});
 }
 
 Tensor Decoder::step(const std::vector<std::span<const std::int32_t>>& tokens, const std::vector<nn::Past*>& pasts,
                      const std::vector<std::span<const std::int32_t>>& sources) const {
   Tape tape(*context_, {.record = false});
-  return run(tokens, pasts, tape, model_->network().read_source(tape, packed_rows(*context_, sources)));
+  return run(tokens, pasts, model_->network().read_source(tape, packed_rows(*context_, sources)));
 }
 
 }  // namespace fovea

@@ -31,7 +31,7 @@ class Decoder {
               const std::vector<std::span<const std::int32_t>>& sources) const;
 
  private:
-  Tensor run(const std::vector<std::span<const std::int32_t>>& tokens, const std::vector<nn::Past*>& pasts, Tape& tape,
+  Tensor run(const std::vector<std::span<const std::int32_t>>& tokens, const std::vector<nn::Past*>& pasts,
              const nn::Source& source) const;
 
   Context* context_;

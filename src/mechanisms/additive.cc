@@ -4,7 +4,7 @@
 #include "core/parallel.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
-#include "ops/additive_cpu.h"
+#include "ops/cpu/additive.h"
 #include "ops/sequence.h"
 #include "policy/math.h"
 
@@ -297,7 +297,7 @@ const MechanismKind& additive_kind() {
       .features = {Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
                    Feature::window, Feature::pattern, Feature::step, Feature::grouped, Feature::strict},
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

@@ -171,7 +171,7 @@ const MechanismKind& bigbird_kind() {
       .features = kPairwise,
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -51,7 +51,7 @@ const MechanismKind& cascade_kind() {
                      {"factor", std::int64_t{2}, 1, 1024, {}, "the window is so many times wider in each layer"}},
       .features = kPairwise,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

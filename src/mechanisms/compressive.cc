@@ -181,7 +181,7 @@ const MechanismKind& compressive_kind() {
       .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
                    Feature::packed, Feature::step, Feature::grouped, Feature::strict},
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

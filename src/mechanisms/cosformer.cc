@@ -138,7 +138,7 @@ const MechanismKind& cosformer_kind() {
       .features = kRecurrent,
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::state,
+      .memory = StepMemory::state,
       .run = run,
       .reference = define,
       .flops = flops,

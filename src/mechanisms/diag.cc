@@ -132,7 +132,7 @@ const MechanismKind& diag_kind() {
       .features = kPairwise,
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -52,7 +52,7 @@ const MechanismKind& dilated_kind() {
                      {"growth", std::int64_t{1}, 1, 1024, {}, "the dilation is so many times larger in each layer"}},
       .features = kPairwise,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

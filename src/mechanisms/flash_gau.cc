@@ -101,7 +101,7 @@ const MechanismKind& flash_gau_kind() {
       .features = {Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed, Feature::rotary,
                    Feature::grouped, Feature::strict},
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

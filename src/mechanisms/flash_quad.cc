@@ -68,7 +68,7 @@ const MechanismKind& flash_quad_kind() {
                    Feature::grouped, Feature::strict},
       .lacks = lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

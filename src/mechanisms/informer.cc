@@ -192,7 +192,7 @@ const MechanismKind& informer_kind() {
                    Feature::packed, Feature::grouped, Feature::strict},
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -33,7 +33,7 @@ const MechanismKind& kernelized_kind() {
       .parameters = {},
       .features = kPairwiseNoLse,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

@@ -55,7 +55,7 @@ struct Flops {
 };
 
 // How the step form remembers the past.
-enum class Memory : std::uint8_t { cache, state };
+enum class StepMemory : std::uint8_t { cache, state };
 
 // How a layer makes q, k and v for a mechanism, and what it does with the output before its last projection. Most
 // mechanisms leave all of it alone.
@@ -77,7 +77,7 @@ struct MechanismKind {
   Features features;
   bool (*lacks)(const Mechanism& mechanism, Feature feature) = nullptr;  // features that a setting takes away
   bool subquadratic;
-  Memory memory;
+  StepMemory memory;
   AttentionResult (*run)(const Call& call);
   // The plain definition, in double precision, on one sequence.
   reference::Result (*reference)(const reference::Problem& problem, const Mechanism& mechanism);

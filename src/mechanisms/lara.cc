@@ -239,7 +239,7 @@ const MechanismKind& lara_kind() {
       .features = {Feature::scale, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
                    Feature::grouped},
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

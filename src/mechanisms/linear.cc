@@ -31,7 +31,7 @@ const MechanismKind& linear_kind() {
                      {"eps", 1e-6, 0.0, 1.0, {}, "keeps the denominator away from 0"}},
       .features = kRecurrent,  // no rotary: rotated features may be negative, and the denominator pass through 0
       .subquadratic = true,
-      .memory = Memory::state,
+      .memory = StepMemory::state,
       .run = run,
       .reference = define,
       .flops = scan_flops,

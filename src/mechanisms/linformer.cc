@@ -100,7 +100,7 @@ const MechanismKind& linformer_kind() {
                    Feature::dropout, Feature::grouped},
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -149,7 +149,7 @@ const MechanismKind& long_short_kind() {
                    Feature::packed, Feature::grouped, Feature::strict},
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -177,7 +177,7 @@ const MechanismKind& longformer_kind() {
       .features = kPairwise,
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -119,7 +119,7 @@ const MechanismKind& memformer_kind() {
                    Feature::strict},
       .lacks = lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -48,7 +48,7 @@ const MechanismKind& norm_kind() {
            {"eps", 1e-6, 1e-12, 1.0, {}, "keeps the norm away from 0"}},
       .features = kRecurrent.with(Feature::rotary),
       .subquadratic = true,
-      .memory = Memory::state,
+      .memory = StepMemory::state,
       .run = run,
       .reference = define,
       .flops = scan_flops,

@@ -83,7 +83,7 @@ const MechanismKind& nystrom_kind() {
                    Feature::grouped},
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

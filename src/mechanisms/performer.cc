@@ -166,7 +166,7 @@ const MechanismKind& performer_kind() {
       .features = kRecurrent.with(Feature::scale),
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::state,
+      .memory = StepMemory::state,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -283,7 +283,7 @@ const MechanismKind& reformer_kind() {
       .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed,
                    Feature::grouped},
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

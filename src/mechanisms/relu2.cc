@@ -35,7 +35,7 @@ const MechanismKind& relu2_kind() {
       .features = kPairwiseNoLse,
       .lacks = score_lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

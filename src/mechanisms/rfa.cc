@@ -191,7 +191,7 @@ const MechanismKind& rfa_kind() {
       .features = kRecurrent,
       .lacks = lacks,
       .subquadratic = true,
-      .memory = Memory::state,
+      .memory = StepMemory::state,
       .run = run,
       .reference = define,
       .flops = flops,

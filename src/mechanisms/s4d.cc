@@ -96,7 +96,7 @@ const MechanismKind& s4d_kind() {
       .features = {Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed, Feature::grouped,
                    Feature::strict},
       .subquadratic = true,
-      .memory = Memory::state,
+      .memory = StepMemory::state,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -52,7 +52,7 @@ const MechanismKind& sigmoid_kind() {
       .features = kPairwiseNoLse,
       .lacks = lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

@@ -335,7 +335,7 @@ const MechanismKind& sinkhorn_kind() {
                    Feature::grouped, Feature::strict},
       .lacks = lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -107,7 +107,7 @@ const MechanismKind& skyformer_kind() {
       .features = {Feature::scale, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
                    Feature::grouped},
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

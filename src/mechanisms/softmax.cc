@@ -22,7 +22,7 @@ const MechanismKind& softmax_kind() {
       .features = kPairwise,
       .lacks = score_lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

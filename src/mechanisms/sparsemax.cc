@@ -26,7 +26,7 @@ const MechanismKind& sparsemax_kind() {
       .features = kPairwiseNoLse,
       .lacks = score_lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

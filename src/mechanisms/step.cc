@@ -56,7 +56,8 @@ Tensor step_single(const Context& context, const Call& call, const DecodeState& 
   return o;
 }
 
-Tensor step_cache(Context& context, const Call& call, DecodeState& state) {
+Tensor step_cache(const Call& call, DecodeState& state) {
+  const Context& context = call.tape.context();
   const MechanismKind& kind = call.mechanism.kind();
   const Tensor &k = call.k.value(), &v = call.v.value();
   const std::int64_t fresh = k.dim(1);
@@ -68,10 +69,9 @@ Tensor step_cache(Context& context, const Call& call, DecodeState& state) {
   state.length += fresh;
   if (is_single_query(call)) return step_single(context, call, state);
 
-  Tape tape(context, {.record = false});
   AttentionOptions options = call.options;
   options.causal = true;
-  const Tensor output = attention(tape, call.q, state.keys.slice(1, 0, state.held),
+  const Tensor output = attention(call.tape, call.q, state.keys.slice(1, 0, state.held),
                                   state.values.slice(1, 0, state.held), call.mechanism, options)
                             .output.value();
   // Dropped rows keep their distance to later ones, and whole blocks keep their phase: patterns see no difference.
@@ -86,13 +86,12 @@ Tensor step_cache(Context& context, const Call& call, DecodeState& state) {
   return output;
 }
 
-Tensor step_state(Context& context, const Call& call, DecodeState& state) {
-  Tape tape(context, {.record = false});
+Tensor step_state(const Call& call, DecodeState& state) {
   AttentionOptions options = call.options;
   options.causal = true;
   options.initial_state = state.state;
   options.final_state = true;
-  const AttentionResult result = attention(tape, call.q, call.k, call.v, call.mechanism, options);
+  const AttentionResult result = attention(call.tape, call.q, call.k, call.v, call.mechanism, options);
   state.state = result.final_state.value();
   state.length += call.k.dim(1);
   return result.output.value();
@@ -110,13 +109,19 @@ Tensor next_positions(const Context& context, const Tensor& q, std::int64_t firs
 
 Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const Tensor& v, const Mechanism& mechanism,
                       DecodeState& state, const AttentionOptions& options) {
+  Tape tape(context, {.record = false});
+  return attention_step(tape, q, k, v, mechanism, state, options);
+}
+
+Tensor attention_step(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v, const Mechanism& mechanism,
+                      DecodeState& state, const AttentionOptions& options) {
   if (!mechanism.supports(Feature::step)) refuse_feature(mechanism, Feature::step, "step form");
   if (!options.queries.empty() || !options.keys.empty() || options.bias.defined() || options.mask.defined())
     fail(ErrorCode::unsupported, "the step form takes whole batches: no lengths, packing, bias or mask");
   if (options.align != Align::bottom_right)
     fail(ErrorCode::unsupported, "a step with top-left alignment", "align", "the last query stands on the last key");
-  Tape tape(context, {.record = false});
-  const bool recurrent = mechanism.kind().memory == Memory::state;
+  const Context& context = tape.context();
+  const bool recurrent = mechanism.kind().memory == StepMemory::state;
   AttentionOptions inner = options;
   Call call{tape, q, k, v, mechanism, inner, {}, {}};
   if (options.rotary && recurrent) {
@@ -129,7 +134,7 @@ Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const 
     call.k = rotate(tape, k, positions, *options.rotary);
     inner.rotary.reset();
   }
-  return recurrent ? step_state(context, call, state) : step_cache(context, call, state);
+  return recurrent ? step_state(call, state) : step_cache(call, state);
 }
 
 }  // namespace fovea

@@ -42,7 +42,7 @@ const MechanismKind& taylor_kind() {
       .features = kPairwiseNoLse,
       .lacks = lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

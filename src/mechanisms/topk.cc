@@ -29,7 +29,7 @@ const MechanismKind& topk_kind() {
       .features = kPairwiseNoLse,
       .lacks = score_lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

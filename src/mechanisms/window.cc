@@ -34,7 +34,7 @@ const MechanismKind& window_kind() {
                      {"right", std::int64_t{128}, 0, 1 << 30, {}, "keys after the query; causal calls read none"}},
       .features = kPairwise,
       .subquadratic = true,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -167,7 +167,7 @@ const MechanismKind& xl_kind() {
       .features = kPairwise,
       .lacks = lacks,
       .subquadratic = false,
-      .memory = Memory::cache,
+      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = dense_flops,

@@ -260,7 +260,7 @@ Var AttentionLayer::step(Tape& tape, const Var& x, const Layout& layout) const {
     LayerPast& past = layout.pasts[s]->layers[static_cast<std::size_t>(layer_)];
     const AttentionOptions call = options(tape, rows_of(x, sequences[s]), past.self.length + sequences[s].count);
     rows_of(out, sequences[s])
-        .copy_from(attention_step(tape.context(), rows_of(in.q, sequences[s]), rows_of(in.k, sequences[s]),
+        .copy_from(attention_step(tape, rows_of(in.q, sequences[s]), rows_of(in.k, sequences[s]),
                                   rows_of(in.v, sequences[s]), mechanism_, past.self, call));
   }
   return out;

@@ -1,4 +1,5 @@
-#include "ops/activation_cpu.h"
+#include "core/visit_device.h"
+#include "ops/activation_kernels.h"
 #include "ops/activation_policy.h"
 
 namespace fovea {
@@ -8,7 +9,8 @@ void activate_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor g = node.grad().contiguous(context);
   const Tensor dx = Tensor::empty(context, g.shape(), g.dtype());
-  cpu::activate_backward(context, {std::any_cast<Activation>(node.attributes), g, node.saved[0], dx});
+  const kernels::Pull io{std::any_cast<Activation>(node.attributes), g, node.saved[0], dx};
+  visit_device(context, io, [&]<Device D>() { kernels::activate_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx);
 }
 
@@ -23,7 +25,8 @@ void glu_backward(Tape& tape, Node& node) {
   const Tensor g = node.grad().contiguous(context).reshape({x.dim(0), x.dim(1) / 2});
   const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
   const auto& [activation, keep] = std::any_cast<const Gate&>(node.attributes);
-  cpu::glu_backward(context, {activation, g, x, dx}, keep);
+  const kernels::GluPull io{activation, keep, g, x, dx};
+  visit_device(context, io, [&]<Device D>() { kernels::glu_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
 }
 
@@ -37,7 +40,8 @@ Var activate(Tape& tape, const Var& x, Activation activation) {
   const Context& context = tape.context();
   const Tensor in = x.value().contiguous(context);
   const Tensor y = Tensor::empty(context, in.shape(), in.dtype());
-  cpu::activate(context, {activation, in, y});
+  const kernels::Apply io{activation, in, y};
+  visit_device(context, io, [&]<Device D>() { kernels::activate<D>(context, io); });
   return tape.record(kActivate, {x}, y, {slope_from_output(activation) ? y : in}, activation);
 }
 
@@ -49,7 +53,8 @@ Var glu(Tape& tape, const Var& x, Activation activation, double dropout_p) {
   const Tensor in = x.value().contiguous(context).reshape({rows, 2 * half});
   const Tensor y = Tensor::empty(context, {rows, half}, in.dtype());
   const Keep keep = next_dropout(tape, dropout_p);
-  cpu::glu(context, {activation, in, y}, keep);
+  const kernels::Glu io{activation, keep, in, y};
+  visit_device(context, io, [&]<Device D>() { kernels::glu<D>(context, io); });
   return tape.record(kGlu, {x}, y.reshape(x.shape().with(-1, half)), {in}, Gate{activation, keep});
 }
 

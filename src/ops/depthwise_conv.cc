@@ -1,5 +1,5 @@
-#include "ops/depthwise_conv_cpu.h"
-
+#include "core/visit_device.h"
+#include "ops/depthwise_conv_kernels.h"
 #include "ops/sequence.h"
 #include "ops/work.h"
 
@@ -20,26 +20,17 @@ Tensor whole_rows(const Context& context, const Tensor& x) {
 
 // Every channel's taps: w (heads, taps) or (heads, d, taps) -> (taps, heads d), in the wide type.
 Tensor spread_taps(const Context& context, const Tensor& w, const Shape& x) {
-  const std::int64_t taps = w.dim(-1), width = x.dim(2) * x.dim(3), shared = w.rank() == 2 ? x.dim(3) : 1;
   const Tensor from = w.to(context, wide_type(w.dtype())).contiguous(context);
-  const Tensor out = Tensor::empty(context, {taps, width}, from.dtype());
-  visit_wide(out.dtype(), [&]<class R>() {
-    for (std::int64_t t = 0; t < taps; ++t)
-      for (std::int64_t c = 0; c < width; ++c) out.data<R>()[t * width + c] = from.data<R>()[c / shared * taps + t];
-  });
-  return out;
+  const kernels::Taps io{from, Tensor::empty(context, {w.dim(-1), x.dim(2) * x.dim(3)}, from.dtype())};
+  visit_device(context, io, [&]<Device D>() { kernels::spread_taps<D>(context, io); });
+  return io.to;
 }
 
 // The reverse for gradients: sums over the channels that share taps.
 Tensor gather_taps(const Context& context, const Tensor& taps, const Shape& w) {
-  const Tensor out = Tensor::zeros(context, w, taps.dtype());
-  const std::int64_t count = taps.dim(0), width = taps.dim(1);
-  const std::int64_t shared = out.numel() == 0 ? 1 : width * count / out.numel();
-  visit_wide(out.dtype(), [&]<class R>() {
-    for (std::int64_t c = 0; c < width; ++c)
-      for (std::int64_t t = 0; t < count; ++t) out.data<R>()[c / shared * count + t] += taps.data<R>()[t * width + c];
-  });
-  return out;
+  const kernels::Taps io{taps, Tensor::zeros(context, w, taps.dtype())};
+  visit_device(context, io, [&]<Device D>() { kernels::gather_taps<D>(context, io); });
+  return io.to;
 }
 
 // The last tap first.
@@ -48,6 +39,10 @@ Tensor reversed(const Context& context, const Tensor& taps) {
   const std::int64_t count = taps.dim(0);
   for (std::int64_t t = 0; t < count; ++t) out.select(0, t).copy_from(taps.select(0, count - 1 - t));
   return out;
+}
+
+void convolve(const Context& context, const kernels::ConvTensors& io) {
+  visit_device(context, io, [&]<Device D>() { kernels::convolve<D>(context, io); });
 }
 
 // saved: x and the taps of every channel.
@@ -59,11 +54,13 @@ void backward(Tape& tape, Node& node) {
     // x_j went to the rows i = j - first - t.
     const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
     const std::int64_t first = 1 - conv.first - taps.dim(0);
-    cpu::convolve(context, {conv.spans, first, g, reversed(context, taps), dx});
+    convolve(context, {conv.spans, first, g, reversed(context, taps), dx});
     tape.accumulate(node.inputs[0], dx);
   }
   if (!node.wants(1)) return;
-  const Tensor d_taps = cpu::tap_gradients(context, {conv.spans, conv.first, x, taps, g}, conv.sequences);
+  const kernels::ConvTensors io{conv.spans, conv.first, x, taps, g};
+  const Tensor d_taps =
+      visit_device(context, io, [&]<Device D>() { return kernels::tap_gradients<D>(context, io, conv.sequences); });
   tape.accumulate(node.inputs[1], gather_taps(context, d_taps, node.inputs[1]->shape));
 }
 
@@ -89,7 +86,7 @@ Var depthwise_conv(Tape& tape, const Var& x, const Var& w, const DepthwiseConv& 
   const Conv conv{options.rows.rows(x.dim(0), x.dim(1), "rows"), spans_of(options.rows, x.dim(0), x.dim(1)),
                   -(options.causal ? taps.dim(0) - 1 : taps.dim(0) / 2)};
   const Tensor y = Tensor::empty(context, in.shape(), x.dtype());
-  cpu::convolve(context, {conv.spans, conv.first, in, taps, y});
+  convolve(context, {conv.spans, conv.first, in, taps, y});
   return tape.record(kDepthwiseConv, {x, w}, y, {in, taps}, conv);
 }
 

@@ -1,4 +1,5 @@
-#include "ops/diagonals_cpu.h"
+#include "core/visit_device.h"
+#include "ops/diagonals_kernels.h"
 #include "ops/sequence.h"
 #include "ops/work.h"
 
@@ -11,7 +12,7 @@ struct Along {
   bool ring;
   double scale;
 
-  cpu::DiagonalTensors tensors(const Tensor& x, const Tensor& y, const Tensor& weights) const {
+  kernels::DiagonalTensors tensors(const Tensor& x, const Tensor& y, const Tensor& weights) const {
     return {offsets, spans, ring, scale, x, y, weights};
   }
 };
@@ -37,6 +38,16 @@ Along along_rows(const Var& x, const Diagonals& along, double scale) {
   return {along.offsets, spans_of(along.rows, x.dim(0), x.dim(1)), along.ring, scale};
 }
 
+void dots(const Context& context, const kernels::DiagonalTensors& io, double outside) {
+  visit_device(context, io, [&]<Device D>() { kernels::diagonal_dots<D>(context, io, outside); });
+}
+void mix(const Context& context, const kernels::DiagonalTensors& io) {
+  visit_device(context, io, [&]<Device D>() { kernels::diagonal_mix<D>(context, io); });
+}
+void mix_back(const Context& context, const kernels::DiagonalTensors& io) {
+  visit_device(context, io, [&]<Device D>() { kernels::diagonal_mix_back<D>(context, io); });
+}
+
 // saved: q, k.
 void scores_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
@@ -44,12 +55,12 @@ void scores_backward(Tape& tape, Node& node) {
   const Tensor &q = node.saved[0], &k = node.saved[1], g = node.grad().contiguous(context);
   if (node.wants(0)) {
     const Tensor dq = Tensor::empty(context, q.shape(), q.dtype());
-    cpu::diagonal_mix(context, along.tensors(dq, k, g));
+    mix(context, along.tensors(dq, k, g));
     tape.accumulate(node.inputs[0], dq);
   }
   if (!node.wants(1)) return;
   const Tensor dk = Tensor::empty(context, k.shape(), k.dtype());
-  cpu::diagonal_mix_back(context, along.tensors(q, dk, g));
+  mix_back(context, along.tensors(q, dk, g));
   tape.accumulate(node.inputs[1], dk);
 }
 
@@ -60,12 +71,12 @@ void mix_backward(Tape& tape, Node& node) {
   const Tensor &weights = node.saved[0], &v = node.saved[1], g = dense_rows(context, node.grad());
   if (node.wants(0)) {
     const Tensor d_weights = Tensor::empty(context, weights.shape(), weights.dtype());
-    cpu::diagonal_dots(context, along.tensors(g, v, d_weights), 0.0);
+    dots(context, along.tensors(g, v, d_weights), 0.0);
     tape.accumulate(node.inputs[0], d_weights);
   }
   if (!node.wants(1)) return;
   const Tensor dv = Tensor::empty(context, v.shape(), v.dtype());
-  cpu::diagonal_mix_back(context, along.tensors(g, dv, weights));
+  mix_back(context, along.tensors(g, dv, weights));
   tape.accumulate(node.inputs[1], dv);
 }
 
@@ -83,7 +94,7 @@ Var diagonals(Tape& tape, const Var& q, const Var& k, const Diagonals& along, co
   const auto count = static_cast<std::int64_t>(along.offsets.size());
   const Tensor x = dense_rows(context, q.value()), y = dense_rows(context, k.value());
   const Tensor out = Tensor::empty(context, q.shape().with(-1, count), q.dtype());
-  cpu::diagonal_dots(context, rows.tensors(x, y, out), scores.outside);
+  dots(context, rows.tensors(x, y, out), scores.outside);
   return tape.record(kDiagonals, {q, k}, out, {x, y}, rows);
 }
 
@@ -96,7 +107,7 @@ Var mix_diagonals(Tape& tape, const Var& weights, const Var& v, const Diagonals&
          std::to_string(weights.dim(3)) + " weights for " + std::to_string(along.offsets.size()) + " offsets");
   const Tensor p = weights.value().contiguous(context), y = dense_rows(context, v.value());
   const Tensor out = Tensor::empty(context, weights.shape().with(-1, v.dim(3)), v.dtype());
-  cpu::diagonal_mix(context, rows.tensors(out, y, p));
+  mix(context, rows.tensors(out, y, p));
   return tape.record(kMixDiagonals, {weights, v}, out, {p, y}, rows);
 }
 

@@ -1,9 +1,7 @@
-#include "ops/elementwise_cpu.h"
-
-#include <cmath>
-
+#include "core/visit_device.h"
 #include "fovea/ops.h"
-#include "ops/column_sum_cpu.h"
+#include "ops/column_sum.h"
+#include "ops/elementwise_kernels.h"
 #include "ops/work.h"
 
 namespace fovea {
@@ -26,9 +24,10 @@ Tensor right_operand(const Context& context, const Tensor& b, DType type_of_a) {
   return (b.dtype() == type_of_a ? b : b.to(context, wide_type(type_of_a))).contiguous(context);
 }
 
-Tensor combine(const Context& context, cpu::Binary op, const Tensor& a, const Tensor& b) {
+Tensor combine(const Context& context, kernels::Binary op, const Tensor& a, const Tensor& b) {
   const Tensor left = a.contiguous(context), y = Tensor::empty(context, a.shape(), a.dtype());
-  cpu::binary(context, {op, left, right_operand(context, b, a.dtype()), y});
+  const kernels::BinaryTensors io{op, left, right_operand(context, b, a.dtype()), y};
+  visit_device(context, io, [&]<Device D>() { kernels::binary<D>(context, io); });
   return y;
 }
 
@@ -36,7 +35,7 @@ Tensor combine(const Context& context, cpu::Binary op, const Tensor& a, const Te
 Tensor sum_repeats(const Context& context, const Tensor& g, const Tensor& factor, const Shape& shape) {
   const std::int64_t width = shape.numel(), rows = width == 0 ? 0 : g.numel() / width;
   const auto as_rows = [&](const Tensor& t) { return t.defined() ? t.contiguous(context).reshape({rows, width}) : t; };
-  return cpu::column_sums(context, {as_rows(g), as_rows(factor)}).reshape(shape);
+  return column_sums(context, as_rows(g), as_rows(factor)).reshape(shape);
 }
 
 void add_backward(Tape& tape, Node& node) {
@@ -50,7 +49,8 @@ void add_backward(Tape& tape, Node& node) {
 
 Tensor scaled(const Context& context, const Tensor& x, double factor) {
   const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
-  cpu::scale(context, {factor, in, y});
+  const kernels::ScaleTensors io{factor, in, y};
+  visit_device(context, io, [&]<Device D>() { kernels::scale<D>(context, io); });
   return y;
 }
 
@@ -68,11 +68,11 @@ void sub_backward(Tape& tape, Node& node) {
 void mul_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor &g = node.grad(), &a = node.saved[0], &b = node.saved[1];
-  if (node.wants(0)) tape.accumulate(node.inputs[0], combine(context, cpu::Binary::mul, g, b));
+  if (node.wants(0)) tape.accumulate(node.inputs[0], combine(context, kernels::Binary::mul, g, b));
   if (!node.wants(1)) return;
   const Shape& shape = node.inputs[1]->shape;
   if (shape == g.shape())
-    tape.accumulate(node.inputs[1], combine(context, cpu::Binary::mul, g, a));
+    tape.accumulate(node.inputs[1], combine(context, kernels::Binary::mul, g, a));
   else
     tape.accumulate(node.inputs[1], sum_repeats(context, g, a, shape));
 }
@@ -81,25 +81,28 @@ void scale_backward(Tape& tape, Node& node) {
   tape.accumulate(node.inputs[0], scaled(tape.context(), node.grad(), std::any_cast<double>(node.attributes)));
 }
 
-struct ExpScale {
-  double factor;
-  bool limited;
-};
+Tensor exp_scaled(const Context& context, const Tensor& x, const Tensor& log, double most) {
+  const kernels::ExpScale io{most, log, x.contiguous(context), Tensor::empty(context, x.shape(), x.dtype())};
+  visit_device(context, io, [&]<Device D>() { kernels::exp_scale<D>(context, io); });
+  return io.y;
+}
 
-// saved: x. Above the limit the logarithm gets only the gradient that leads back.
+// saved: the logarithm, x. Above the limit the logarithm gets only the gradient that leads back.
 void exp_scale_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const auto& [factor, limited] = std::any_cast<const ExpScale&>(node.attributes);
-  if (node.wants(0)) tape.accumulate(node.inputs[0], scaled(context, node.grad(), factor));
+  const double most = std::any_cast<double>(node.attributes);
+  const Tensor& log = node.saved[0];
+  if (node.wants(0)) tape.accumulate(node.inputs[0], exp_scaled(context, node.grad(), log, most));
   if (!node.wants(1)) return;
-  const Tensor d_log = scaled(context, sum_repeats(context, node.grad(), node.saved[0], node.inputs[1]->shape), factor);
-  if (limited && d_log.item() < 0.0) d_log.fill(0.0);
-  tape.accumulate(node.inputs[1], d_log);
+  const kernels::ExpScalePull io{most, log, sum_repeats(context, node.grad(), node.saved[1], node.inputs[1]->shape)};
+  visit_device(context, io, [&]<Device D>() { kernels::exp_scale_backward<D>(context, io); });
+  tape.accumulate(node.inputs[1], io.d_log);
 }
 
 Tensor dropped(const Context& context, const Tensor& x, const Keep& keep) {
   const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
-  cpu::dropout(context, {keep, in, y});
+  const kernels::DropoutTensors io{keep, in, y};
+  visit_device(context, io, [&]<Device D>() { kernels::dropout<D>(context, io); });
   return y;
 }
 
@@ -123,17 +126,17 @@ constexpr Op kCast{"cast", cast_backward};
 
 Var add(Tape& tape, const Var& a, const Var& b) {
   check_broadcast(a, b, "add");
-  return tape.record(kAdd, {a, b}, combine(tape.context(), cpu::Binary::add, a.value(), b.value()), {});
+  return tape.record(kAdd, {a, b}, combine(tape.context(), kernels::Binary::add, a.value(), b.value()), {});
 }
 
 Var sub(Tape& tape, const Var& a, const Var& b) {
   check_broadcast(a, b, "sub");
-  return tape.record(kSub, {a, b}, combine(tape.context(), cpu::Binary::sub, a.value(), b.value()), {});
+  return tape.record(kSub, {a, b}, combine(tape.context(), kernels::Binary::sub, a.value(), b.value()), {});
 }
 
 Var mul(Tape& tape, const Var& a, const Var& b) {
   check_broadcast(a, b, "mul");
-  return tape.record(kMul, {a, b}, combine(tape.context(), cpu::Binary::mul, a.value(), b.value()),
+  return tape.record(kMul, {a, b}, combine(tape.context(), kernels::Binary::mul, a.value(), b.value()),
                      {b.needs_grad() ? a.value() : Tensor(), a.needs_grad() ? b.value() : Tensor()});
 }
 
@@ -144,10 +147,8 @@ Var scale(Tape& tape, const Var& x, double factor) {
 Var exp_scale(Tape& tape, const Var& x, const Var& log_factor, double most) {
   if (log_factor.value().numel() != 1)
     fail(ErrorCode::shape, "exp_scale by a factor of shape " + log_factor.shape().text(), "log_factor", "one number");
-  const double free = std::exp(log_factor.value().item());
-  const ExpScale attributes{std::min(free, most), free > most};
-  return tape.record(kExpScale, {x, log_factor}, scaled(tape.context(), x.value(), attributes.factor),
-                     {log_factor.needs_grad() ? x.value() : Tensor()}, attributes);
+  return tape.record(kExpScale, {x, log_factor}, exp_scaled(tape.context(), x.value(), log_factor.value(), most),
+                     {log_factor.value(), log_factor.needs_grad() ? x.value() : Tensor()}, most);
 }
 
 Var dropout(Tape& tape, const Var& x, double p) {

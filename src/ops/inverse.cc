@@ -1,9 +1,8 @@
 #include "ops/inverse.h"
 
-#include <cmath>
-
+#include "core/visit_device.h"
 #include "gemm/gemm.h"
-#include "ops/work.h"
+#include "ops/inverse_kernels.h"
 
 namespace fovea {
 namespace {
@@ -23,58 +22,17 @@ void check_squares(const Var& x) {
 Tensor product(const Context& context, const Tensor& a, const Tensor& b) { return gemm::multiply(context, a, b); }
 Tensor flip(const Tensor& x) { return x.transpose(-1, -2); }
 
-// body(matrix, row, pointer offset of the row) for every row of (count, p, p).
-template <class Body>
-void each_row(const Context& context, const Tensor& x, Body&& body) {
-  const std::int64_t p = x.dim(-1);
-  for_rows(context, x.dim(0) * p, p, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) body(r / p, r % p, r * p);
-  });
-}
-
 // alpha I + beta x
 Tensor affine(const Context& context, double alpha, double beta, const Tensor& x) {
-  const Tensor y = Tensor::empty(context, x.shape(), x.dtype());
-  visit_wide(x.dtype(), [&]<class R>() {
-    each_row(context, x, [&](std::int64_t, std::int64_t row, std::int64_t at) {
-      const R* from = x.data<R>() + at;
-      R* to = y.data<R>() + at;
-      for (std::int64_t c = 0; c < x.dim(-1); ++c) to[c] = static_cast<R>(beta) * from[c];
-      to[row] += static_cast<R>(alpha);
-    });
-  });
-  return y;
+  const kernels::ShiftedIdentity io{alpha, beta, x, Tensor::empty(context, x.shape(), x.dtype())};
+  visit_device(context, io, [&]<Device D>() { kernels::shifted_identity<D>(context, io); });
+  return io.y;
 }
 
 // y += factor x
 void add_scaled(const Context& context, const Tensor& y, double factor, const Tensor& x) {
-  visit_wide(x.dtype(), [&]<class R>() {
-    each_row(context, y, [&](std::int64_t, std::int64_t, std::int64_t at) {
-      for (std::int64_t c = at; c < at + y.dim(-1); ++c) y.data<R>()[c] += static_cast<R>(factor) * x.data<R>()[c];
-    });
-  });
-}
-
-// Which column of which matrix has the largest sum.
-struct Largest {
-  std::int64_t matrix, column;
-  double sum;
-};
-// That of each matrix, or of all for each.
-std::vector<Largest> largest_columns(const Tensor& a, bool of_all) {
-  const std::int64_t p = a.dim(-1);
-  std::vector<Largest> out(static_cast<std::size_t>(a.dim(0)), {0, 0, 0.0});
-  visit_wide(a.dtype(), [&]<class R>() {
-    for (std::int64_t m = 0; m < a.dim(0); ++m) {
-      std::vector<double> sums(static_cast<std::size_t>(p), 0.0);
-      for (std::int64_t i = 0; i < p * p; ++i) sums[static_cast<std::size_t>(i % p)] += a.data<R>()[m * p * p + i];
-      for (std::int64_t c = 0; c < p; ++c)
-        if (const double sum = sums[static_cast<std::size_t>(c)]; sum > out[static_cast<std::size_t>(m)].sum)
-          out[static_cast<std::size_t>(m)] = {m, c, sum};
-    }
-  });
-  const auto top = std::max_element(out.begin(), out.end(), [](auto& a, auto& b) { return a.sum < b.sum; });
-  return of_all && !out.empty() ? std::vector<Largest>(out.size(), *top) : out;
+  const kernels::AddScaled io{factor, x, y};
+  visit_device(context, io, [&]<Device D>() { kernels::add_scaled<D>(context, io); });
 }
 
 // The matrices and every iterate: z[0] is the start, z.back() the result.
@@ -84,16 +42,11 @@ struct Iteration {
   bool one_start;
 };
 
+// A^T / (largest column sum)
 Tensor start(const Context& context, const Tensor& a, bool one_start) {
-  const std::vector<Largest> largest = largest_columns(a, one_start);
-  const Tensor z = flip(a).clone(context);
-  visit_wide(a.dtype(), [&]<class R>() {
-    each_row(context, z, [&](std::int64_t matrix, std::int64_t, std::int64_t at) {
-      const R factor = static_cast<R>(1.0 / largest[static_cast<std::size_t>(matrix)].sum);
-      for (std::int64_t c = at; c < at + z.dim(-1); ++c) z.data<R>()[c] *= factor;
-    });
-  });
-  return z;
+  const kernels::InverseStart io{one_start, a, flip(a).clone(context)};
+  visit_device(context, io, [&]<Device D>() { kernels::inverse_start<D>(context, io); });
+  return io.z;
 }
 
 struct Step {
@@ -115,24 +68,6 @@ Iteration iterate(const Context& context, const Tensor& a, const Iterated& optio
   return out;
 }
 
-// The gradient of a start A^T / c, c being the largest column sum, added to da.
-void pull_start(const Context& context, const Iteration& it, const Tensor& dz, const Tensor& da) {
-  const std::int64_t p = da.dim(-1);
-  const std::vector<Largest> largest = largest_columns(it.a, it.one_start);
-  const Tensor back = flip(dz).contiguous(context);
-  visit_wide(da.dtype(), [&]<class R>() {
-    for (std::int64_t m = 0; m < da.dim(0); ++m) {
-      const auto [source, column, sum] = largest[static_cast<std::size_t>(m)];
-      const R *a = it.a.data<R>() + m * p * p, *g = back.data<R>() + m * p * p;
-      R *own = da.data<R>() + m * p * p, *top = da.data<R>() + source * p * p + column;
-      double inner = 0.0;
-      for (std::int64_t i = 0; i < p * p; ++i) inner += static_cast<double>(g[i]) * static_cast<double>(a[i]);
-      for (std::int64_t i = 0; i < p * p; ++i) own[i] += g[i] / static_cast<R>(sum);
-      for (std::int64_t r = 0; r < p; ++r) top[r * p] -= static_cast<R>(inner / (sum * sum));
-    }
-  });
-}
-
 // The gradient of A from that of the result. With G = dZ_next: dZ = G R3^T / 4, dR3 = Z^T G / 4, and so down to A.
 Tensor pull(const Context& context, const Iteration& it, Tensor dz) {
   const Tensor da = Tensor::zeros(context, it.a.shape(), it.a.dtype());
@@ -148,7 +83,8 @@ Tensor pull(const Context& context, const Iteration& it, Tensor dz) {
     add_scaled(context, dz, 1.0, product(context, flip(it.a), dx));
     add_scaled(context, da, 1.0, product(context, dx, flip(z)));
   }
-  pull_start(context, it, dz, da);
+  const kernels::InverseStartPull io{it.one_start, it.a, flip(dz).contiguous(context), da};
+  visit_device(context, io, [&]<Device D>() { kernels::inverse_start_backward<D>(context, io); });
   return da;
 }
 
@@ -164,56 +100,20 @@ constexpr Op kIterative{"iterative_inverse", iterative_backward};
 
 // r_i x_ij r_j for r (count, p)
 Tensor balanced(const Context& context, const Tensor& x, const Tensor& r) {
-  const Tensor y = Tensor::empty(context, x.shape(), x.dtype());
-  const std::int64_t p = x.dim(-1);
-  visit_wide(x.dtype(), [&]<class R>() {
-    each_row(context, x, [&](std::int64_t matrix, std::int64_t row, std::int64_t at) {
-      const R* scale = r.data<R>() + matrix * p;
-      for (std::int64_t c = 0; c < p; ++c) y.data<R>()[at + c] = scale[row] * x.data<R>()[at + c] * scale[c];
-    });
-  });
-  return y;
-}
-
-// dr_i += sum over j of (g_ij x_ij + g_ji x_ji) r_j: the gradient of the scales of balanced(x, r).
-void pull_scales(const Context& context, const Tensor& g, const Tensor& x, const Tensor& r, const Tensor& dr) {
-  const std::int64_t p = x.dim(-1);
-  visit_wide(x.dtype(), [&]<class R>() {
-    parallel_for(context, x.dim(0), [&](std::int64_t m) {
-      const R *gm = g.data<R>() + m * p * p, *xm = x.data<R>() + m * p * p, *rm = r.data<R>() + m * p;
-      for (std::int64_t i = 0; i < p; ++i)
-        for (std::int64_t j = 0; j < p; ++j) {
-          const R share = gm[i * p + j] * xm[i * p + j];
-          dr.data<R>()[m * p + i] += share * rm[j];
-          dr.data<R>()[m * p + j] += share * rm[i];
-        }
-    });
-  });
+  const kernels::Balance io{x, r, Tensor::empty(context, x.shape(), x.dtype())};
+  visit_device(context, io, [&]<Device D>() { kernels::balance<D>(context, io); });
+  return io.y;
 }
 
 // 1 / sqrt(row sum), (count, p)
 Tensor root_sums(const Context& context, const Tensor& x) {
-  const std::int64_t p = x.dim(-1);
-  const Tensor r = Tensor::empty(context, {x.dim(0), p}, x.dtype());
-  visit_wide(x.dtype(), [&]<class R>() {
-    each_row(context, x, [&](std::int64_t matrix, std::int64_t row, std::int64_t at) {
-      R sum = 0;
-      for (std::int64_t c = at; c < at + p; ++c) sum += x.data<R>()[c];
-      r.data<R>()[matrix * p + row] = R(1) / std::sqrt(sum);
-    });
-  });
-  return r;
+  const kernels::RootSums io{x, Tensor::empty(context, {x.dim(0), x.dim(-1)}, x.dtype())};
+  visit_device(context, io, [&]<Device D>() { kernels::root_sums<D>(context, io); });
+  return io.r;
 }
 
-// dx_ij += -r_i^3 dr_i / 2: the gradient of root_sums.
-void pull_root_sums(const Context& context, const Tensor& r, const Tensor& dr, const Tensor& dx) {
-  visit_wide(dx.dtype(), [&]<class R>() {
-    each_row(context, dx, [&](std::int64_t matrix, std::int64_t row, std::int64_t at) {
-      const R scale = r.data<R>()[matrix * dx.dim(-1) + row];
-      const R share = R(-0.5) * scale * scale * scale * dr.data<R>()[matrix * dx.dim(-1) + row];
-      for (std::int64_t c = at; c < at + dx.dim(-1); ++c) dx.data<R>()[c] += share;
-    });
-  });
+void pull_scales(const Context& context, const kernels::BalancePull& io) {
+  visit_device(context, io, [&]<Device D>() { kernels::balance_backward<D>(context, io); });
 }
 
 // Saved: S = M + shift I, r, N = r S r, the iterates of N. X = r Z r.
@@ -225,11 +125,12 @@ void regularized_backward(Tape& tape, Node& node) {
                      std::any_cast<const Iterated&>(node.attributes).one_start};
   const Tensor g = squares(context, node.grad());
   const Tensor dr = Tensor::zeros(context, r.shape(), r.dtype());
-  pull_scales(context, g, it.z.back(), r, dr);
+  pull_scales(context, {g, it.z.back(), r, dr});
   const Tensor dn = pull(context, it, balanced(context, g, r));
-  pull_scales(context, dn, s, r, dr);
+  pull_scales(context, {dn, s, r, dr});
   const Tensor dm = balanced(context, dn, r);
-  pull_root_sums(context, r, dr, dm);
+  const kernels::RootSumsPull io{r, dr, dm};
+  visit_device(context, io, [&]<Device D>() { kernels::root_sums_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dm.reshape(node.inputs[0]->shape));
 }
 

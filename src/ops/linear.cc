@@ -2,9 +2,9 @@
 
 #include "gemm/gemm.h"
 #include "gemm/packed.h"
-#include "ops/activation_cpu.h"
+#include "ops/activation_kernels.h"
 #include "ops/activation_policy.h"
-#include "ops/column_sum_cpu.h"
+#include "ops/column_sum.h"
 #include "ops/work.h"
 
 namespace fovea {
@@ -15,23 +15,13 @@ struct Linear {
   bool bias;
 };
 
-// dZ = g act'(saved), summing its rows on the way: a piece is added up while it is still in L1.
-Tensor pull_and_sum(const Context& context, const cpu::Pull& io, bool wants_sums) {
-  constexpr std::int64_t kPieceElements = 2048;
-  const std::int64_t width = io.g.dim(1),
-                     step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, width));
-  const RowBlocks blocks(io.g.dim(0), width);
-  const Tensor partial = Tensor::zeros(context, {blocks.count, width}, wide_type(io.g.dtype()), Lifetime::scratch);
-  const cpu::ColumnSum columns{io.dx, {}};
-  for_blocks(context, blocks, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
-    void* sums = partial.select(0, block).raw();
-    for (std::int64_t row = begin; row < end; row += step) {
-      const std::int64_t stop = std::min(end, row + step);
-      cpu::activate_backward_range(io, row * width, stop * width);
-      if (wants_sums) cpu::add_columns(columns, row, stop, sums);
-    }
+// dZ = g act'(saved); the sums of its rows where they are wanted.
+Tensor pull(const Context& context, const kernels::Pull& io, bool wants_sums) {
+  return visit_device(context, io, [&]<Device D>() {
+    if (wants_sums) return kernels::activate_backward_and_sum<D>(context, io);
+    kernels::activate_backward<D>(context, io);
+    return Tensor();
   });
-  return wants_sums ? cpu::fold_blocks(context, partial) : Tensor();
 }
 
 // dW of a product x W, into the parameter's own buffer where that has the type sums are made in.
@@ -58,9 +48,9 @@ void linear_backward(Tape& tape, Node& node) {
   if (attributes.activation != Activation::identity) {
     const Tensor g = dz;
     dz = Tensor::empty(context, g.shape(), g.dtype());
-    db = pull_and_sum(context, {attributes.activation, g, node.saved[2], dz}, wants_bias);
+    db = pull(context, {attributes.activation, g, node.saved[2], dz}, wants_bias);
   } else if (wants_bias) {
-    db = cpu::column_sums(context, {dz, {}});
+    db = column_sums(context, dz);
   }
   if (wants_bias) tape.accumulate(node.inputs[2], db);
   if (node.wants(1)) accumulate_weight(tape, node.inputs[1], x, dz);
@@ -86,7 +76,7 @@ namespace {
 
 // x W + b by packed weights; undefined where there are none for this product.
 Tensor packed_product(Tape& tape, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const gemm::PackedWeights* weights = gemm::UsePacked::current();
+  const gemm::PackedWeights* weights = tape.packed();
   if (weights == nullptr || tape.recording() || x.dim(0) > gemm::kPackedRows || x.dtype() == DType::f64) return {};
   const Context& context = tape.context();
   const gemm::PackedWeight* packed = weights->find(context, weight);
@@ -115,7 +105,8 @@ Var linear(Tape& tape, const Var& x, const Var& weight, const Var& bias, Activat
     // In place when nobody will ask for z again.
     const bool keep = !slope_from_output(activation) && tape.wants_grad({x, weight, bias});
     if (keep) y = Tensor::empty(context, z.shape(), z.dtype());
-    cpu::activate(context, {activation, z, y});
+    const kernels::Apply io{activation, z, y};
+    visit_device(context, io, [&]<Device D>() { kernels::activate<D>(context, io); });
   }
   std::vector<Tensor> saved{flat, weight.value()};
   if (activation != Activation::identity) saved.push_back(slope_from_output(activation) ? y : z);

@@ -1,9 +1,9 @@
 #include "gemm/gemm.h"
-#include "ops/column_sum_cpu.h"
-#include "ops/elementwise_cpu.h"
+#include "ops/column_sum.h"
+#include "ops/elementwise_kernels.h"
 #include "ops/linear.h"
 #include "ops/loss.h"
-#include "ops/loss_cpu.h"
+#include "ops/loss_kernels.h"
 #include "ops/work.h"
 
 // Cross-entropy of a linear layer. For tokens in the thousands and a vocabulary of 50 000 the logits would be the
@@ -53,7 +53,8 @@ class LinearLossGradients {
                      {.bias = {}, .relu = false, .accumulate = begin > 0});
     if (bias_.defined()) {
       const Tensor sum = Tensor::empty(context, bias_.shape(), bias_.dtype());
-      cpu::binary(context, {cpu::Binary::add, bias_, cpu::column_sums(context, {dz, {}}), sum});
+      const kernels::BinaryTensors io{kernels::Binary::add, bias_, column_sums(context, dz), sum};
+      visit_device(context, io, [&]<Device D>() { kernels::binary<D>(context, io); });
       bias_ = sum;
     }
   }
@@ -67,7 +68,7 @@ class LinearLossGradients {
   Tensor x_, weight_, bias_;
 };
 
-cpu::LossSum sum_blocks(const Context& context, const LinearLossInputs& in, LinearLossGradients& gradients) {
+kernels::LossSum sum_blocks(const Context& context, const LinearLossInputs& in, LinearLossGradients& gradients) {
   const std::int64_t rows = in.x.dim(0), classes = in.weight.dim(1),
                      most = std::min(rows, std::max(kBlockRows, kBlockElements / std::max<std::int64_t>(1, classes)));
   const auto room = [&](const Shape& shape) {
@@ -75,16 +76,19 @@ cpu::LossSum sum_blocks(const Context& context, const LinearLossInputs& in, Line
   };
   const Tensor logits = room({most, classes}), lse = room({most}),
                dz = gradients.wanted() ? room({most, classes}) : Tensor();
-  cpu::LossSum all;
+  kernels::LossSum all;
   for (std::int64_t begin = 0; begin < rows; begin += most) {
     const std::int64_t count = std::min(most, rows - begin);
     const Tensor targets = in.targets.slice(0, begin, begin + count), z = logits.slice(0, 0, count);
     gemm::multiply(context, in.x.slice(0, begin, begin + count), in.weight, z, {.bias = in.bias});
-    const cpu::LossSum sum = cpu::cross_entropy(context, {in.options, z, targets, lse});
+    const kernels::LossForward io{in.options, z, targets, lse};
+    const kernels::LossSum sum =
+        visit_device(context, io, [&]<Device D>() { return kernels::cross_entropy<D>(context, io); });
     all.loss += sum.loss;
     all.correct += sum.correct;
     if (!gradients.wanted()) continue;
-    cpu::cross_entropy_backward(context, {in.options, z, targets, lse, 1.0, dz.slice(0, 0, count)});
+    const kernels::LossBackward back{in.options, z, targets, lse, {}, 1, dz.slice(0, 0, count)};
+    visit_device(context, back, [&]<Device D>() { kernels::cross_entropy_backward<D>(context, back); });
     gradients.add(context, in, begin, dz.slice(0, 0, count));
   }
   return all;
@@ -94,11 +98,12 @@ cpu::LossSum sum_blocks(const Context& context, const LinearLossInputs& in, Line
 void linear_loss_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const auto& [counted, columns] = std::any_cast<const LinearLossAttributes&>(node.attributes);
-  const double scale = counted == 0 ? 0.0 : node.grad().item() / static_cast<double>(counted);
+  const Tensor by = counted == 0 ? Tensor() : node.grad();
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (!node.wants(i)) continue;
     const Tensor& sum = node.saved[i];
-    cpu::scale(context, {scale, sum, sum});
+    const kernels::ScaleTensors io{counted == 0 ? 0.0 : 1.0, sum, sum, by, static_cast<double>(counted)};
+    visit_device(context, io, [&]<Device D>() { kernels::scale<D>(context, io); });
     tape.accumulate(node.inputs[i], i == 1 && columns ? sum.transpose(0, 1) : sum.reshape(node.inputs[i]->shape));
   }
 }
@@ -112,13 +117,14 @@ ClassLoss linear_class_loss(Tape& tape, const Var& x, const Var& weight, const V
   check_linear(x, weight, bias);
   const Context& context = tape.context();
   const Tensor wanted = targets.contiguous(context);
-  const std::int64_t counted = count_targets(x.shape().with(-1, weight.dim(1)), wanted, options), rows = wanted.numel();
+  const std::int64_t counted = count_targets(context, x.shape().with(-1, weight.dim(1)), wanted, options),
+                     rows = wanted.numel();
   const LinearLossInputs in{
       options, x.value().contiguous(context).reshape({rows, weight.dim(0)}), weight.value().to(context, x.dtype()),
       bias.defined() ? bias.value().to(context, wide_type(x.dtype())).contiguous(context) : Tensor(),
       wanted.reshape({rows})};
   LinearLossGradients gradients(tape, x, weight, bias, rows);
-  const cpu::LossSum sum = sum_blocks(context, in, gradients);
+  const kernels::LossSum sum = sum_blocks(context, in, gradients);
   return {tape.record(kLinearLoss, {x, weight, bias}, mean_loss(context, sum.loss, counted, x.dtype()), gradients.all(),
                       LinearLossAttributes{counted, gradients.columns()}),
           counted, sum.correct};

@@ -1,6 +1,7 @@
 #include "ops/loss.h"
 
-#include "ops/loss_cpu.h"
+#include "core/visit_device.h"
+#include "ops/loss_kernels.h"
 #include "ops/work.h"
 
 namespace fovea {
@@ -30,8 +31,8 @@ void backward(Tape& tape, Node& node) {
   const auto& [options, counted] = std::any_cast<const LossAttributes&>(node.attributes);
   const Tensor& logits = node.saved[0];
   const Tensor dx = Tensor::empty(context, logits.shape(), logits.dtype());
-  const double scale = counted == 0 ? 0.0 : node.grad().item() / static_cast<double>(counted);
-  cpu::cross_entropy_backward(context, {options, logits, node.saved[1], node.saved[2], scale, dx});
+  const kernels::LossBackward io{options, logits, node.saved[1], node.saved[2], node.grad(), counted, dx};
+  visit_device(context, io, [&]<Device D>() { kernels::cross_entropy_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
 }
 
@@ -39,20 +40,19 @@ constexpr Op kCrossEntropy{"cross_entropy", backward};
 
 }  // namespace
 
-std::int64_t count_targets(const Shape& logits, const Tensor& targets, const CrossEntropy& options) {
+std::int64_t count_targets(const Context& context, const Shape& logits, const Tensor& targets,
+                           const CrossEntropy& options) {
   check_loss(logits, targets, options);
-  const std::int64_t classes = logits.dim(-1);
-  std::int64_t counted = 0;
-  for (std::int64_t row = 0; row < targets.numel(); ++row) {
-    const std::int32_t target = targets.data<std::int32_t>()[row];
-    if (target == options.ignore_index) continue;
-    if (target < 0 || target >= classes)
-      fail(ErrorCode::bad_input,
-           "target " + std::to_string(target) + " of row " + std::to_string(row) + " is not one of " +
-               std::to_string(classes) + " classes",
-           "targets[" + std::to_string(row) + "]",
-           "0 to " + std::to_string(classes - 1) + ", or the ignore index " + std::to_string(options.ignore_index));
-    ++counted;
+  const kernels::TargetCheck io{targets, logits.dim(-1), options.ignore_index};
+  const auto [counted, bad] =
+      visit_device(context, io, [&]<Device D>() { return kernels::count_targets<D>(context, io); });
+  if (bad >= 0) {
+    const auto target = static_cast<std::int64_t>(targets.reshape({-1}).select(0, bad).item());
+    fail(ErrorCode::bad_input,
+         "target " + std::to_string(target) + " of row " + std::to_string(bad) + " is not one of " +
+             std::to_string(io.classes) + " classes",
+         "targets[" + std::to_string(bad) + "]",
+         "0 to " + std::to_string(io.classes - 1) + ", or the ignore index " + std::to_string(options.ignore_index));
   }
   return counted;
 }
@@ -66,10 +66,12 @@ Tensor mean_loss(const Context& context, double sum, std::int64_t counted, DType
 ClassLoss class_loss(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options) {
   const Context& context = tape.context();
   const Tensor wanted = targets.contiguous(context);
-  const std::int64_t counted = count_targets(logits.shape(), wanted, options);
+  const std::int64_t counted = count_targets(context, logits.shape(), wanted, options);
   const Tensor x = logits.value().contiguous(context).reshape({wanted.numel(), logits.dim(-1)});
   const Tensor lse = Tensor::empty(context, {x.dim(0)}, wide_type(x.dtype()));
-  const cpu::LossSum sum = cpu::cross_entropy(context, {options, x, wanted, lse});
+  const kernels::LossForward io{options, x, wanted, lse};
+  const kernels::LossSum sum =
+      visit_device(context, io, [&]<Device D>() { return kernels::cross_entropy<D>(context, io); });
   return {tape.record(kCrossEntropy, {logits}, mean_loss(context, sum.loss, counted, x.dtype()), {x, wanted, lse},
                       LossAttributes{options, counted}),
           counted, sum.correct};

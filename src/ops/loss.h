@@ -6,7 +6,8 @@
 namespace fovea {
 
 // How many rows of logits (..., classes) count; refuses targets that do not fit them.
-std::int64_t count_targets(const Shape& logits, const Tensor& targets, const CrossEntropy& options);
+std::int64_t count_targets(const Context& context, const Shape& logits, const Tensor& targets,
+                           const CrossEntropy& options);
 
 // sum / counted, a scalar in the wide type; 0 where nothing counts.
 Tensor mean_loss(const Context& context, double sum, std::int64_t counted, DType dtype);

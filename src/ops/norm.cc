@@ -1,6 +1,6 @@
+#include "core/visit_device.h"
 #include "ops/affine.h"
-#include "ops/column_sum_cpu.h"
-#include "ops/norm_cpu.h"
+#include "ops/norm_kernels.h"
 
 namespace fovea {
 namespace {
@@ -22,9 +22,9 @@ void check_norm(const Var& x, const Norm& norm) {
 Tensor as_rows(const Context& context, const Tensor& t) { return t.contiguous(context).reshape({-1, t.dim(-1)}); }
 
 // Runs the forward loop; branch may be undefined, and then sum is x.
-cpu::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm& norm, const Keep& keep) {
+kernels::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm& norm, const Keep& keep) {
   const Context& context = tape.context();
-  cpu::NormForward io;
+  kernels::NormForward io;
   io.kind = norm.kind;
   io.eps = norm.eps;
   io.keep = keep;
@@ -37,48 +37,47 @@ cpu::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm& no
   io.gain = wide_parameter(context, norm.gain, x.value(), 1.0);
   io.bias = wide_parameter(context, norm.bias, x.value(), 0.0);
   io.stats = Tensor::empty(context, {io.x.dim(0), 2}, wide_type(x.dtype()));
-  cpu::norm_forward(context, io);
+  visit_device(context, io, [&]<Device D>() { kernels::norm_forward<D>(context, io); });
   return io;
 }
 
 // saved: sum, stats, gain. Fills dx and, for an active dropout, dbranch; gives gain and bias their gradients.
-cpu::NormBackward pull(Tape& tape, Node& node, const Tensor& g, const Tensor& g_sum, std::size_t gain_input) {
+kernels::NormBackward pull(Tape& tape, Node& node, const Tensor& g, const Tensor& g_sum, std::size_t gain_input) {
   const Context& context = tape.context();
   const auto& attributes = std::any_cast<const NormAttributes&>(node.attributes);
   const Tensor& sum = node.saved[0];
-  const RowBlocks blocks(sum.dim(0), sum.dim(1));
   const auto fresh = [&] { return Tensor::empty(context, sum.shape(), sum.dtype()); };
-  const auto partial = [&] {
-    return Tensor::empty(context, {blocks.count, sum.dim(1)}, wide_type(sum.dtype()), Lifetime::scratch);
+  const auto sums = [&](std::size_t input) {
+    return node.wants(input) ? Tensor::zeros(context, {sum.dim(1)}, wide_type(sum.dtype())) : Tensor();
   };
-  const cpu::NormBackward io{.kind = attributes.kind,
-                             .keep = attributes.keep,
-                             .sum = sum,
-                             .stats = node.saved[1],
-                             .gain = node.saved[2],
-                             .g = g.defined() ? as_rows(context, g) : Tensor::zeros(context, sum.shape(), sum.dtype()),
-                             .g_sum = g_sum.defined() ? as_rows(context, g_sum) : Tensor(),
-                             .dx = fresh(),
-                             .dbranch = attributes.keep.active() ? fresh() : Tensor(),
-                             .partial_gain = partial(),
-                             .partial_bias = partial()};
-  cpu::norm_backward(context, io, blocks);
-  if (node.wants(gain_input)) tape.accumulate(node.inputs[gain_input], cpu::fold_blocks(context, io.partial_gain));
-  if (node.wants(gain_input + 1))
-    tape.accumulate(node.inputs[gain_input + 1], cpu::fold_blocks(context, io.partial_bias));
+  const kernels::NormBackward io{
+      .kind = attributes.kind,
+      .keep = attributes.keep,
+      .sum = sum,
+      .stats = node.saved[1],
+      .gain = node.saved[2],
+      .g = g.defined() ? as_rows(context, g) : Tensor::zeros(context, sum.shape(), sum.dtype()),
+      .g_sum = g_sum.defined() ? as_rows(context, g_sum) : Tensor(),
+      .dx = fresh(),
+      .dbranch = attributes.keep.active() ? fresh() : Tensor(),
+      .d_gain = sums(gain_input),
+      .d_bias = sums(gain_input + 1)};
+  visit_device(context, io, [&]<Device D>() { kernels::norm_backward<D>(context, io); });
+  if (node.wants(gain_input)) tape.accumulate(node.inputs[gain_input], io.d_gain);
+  if (node.wants(gain_input + 1)) tape.accumulate(node.inputs[gain_input + 1], io.d_bias);
   return io;
 }
 
 void normalize_backward(Tape& tape, Node& node) {
   const Shape shape = node.outputs[0]->shape;
-  const cpu::NormBackward io = pull(tape, node, node.grad(), {}, 1);
+  const kernels::NormBackward io = pull(tape, node, node.grad(), {}, 1);
   tape.accumulate(node.inputs[0], io.dx.reshape(shape));
 }
 
 // inputs: x, branch, gain, bias; outputs: sum, normed.
 void add_norm_backward(Tape& tape, Node& node) {
   const Shape shape = node.outputs[0]->shape;
-  const cpu::NormBackward io = pull(tape, node, node.grad(1), node.grad(0), 2);
+  const kernels::NormBackward io = pull(tape, node, node.grad(1), node.grad(0), 2);
   tape.accumulate(node.inputs[1], (io.dbranch.defined() ? io.dbranch : io.dx).reshape(shape));
   tape.accumulate(node.inputs[0], io.dx.reshape(shape));
 }
@@ -90,7 +89,7 @@ constexpr Op kAddNorm{"add_norm", add_norm_backward};
 
 Var normalize(Tape& tape, const Var& x, const Norm& norm) {
   check_norm(x, norm);
-  const cpu::NormForward io = run(tape, x, {}, norm, {});
+  const kernels::NormForward io = run(tape, x, {}, norm, {});
   return tape.record(kNormalize, {x, norm.gain, norm.bias}, io.y.reshape(x.shape()), {io.sum, io.stats, io.gain},
                      NormAttributes{norm.kind, {}});
 }
@@ -103,7 +102,7 @@ AddNorm add_norm(Tape& tape, const Var& x, const Var& branch, double dropout_p, 
     fail(ErrorCode::shape, "add_norm of " + std::string(name_of(x.dtype())) + x.shape().text() + " and a branch of " +
                                std::string(name_of(branch.dtype())) + branch.shape().text());
   const Keep keep = next_dropout(tape, dropout_p);
-  const cpu::NormForward io = run(tape, x, branch, norm, keep);
+  const kernels::NormForward io = run(tape, x, branch, norm, keep);
   const Var inputs[] = {x, branch, norm.gain, norm.bias};
   const std::vector<Var> outputs = tape.record(kAddNorm, inputs, {io.sum.reshape(x.shape()), io.y.reshape(x.shape())},
                                                {io.sum, io.stats, io.gain}, NormAttributes{norm.kind, keep});

@@ -1,27 +1,15 @@
+#include "core/visit_device.h"
+#include "ops/padding_kernels.h"
 #include "ops/sequence.h"
-#include "ops/spans.h"
-#include "ops/work.h"
 
 namespace fovea {
 namespace {
 
 // x (b, n, ...) with `value` in the rows outside every span.
 Tensor filled(const Context& context, const Tensor& x, const std::vector<Span>& spans, double value) {
-  const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
-  const auto rows = static_cast<std::int64_t>(spans.size()), width = rows == 0 ? 0 : x.numel() / rows;
-  visit_float(x.dtype(), [&]<class T>() {
-    const T filling = T(static_cast<Wide<T>>(value));
-    for_rows(context, rows, width, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const Span span = spans[static_cast<std::size_t>(row)];
-        if (span.begin < span.end)
-          std::copy_n(in.data<T>() + row * width, width, y.data<T>() + row * width);
-        else
-          std::fill_n(y.data<T>() + row * width, width, filling);
-      }
-    });
-  });
-  return y;
+  const kernels::FillPadding io{x.contiguous(context), Tensor::empty(context, x.shape(), x.dtype()), spans, value};
+  visit_device(context, io, [&]<Device D>() { kernels::fill_padding<D>(context, io); });
+  return io.y;
 }
 
 void backward(Tape& tape, Node& node) {

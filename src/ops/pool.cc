@@ -1,9 +1,6 @@
-#include <cstring>
-#include <vector>
-
-#include "ops/column_sum_cpu.h"
+#include "core/visit_device.h"
+#include "ops/pool_kernels.h"
 #include "ops/sequence.h"
-#include "ops/work.h"
 
 namespace fovea {
 namespace {
@@ -38,61 +35,11 @@ RowList cut_segments(const RowList& sequences, std::int64_t segments) {
   return pieces;
 }
 
-// from (width) * factor -> to (width).
-void scale_row(const Tensor& from, double factor, const Tensor& to) {
-  visit_float(to.dtype(), [&]<class T>() {
-    using R = Wide<T>;
-    visit_float(from.dtype(), [&]<class From>() {
-      for (std::int64_t i = 0; i < to.numel(); ++i)
-        to.data<T>()[i] = T(static_cast<R>(from.data<From>()[i]) * static_cast<R>(factor));
-    });
-  });
-}
-
-// x (batch n, width) -> (sequences, width).
-Tensor mean_rows(const Context& context, const Tensor& x, const RowList& sequences, std::int64_t n) {
-  const Stretches stretches(sequences, n);
-  const Tensor sums = cpu::stretch_sums(context, x, stretches);
-  const Tensor out = Tensor::zeros(context, {static_cast<std::int64_t>(sequences.size()), x.dim(1)}, x.dtype());
-  for (std::size_t s = 0; s < sequences.size(); ++s) {
-    if (sequences[s].count == 0) continue;
-    const Tensor sum = cpu::fold_blocks(context, sums.slice(0, stretches.first[s], stretches.first[s + 1]));
-    scale_row(sum, 1.0 / static_cast<double>(sequences[s].count), out.select(0, static_cast<std::int64_t>(s)));
-  }
-  return out;
-}
-
-// dx (rows, width): each row that was pooled gets its sequence's row of `shares`, the others 0.
-void spread(const Context& context, const Tensor& shares, const std::vector<std::int32_t>& owner, const Tensor& dx) {
-  const std::size_t bytes = static_cast<std::size_t>(dx.dim(1)) * size_of(dx.dtype());
-  for_rows(context, dx.dim(0), dx.dim(1), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      std::byte* to = static_cast<std::byte*>(dx.raw()) + static_cast<std::size_t>(row) * bytes;
-      const std::int32_t s = owner[static_cast<std::size_t>(row)];
-      if (s < 0)
-        std::memset(to, 0, bytes);
-      else
-        std::memcpy(to, static_cast<const std::byte*>(shares.raw()) + static_cast<std::size_t>(s) * bytes, bytes);
-    }
-  });
-}
-
-// The same added to a gradient that is there already.
-void add_spread(const Context& context, const Tensor& shares, const std::vector<std::int32_t>& owner,
-                const Tensor& dx) {
-  const std::int64_t width = dx.dim(1);
-  visit_float(dx.dtype(), [&]<class T>() {
-    using R = Wide<T>;
-    for_rows(context, dx.dim(0), width, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const std::int32_t s = owner[static_cast<std::size_t>(row)];
-        if (s < 0) continue;
-        const T* share = shares.data<T>() + s * width;
-        T* to = dx.data<T>() + row * width;
-        for (std::int64_t c = 0; c < width; ++c) to[c] = T(static_cast<R>(to[c]) + static_cast<R>(share[c]));
-      }
-    });
-  });
+// x (batch n, width) -> (ranges, width).
+Tensor mean_rows(const Context& context, const Tensor& x, const RowList& ranges, std::int64_t n) {
+  const kernels::MeanRows io{x, Tensor::empty(context, {std::ssize(ranges), x.dim(1)}, x.dtype()), &ranges, n};
+  visit_device(context, io, [&]<Device D>() { kernels::mean_rows<D>(context, io); });
+  return io.out;
 }
 
 // A dense gradient of a value between two operations, to which more of its own dtype can be added.
@@ -106,19 +53,12 @@ void backward(Tape& tape, Node& node) {
   const Shape& shape = node.inputs[0]->shape;  // (batch, n, ...)
   const std::int64_t n = shape.dim(1), width = row_width(shape);
   const Tensor g = node.grad().contiguous(context).reshape({std::ssize(pool.ranges), width});
-  const Tensor shares = Tensor::empty(context, g.shape(), g.dtype());
-  std::vector<std::int32_t> owner(static_cast<std::size_t>(shape.dim(0) * n), -1);
-  for (std::size_t s = 0; s < pool.ranges.size(); ++s) {
-    const auto& [batch, begin, count] = pool.ranges[s];
-    std::fill_n(owner.begin() + batch * n + begin, count, static_cast<std::int32_t>(s));
-    const auto row = static_cast<std::int64_t>(s);
-    if (count > 0) scale_row(g.select(0, row), 1.0 / static_cast<double>(count), shares.select(0, row));
-  }
-  if (takes_more(*node.inputs[0], g.dtype()))
-    return add_spread(context, shares, owner, tape.target(node.inputs[0]).grad.reshape({shape.dim(0) * n, width}));
-  const Tensor dx = Tensor::empty(context, {shape.dim(0) * n, width}, g.dtype());
-  spread(context, shares, owner, dx);
-  tape.accumulate(node.inputs[0], dx.reshape(shape));
+  const bool add = takes_more(*node.inputs[0], g.dtype());
+  const Shape rows{shape.dim(0) * n, width};
+  const Tensor dx = add ? tape.target(node.inputs[0]).grad.reshape(rows) : Tensor::empty(context, rows, g.dtype());
+  const kernels::MeanRowsPull io{g, dx, &pool.ranges, n, add};
+  visit_device(context, io, [&]<Device D>() { kernels::mean_rows_backward<D>(context, io); });
+  if (!add) tape.accumulate(node.inputs[0], dx.reshape(shape));
 }
 
 constexpr Op kMeanPool{"mean_pool", backward};

@@ -1,23 +1,24 @@
+#include "core/visit_device.h"
+#include "core/wide.h"
 #include "fovea/ops.h"
-#include "ops/column_sum_cpu.h"
-#include "ops/work.h"
+#include "ops/reduce_kernels.h"
 
 namespace fovea {
 namespace {
 
 // The sum of everything times a factor, as a scalar of the wide type.
 Tensor total(const Context& context, const Tensor& x, double factor) {
-  const Tensor out = cpu::column_sums(context, {x.contiguous(context).reshape({x.numel(), 1}), {}});
-  const double sum = out.item();
-  out.fill(sum * factor);
-  return out.reshape(Shape{});
+  const kernels::Total io{factor, x.contiguous(context), Tensor::empty(context, {}, wide_type(x.dtype()))};
+  visit_device(context, io, [&]<Device D>() { kernels::total<D>(context, io); });
+  return io.y;
 }
 
 void backward(Tape& tape, Node& node) {
-  const double factor = std::any_cast<double>(node.attributes);
-  const Tensor dx = Tensor::empty(tape.context(), node.inputs[0]->shape, node.inputs[0]->dtype);
-  dx.fill(node.grad().item() * factor);
-  tape.accumulate(node.inputs[0], dx);
+  const Context& context = tape.context();
+  const kernels::TotalPull io{std::any_cast<double>(node.attributes), node.grad(),
+                              Tensor::empty(context, node.inputs[0]->shape, node.inputs[0]->dtype)};
+  visit_device(context, io, [&]<Device D>() { kernels::total_backward<D>(context, io); });
+  tape.accumulate(node.inputs[0], io.dx);
 }
 
 constexpr Op kSum{"sum", backward};

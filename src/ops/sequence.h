@@ -72,7 +72,4 @@ struct DepthwiseConv {
 };
 Var depthwise_conv(Tape& tape, const Var& x, const Var& w, const DepthwiseConv& options = {});
 
-// y_i = sum over s <= i of k_s u_(i - s), each channel by itself, in n log n: u (b, n, width), k (width, taps).
-Var fft_conv(Tape& tape, const Var& u, const Var& k, const Sequences& rows = {});
-
 }  // namespace fovea

@@ -1,6 +1,6 @@
-#include "ops/softmax_cpu.h"
-
+#include "core/visit_device.h"
 #include "fovea/ops.h"
+#include "ops/softmax_kernels.h"
 #include "ops/work.h"
 
 namespace fovea {
@@ -11,7 +11,8 @@ void backward(Tape& tape, Node& node, bool log) {
   const Tensor& y = node.saved[0];  // (rows, width)
   const Tensor g = node.grad().contiguous(context).reshape(y.shape());
   const Tensor dx = Tensor::empty(context, y.shape(), y.dtype());
-  cpu::softmax_backward(context, {log, g, y, dx});
+  const kernels::SoftmaxPull io{log, g, y, dx};
+  visit_device(context, io, [&]<Device D>() { kernels::softmax_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
 }
 
@@ -19,7 +20,8 @@ void backward(Tape& tape, Node& node, bool log) {
 void log_sum_exp_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor &x = node.saved[0], &y = node.saved[1], dx = Tensor::empty(context, x.shape(), x.dtype());
-  cpu::log_sum_exp_backward(context, {node.grad().contiguous(context), x, y, dx});
+  const kernels::LogSumExpPull io{node.grad().contiguous(context), x, y, dx};
+  visit_device(context, io, [&]<Device D>() { kernels::log_sum_exp_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
 }
 
@@ -32,7 +34,8 @@ Var forward(Tape& tape, const Var& x, bool log) {
   if (x.value().rank() == 0) fail(ErrorCode::shape, "softmax over the last axis of a scalar");
   const Rows rows(context, x.value());
   const Tensor in = rows.tensor.reshape({rows.count, rows.width}), y = Tensor::empty(context, in.shape(), in.dtype());
-  cpu::softmax(context, {log, in, y});
+  const kernels::Softmax io{log, in, y};
+  visit_device(context, io, [&]<Device D>() { kernels::softmax<D>(context, io); });
   return tape.record(log ? kLogSoftmax : kSoftmax, {x}, y.reshape(x.shape()), {y});
 }
 
@@ -51,7 +54,8 @@ Var log_sum_exp(Tape& tape, const Var& x) {
   const Shape shape(dims.first(dims.size() - 1));
   const Tensor in = x.value().contiguous(context).reshape({shape.numel(), x.dim(-1)});
   const Tensor y = Tensor::empty(context, shape, wide_type(x.dtype()));
-  cpu::log_sum_exp(context, in, y);
+  const kernels::LogSumExp io{in, y};
+  visit_device(context, io, [&]<Device D>() { kernels::log_sum_exp<D>(context, io); });
   return tape.record(kLogSumExp, {x}, y, {in, y});
 }
 

@@ -1,4 +1,6 @@
-#include "ops/turned_features_cpu.h"
+#include "ops/turned_features_kernels.h"
+
+#include "core/visit_device.h"
 
 #include "ops/features.h"
 #include "ops/work.h"
@@ -6,12 +8,20 @@
 namespace fovea {
 namespace {
 
+void turn(const Context& context, const kernels::TurnedFeatures& io) {
+  visit_device(context, io, [&]<Device D>() { kernels::turn_features<D>(context, io); });
+}
+
+void soften(const Context& context, const kernels::LogSigmoid& io) {
+  visit_device(context, io, [&]<Device D>() { kernels::log_sigmoid<D>(context, io); });
+}
+
 // saved: x, turns.
 void turn_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& x = node.saved[0];
   const Tensor dx = tape.room(node.inputs[0], x.shape(), x.dtype());
-  cpu::turn_features(context, {x, node.saved[1], node.grad().contiguous(context), dx});
+  turn(context, {x, node.saved[1], node.grad().contiguous(context), dx});
   tape.accumulate(node.inputs[0], dx);
 }
 
@@ -22,7 +32,7 @@ void log_sigmoid_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& x = node.saved[0];
   const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
-  cpu::log_sigmoid(context, {std::any_cast<double>(node.attributes), x, node.grad().contiguous(context), dx});
+  soften(context, {std::any_cast<double>(node.attributes), x, node.grad().contiguous(context), dx});
   tape.accumulate(node.inputs[0], dx);
 }
 
@@ -38,14 +48,14 @@ Var turned_features(Tape& tape, const Var& x, const Tensor& turns) {
   const Tensor in = dense_rows(context, x.value());
   const Tensor dense = turns.contiguous(context);
   const Tensor y = Tensor::empty(context, in.shape().with(3, 2 * in.dim(3)), in.dtype());
-  cpu::turn_features(context, {in, dense, y, {}});
+  turn(context, {in, dense, y, {}});
   return tape.record(kTurned, {x}, y, {in, dense});
 }
 
 Var log_sigmoid(Tape& tape, const Var& x, double factor) {
   const Tensor in = x.value().contiguous(tape.context());
   const Tensor y = Tensor::empty(tape.context(), in.shape(), in.dtype());
-  cpu::log_sigmoid(tape.context(), {factor, in, {}, y});
+  soften(tape.context(), {factor, in, {}, y});
   return tape.record(kLogSigmoid, {x}, y, {in}, factor);
 }
 

@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/visit_device.h"
 #include "fovea/ops.h"
 #include "ops/sequence.h"
 #include "ops/spans.h"
-#include "ops/window_cpu.h"
+#include "ops/window_kernels.h"
 #include "ops/work.h"
 
 namespace fovea {
@@ -52,8 +53,7 @@ WindowPlan plan_windows(const Context& context, const Var& x, const Windows& w, 
     }
     plan.rows.cu_seqlens.push_back(static_cast<std::int32_t>(m));
   }
-  plan.index = Tensor::empty(context, {b, m, w.size}, DType::i32);
-  plan.index.fill(-1.0);
+  std::vector<std::int32_t> index(static_cast<std::size_t>(b * m * w.size), -1);
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     const auto& [item, begin, count] = sequences[s];
     const std::int64_t mine = count_windows(w, count);
@@ -61,9 +61,10 @@ WindowPlan plan_windows(const Context& context, const Var& x, const Windows& w, 
     if (!rows.lengths.empty()) plan.rows.lengths.push_back(static_cast<std::int32_t>(mine));
     for (std::int64_t i = 0; i < mine * w.size; ++i) {
       const std::int64_t row = source_row(w.padding, i / w.size * w.stride + i % w.size - w.before, count);
-      plan.index.data<std::int32_t>()[first * w.size + i] = static_cast<std::int32_t>(row < 0 ? -1 : begin + row);
+      index[static_cast<std::size_t>(first * w.size + i)] = static_cast<std::int32_t>(row < 0 ? -1 : begin + row);
     }
   }
+  plan.index = Tensor::from<std::int32_t>(context, {b, m, w.size}, index);
   return plan;
 }
 
@@ -72,7 +73,8 @@ void pool_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor g = node.grad().contiguous(context);
   const Tensor sums = Tensor::zeros(context, node.inputs[0]->shape, wide_type(g.dtype()));
-  cpu::window_pool_backward(context, {node.saved[0], node.saved[1], g, sums});
+  const kernels::WindowPull io{node.saved[0], node.saved[1], g, sums};
+  visit_device(context, io, [&]<Device D>() { kernels::window_pool_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], sums);
 }
 
@@ -86,7 +88,8 @@ Windowed pool(Tape& tape, const Op& op, const Var& x, const Windows& w, const Se
   const Tensor in = x.value().contiguous(context);
   const Tensor y = Tensor::empty(context, {x.dim(0), plan.index.dim(1), x.dim(2)}, x.dtype());
   const Tensor taps = &op == &kMaxPool ? Tensor::empty(context, y.shape(), DType::i32) : Tensor();
-  cpu::window_pool(context, {plan.index, taps, in, y});
+  const kernels::WindowPool io{plan.index, taps, in, y};
+  visit_device(context, io, [&]<Device D>() { kernels::window_pool<D>(context, io); });
   return {tape.record(op, {x}, y, {plan.index, taps}), plan.rows};
 }
 

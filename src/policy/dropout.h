@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/rng.h"
+#include "policy/philox.h"
 
 namespace fovea {
 

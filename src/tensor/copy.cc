@@ -1,53 +1,51 @@
 #include <omp.h>
 
-#include <algorithm>
-#include <cstring>
-
-#include "fovea/tensor.h"
-#include "tensor/walk.h"
+#include "core/visit_device.h"
+#include "tensor/copy_kernels.h"
 
 namespace fovea {
 namespace {
 
-template <class To, class From>
-To convert(From value) {
-  if constexpr (std::is_same_v<To, From>)
-    return value;
-  else if constexpr (std::is_same_v<To, bf16> || std::is_same_v<To, f16>)
-    return To(static_cast<float>(value));
+// Copies have no context: they use the threads of the memory they write to, or read from where that is borrowed and has
+// none of its own; and one inside a parallel region.
+int copy_threads(const Tensor& to, const Tensor& from) {
+  if (omp_in_parallel() != 0) return 1;
+  return (to.memory() == borrowed_memory() ? from : to).memory()->threads();
+}
+
+void copy_within(const Tensor& to, const Tensor& from) {
+  const kernels::CopyTensors io{to, from, copy_threads(to, from)};
+  const OpenMemory source(*from.memory());
+  visit_device(*to.memory(), [&]<Device D>() { kernels::copy<D>(io); });
+}
+
+bool is_plain(const Tensor& t, DType dtype) { return t.is_contiguous() && t.dtype() == dtype; }
+
+// Dense, for the length of a copy, in a memory.
+Tensor transient(const std::shared_ptr<Memory>& memory, const Shape& shape, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  void* data = memory->map(bytes);
+  if (data == nullptr) fail(ErrorCode::out_of_memory, "no room for a copy of shape " + shape.text());
+  return Tensor::wrap(data, shape, dtype,
+                      std::shared_ptr<void>(data, [memory, bytes](void* p) { memory->unmap(p, bytes); }))
+      .in(memory);
+}
+
+// Between the host and a device, or two devices by way of the host. Bytes travel dense, in the dtype of the target.
+void copy_across(const Tensor& to, const Tensor& from) {
+  if (to.device() != Device::cpu && from.device() != Device::cpu) {
+    const Tensor host = transient(borrowed_memory(), to.shape(), to.dtype());
+    host.copy_from(from);
+    return to.copy_from(host);
+  }
+  const Tensor sent = is_plain(from, to.dtype()) ? from : transient(from.memory(), to.shape(), to.dtype());
+  if (sent.raw() != from.raw()) copy_within(sent, from);
+  const Tensor landed = to.is_contiguous() ? to : transient(to.memory(), to.shape(), to.dtype());
+  if (to.device() == Device::cpu)
+    from.memory()->read(landed.raw(), sent.raw(), to.bytes());
   else
-    return static_cast<To>(value);
-}
-
-// Copies have no context: they use the threads the last one was given, and one inside a parallel region.
-int copy_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
-
-template <class To, class From>
-void copy_patch(void* to_begin, const void* from_begin, const Patch& patch) {
-  const Patch p = patch;  // a copy: no store below can change it
-  for (std::int64_t line = 0; line < p.lines; ++line) {
-    To* to = static_cast<To*>(to_begin) + p.to + line * p.to_line;
-    const From* from = static_cast<const From*>(from_begin) + p.from + line * p.from_line;
-    if (!p.dense())
-      for (std::int64_t i = 0; i < p.count; ++i) to[i * p.to_step] = convert<To>(from[i * p.from_step]);
-    else if constexpr (std::is_same_v<To, From>)
-      std::memcpy(to, from, static_cast<std::size_t>(p.count) * sizeof(To));
-    else
-      for (std::int64_t i = 0; i < p.count; ++i) to[i] = convert<To>(from[i]);
-  }
-}
-
-template <class T>
-void fill_patch(void* begin, const void* filling, const Patch& patch) {
-  const Patch p = patch;
-  const T value = convert<T>(*static_cast<const double*>(filling));
-  for (std::int64_t line = 0; line < p.lines; ++line) {
-    T* to = static_cast<T*>(begin) + p.to + line * p.to_line;
-    if (p.dense())
-      std::fill_n(to, p.count, value);
-    else
-      for (std::int64_t i = 0; i < p.count; ++i) to[i * p.to_step] = value;
-  }
+    to.memory()->write(landed.raw(), sent.raw(), to.bytes());
+  if (landed.raw() != to.raw()) copy_within(to, landed);
 }
 
 }  // namespace
@@ -55,18 +53,22 @@ void fill_patch(void* begin, const void* filling, const Patch& patch) {
 void Tensor::copy_from(const Tensor& source) const {
   if (source.shape() != shape())
     fail(ErrorCode::shape, "copy of shape " + source.shape().text() + " into " + shape().text());
-  const PatchBody body = visit(dtype_, [&]<class To>() {
-    return visit(source.dtype(), [&]<class From>() -> PatchBody { return copy_patch<To, From>; });
-  });
-  Walk(*this, source).run(copy_threads(), body, raw(), source.raw());
+  if (numel() == 0) return;
+  if (device() == source.device())
+    copy_within(*this, source);
+  else
+    copy_across(*this, source);
 }
 
 void Tensor::fill(double value) const {
-  const PatchBody body = visit(dtype_, [&]<class T>() -> PatchBody { return fill_patch<T>; });
-  Walk(*this, *this).run(copy_threads(), body, raw(), &value);
+  const kernels::FillTensor io{*this, value, copy_threads(*this, *this)};
+  visit_device(*memory(), [&]<Device D>() { kernels::fill<D>(io); });
 }
 
-Tensor Tensor::contiguous(const Context& context) const { return is_contiguous() ? *this : clone(context); }
+Tensor Tensor::contiguous(const Context& context) const {
+  check_device(context.device(), *this);
+  return is_contiguous() ? *this : clone(context);
+}
 
 Tensor Tensor::clone(const Context& context, Lifetime lifetime) const {
   Tensor copy = empty(context, shape_, dtype_, lifetime);
@@ -75,6 +77,7 @@ Tensor Tensor::clone(const Context& context, Lifetime lifetime) const {
 }
 
 Tensor Tensor::to(const Context& context, DType dtype) const {
+  check_device(context.device(), *this);
   if (dtype == dtype_) return *this;
   Tensor copy = empty(context, shape_, dtype);
   copy.copy_from(*this);

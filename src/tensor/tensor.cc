@@ -41,6 +41,23 @@ int axis_index(const Tensor& t, int axis) {
 
 }  // namespace
 
+struct Tensor::Storage {
+  std::shared_ptr<Memory> memory;        // of borrowed data
+  std::shared_ptr<void> owner;           // of borrowed data
+  std::shared_ptr<Allocator> allocator;  // of a block
+  Allocator::Block block;
+
+  Storage(std::shared_ptr<Memory> memory, std::shared_ptr<void> owner)
+      : memory(std::move(memory)), owner(std::move(owner)) {}
+  Storage(std::shared_ptr<Allocator> from, std::size_t bytes, Lifetime lifetime)
+      : allocator(std::move(from)), block(allocator->allocate(bytes, lifetime)) {}
+  ~Storage() {
+    if (allocator != nullptr) allocator->release(block);
+  }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+};
+
 Tensor Tensor::empty(const Context& context, const Shape& shape, DType dtype, Lifetime lifetime) {
   Tensor t;
   t.shape_ = shape;
@@ -51,10 +68,8 @@ Tensor Tensor::empty(const Context& context, const Shape& shape, DType dtype, Li
     fail(ErrorCode::out_of_memory, "a tensor of shape " + shape.text() + " does not fit in memory");
   t.numel_known_empty_ = bytes == 0;
   if (bytes == 0) return t;
-  const std::shared_ptr<Allocator>& allocator = context.allocator();
-  const Allocator::Block block = allocator->allocate(bytes, lifetime);
-  t.data_ = block.data;
-  t.storage_ = std::shared_ptr<void>(block.data, [allocator, block](void*) { allocator->release(block); });
+  t.storage_ = std::make_shared<const Storage>(context.allocator(), bytes, lifetime);
+  t.data_ = t.storage_->block.data;
   return t;
 }
 
@@ -66,7 +81,7 @@ Tensor Tensor::zeros(const Context& context, const Shape& shape, DType dtype, Li
 
 Tensor Tensor::wrap(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner) {
   Tensor t;
-  t.storage_ = std::move(owner);
+  if (owner != nullptr) t.storage_ = std::make_shared<const Storage>(borrowed_memory(), std::move(owner));
   t.data_ = data;
   t.numel_known_empty_ = shape.numel() == 0;
   t.dtype_ = dtype;
@@ -84,7 +99,20 @@ Tensor Tensor::wrap(void* data, const Shape& shape, std::span<const std::int64_t
   return t;
 }
 
-bool Tensor::is_shared() const { return storage_.use_count() > 1; }
+Tensor Tensor::in(std::shared_ptr<Memory> memory) const {
+  Tensor t = *this;
+  t.storage_ = std::make_shared<const Storage>(std::move(memory), std::const_pointer_cast<Storage>(storage_));
+  return t;
+}
+
+const std::shared_ptr<Memory>& Tensor::memory() const {
+  if (storage_ == nullptr) return borrowed_memory();
+  return storage_->allocator != nullptr ? storage_->allocator->memory() : storage_->memory;
+}
+
+bool Tensor::is_shared() const {
+  return data_ != nullptr && (storage_.use_count() != 1 || storage_->allocator == nullptr);
+}
 
 bool Tensor::is_contiguous() const {
   std::int64_t step = 1;

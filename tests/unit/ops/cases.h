@@ -191,7 +191,7 @@ inline void add_rows(std::vector<OpCase>& cases) {
                      one([smoothing](Tape& t, Inputs v) {
                        const Tensor targets =
                            scrambled(t.context(), {v[0].dim(0)}, static_cast<std::uint32_t>(v[0].dim(1)));
-                       targets.data<std::int32_t>()[1] = -1;
+                       targets.reshape({-1}).slice(0, 1, 2).fill(-1.0);
                        return cross_entropy(t, v[0], targets, {smoothing, -1});
                      }),
                      {{5, 7}},
@@ -205,7 +205,7 @@ inline void add_rows(std::vector<OpCase>& cases) {
                        const Var weight = tied ? transpose(t, v[1], 0, 1) : v[1];
                        const auto classes = static_cast<std::uint32_t>(weight.dim(1));
                        const Tensor targets = scrambled(t.context(), {v[0].dim(0), v[0].dim(1)}, classes);
-                       targets.data<std::int32_t>()[1] = -1;
+                       targets.reshape({-1}).slice(0, 1, 2).fill(-1.0);
                        return linear_class_loss(t, v[0], weight, v[2], targets, {0.1, -1}).value;
                      }),
                      {{2, 3, 5}, tied ? Shape{7, 5} : Shape{5, 7}, {7}},

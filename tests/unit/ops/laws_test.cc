@@ -1,5 +1,6 @@
 // Laws that every operation obeys, over the list of cases.
 
+#include "support/fenced_memory.h"
 #include "unit/ops/feature_cases.h"
 #include "unit/ops/model_cases.h"
 
@@ -67,6 +68,46 @@ TEST_P(OpLaws, SameBitsAtAnyThreadCount) {
       const auto more = forward_and_backward(context_, GetParam().f, inputs);
       for (std::size_t i = 0; i < one.size(); ++i)
         EXPECT_TRUE(same_bits(one[i], more[i])) << "result " << i << ", " << threads << " threads";
+    }
+  }
+}
+
+std::vector<Tensor> moved(const Context& context, const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> out;
+  for (const Tensor& t : tensors) out.push_back(t.clone(context));
+  return out;
+}
+
+// How often an operation asks the device for a number: whether an index is right, how many rows count, who goes where.
+int answers_of(const std::string& name) {
+  constexpr std::pair<std::string_view, int> kAnswers[] = {
+      {"embedding", 1},     {"gather", 1},        {"take_rows", 1},
+      {"put_rows", 2},      {"cross_entropy", 2}, {"linear_class_loss", 2},
+      {"conv1d", 1},        {"windows", 1},       {"scatter_rows", 2},
+      {"route_balance", 1}, {"experts", 4}};
+  for (const auto& [operation, count] : kAnswers)
+    if (name.starts_with(operation)) return count;
+  return 0;
+}
+
+// Memory that only kernels can touch: the same bits come out of it, and numbers go to the host only where an operation
+// needs them there.
+TEST_P(OpLaws, RunsOnAnotherDevice) {
+  const auto memory = std::make_shared<FencedMemory>();
+  Context device({.threads = 2, .seed = 7, .memory = {.poison = true}, .pages = memory});
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const std::vector<Tensor> inputs = random_inputs(context_, GetParam(), GetParam().large, dtype);
+    std::vector<Tensor> seeds;
+    tape_gradients(context_, GetParam().f, inputs, seeds, kTraining);
+    const auto want = forward_and_backward(context_, GetParam().f, inputs, seeds);
+    const auto here = moved(device, inputs), pulls = moved(device, seeds);
+    memory->reads = 0;
+    const auto got = forward_and_backward(device, GetParam().f, here, pulls);
+    EXPECT_LE(memory->reads, answers_of(GetParam().name));
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].device(), Device::fenced);
+      EXPECT_TRUE(same_bits(got[i].clone(context_), want[i])) << name_of(dtype) << ", result " << i;
     }
   }
 }

@@ -118,20 +118,19 @@ TEST(PackedWeights, ServeTheProductsOfTheirParameters) {
   EXPECT_EQ(weights.find(context, w.transpose(0, 1))->out(), 24);
   EXPECT_GT(weights.bytes(), 2u * 24 * 48 - 1);
 
-  Tape tape(context, {.record = false}), recording(context);
-  const auto product = [&](Tape& on, const Tensor& from, const Tensor& weight, bool packs) {
-    const UsePacked use(packs ? &weights : nullptr);
+  Tape plain(context, {.record = false}), packing(context, {.record = false, .packed = &weights}),
+      recording(context, {.packed = &weights});
+  const auto product = [](Tape& on, const Tensor& from, const Tensor& weight) {
     return linear(on, from, weight, {}, Activation::relu).value().to_vector<float>();
   };
-  const auto exact = product(tape, x, w, false), rounded = product(tape, x, w, true);
+  const auto exact = product(plain, x, w), rounded = product(packing, x, w);
   EXPECT_NE(exact, rounded);
   for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(exact[i], rounded[i], 0.3);
-  EXPECT_EQ(product(recording, x, w, true), exact);
-  EXPECT_EQ(product(tape, x, other, true), product(tape, x, other, false));
+  EXPECT_EQ(product(recording, x, w), exact);
+  EXPECT_EQ(product(packing, x, other), product(plain, x, other));
   const Tensor many = random_matrix(context, kPackedRows + 1, 24, 5);
-  EXPECT_EQ(product(tape, many, w, true), product(tape, many, w, false));
-  EXPECT_NE(product(tape, wide, w.transpose(0, 1), true), product(tape, wide, w.transpose(0, 1), false));
-  EXPECT_EQ(UsePacked::current(), nullptr);
+  EXPECT_EQ(product(packing, many, w), product(plain, many, w));
+  EXPECT_NE(product(packing, wide, w.transpose(0, 1)), product(plain, wide, w.transpose(0, 1)));
 }
 
 }  // namespace

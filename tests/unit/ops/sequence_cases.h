@@ -107,12 +107,6 @@ inline void add_convolutions(std::vector<OpCase>& cases) {
     add_conv("heads", false, {{2, 3}, {2, 33}});
     add_conv("channels", false, {{2, 3, 4}, {2, 67, 8}});
     add_conv("causal", true, {{2, 3, 4}, {2, 67, 5}});
-    const std::vector<Shape> small = laid_out(layout, {{3, 5, 3}}), large = laid_out(layout, {{3, 150, 37}});
-    cases.push_back({std::string("fft_conv") + name,
-                     one([l = layout](Tape& t, Inputs v) { return fft_conv(t, v[0], v[1], sequences_of(v[0], l)); }),
-                     {small[0], {3, 5}},
-                     {large[0], {37, 150}},
-                     1});
   }
 }
 

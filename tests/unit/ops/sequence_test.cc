@@ -212,48 +212,5 @@ TEST_F(SequenceOps, ConvolutionsByHand) {
   EXPECT_ERROR(depthwise_conv(tape_, x, draw({1, 2, 3})), ErrorCode::shape, "(1, 2, 3)", "", "taps");
 }
 
-// u (b, n, width), k (width, taps), by the definition.
-std::vector<double> plain_conv(const Tensor& u, const Tensor& k) {
-  const auto in = u.to_vector<double>(), taps = k.to_vector<double>();
-  const std::int64_t n = u.dim(1), width = u.dim(2);
-  std::vector<double> out(in.size());
-  for (std::int64_t b = 0; b < u.dim(0); ++b)
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t s = 0; s <= std::min(i, k.dim(1) - 1); ++s)
-        for (std::int64_t c = 0; c < width; ++c)
-          out[static_cast<std::size_t>((b * n + i) * width + c)] +=
-              taps[static_cast<std::size_t>(c * k.dim(1) + s)] *
-              in[static_cast<std::size_t>((b * n + i - s) * width + c)];
-  return out;
-}
-
-TEST_F(SequenceOps, FftConvolutionsAreTheDefinition) {
-  on_every_isa([&](Isa) {
-    for (std::int64_t n : {1, 2, 3, 4, 5, 8, 16, 31, 64, 100, 257})
-      for (std::int64_t taps : {std::int64_t{1}, n, n + 3}) {
-        const Tensor u = draw({2, n, 37}), k = draw({37, taps});
-        const Tensor want = Tensor::from<double>(context_, u.shape(), plain_conv(u, k));
-        EXPECT_LT(relative_error(fft_conv(tape_, u, k).value(), want), 1e-14) << n << " " << taps;
-        const Tensor narrow = fft_conv(tape_, u.to(context_, DType::f32), k.to(context_, DType::f32)).value();
-        EXPECT_LT(relative_error(narrow, want), 1e-6) << n << " " << taps;
-      }
-  });
-}
-
-TEST_F(SequenceOps, FftConvolutionsStayInTheirSequence) {
-  const Var u = Var::leaf(values({1, 6, 1}, {1, 2, 3, 4, NAN, NAN})), k = Var::leaf(values({1, 3}, {1, 10, 100}));
-  const Var y = fft_conv(tape_, u, k, {{}, {0, 1, 1, 4}});
-  const std::vector<double> want{1, 2, 23, 234, 0, 0}, got = list(y);
-  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12) << i;
-  tape_.backward(y, values({1, 6, 1}, {1, 1, 1, 1, NAN, NAN}));
-  const std::vector<double> du = u.grad().to_vector<double>(), dk = k.grad().to_vector<double>();
-  const std::vector<double> want_du{1, 111, 11, 1, 0, 0}, want_dk{10, 5, 2};
-  for (std::size_t i = 0; i < du.size(); ++i) EXPECT_NEAR(du[i], want_du[i], 1e-12) << i;
-  for (std::size_t i = 0; i < dk.size(); ++i) EXPECT_NEAR(dk[i], want_dk[i], 1e-12) << i;
-  EXPECT_EQ(fft_conv(tape_, draw({2, 0, 3}), draw({3, 4})).shape(), (Shape{2, 0, 3}));
-  EXPECT_EQ(list(fft_conv(tape_, draw({1, 2, 1}), draw({1, 0}))), (std::vector<double>{0, 0}));
-  EXPECT_ERROR(fft_conv(tape_, draw({1, 2, 3}), draw({2, 3})), ErrorCode::shape, "f64(2, 3)", "", "(width, taps)");
-}
-
 }  // namespace
 }  // namespace fovea::testing

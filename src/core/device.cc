@@ -1,0 +1,21 @@
+#include "core/visit_device.h"
+
+namespace fovea {
+
+std::string_view name_of(Device device) {
+  constexpr std::string_view kNames[] = {"cpu", "cuda", "fenced"};
+  return kNames[static_cast<std::size_t>(device)];
+}
+
+void refuse_device(Device device) {
+  fail(ErrorCode::unsupported, "this build has no " + std::string(name_of(device)) + " backend", "device",
+       "--device cpu");
+}
+
+void refuse_mixed(Device device, Device expected) {
+  const std::string here(name_of(expected)), there(name_of(device));
+  fail(ErrorCode::usage, "an operation on " + here + " was given a tensor on " + there, "device",
+       "copy it first: tensor.clone(context), with a context on " + here);
+}
+
+}  // namespace fovea

@@ -1,0 +1,213 @@
+#include <cmath>
+
+#include "core/scratch.h"
+#include "ops/cpu/features.h"
+#include "ops/features_kernels.h"
+#include "ops/work.h"
+#include "simd/product.h"
+
+namespace fovea {
+namespace {
+
+using cpu::FeatureTask;
+
+// A head and at most 256 rows of a sequence each: enough for its own products, and for all threads.
+std::vector<FeatureTask> tasks_of(const std::vector<Sequences::Rows>& rows, std::int64_t heads) {
+  constexpr std::int64_t kRows = 256;
+  std::vector<FeatureTask> tasks;
+  for (const auto& [batch, begin, count] : rows)
+    for (std::int64_t i = 0; i < count; i += kRows)
+      for (std::int64_t h = 0; h < heads; ++h)
+        tasks.push_back({batch, begin + i, begin + std::min(count, i + kRows), h});
+  return tasks;
+}
+
+// body(task number, scratch of the thread)
+template <class Body>
+void for_tasks(const Context& context, const cpu::FeatureRows& in, std::size_t count, const Body& body) {
+  const ZoneTimer timer(context.zones(), Zone::elementwise);
+  const auto tasks = static_cast<std::int64_t>(count);
+  const int threads = static_cast<int>(std::clamp<std::int64_t>(tasks, 1, context.threads()));
+  const std::size_t bytes = cpu::feature_scratch_bytes(in);
+  const Scratch<std::byte> scratch(context, bytes * static_cast<std::size_t>(threads));
+  parallel(threads, [&](const Team& team) {
+    for (std::int64_t i = team.take(); i < tasks; i = team.take())
+      body(static_cast<std::size_t>(i), scratch.part(static_cast<std::size_t>(team.rank()), bytes));
+  });
+}
+
+// directions (groups, r, d) times a factor, rows padded with zeros; `across`: as (groups, d, r).
+Tensor pack(const Context& context, const Tensor& directions, bool across, double factor) {
+  return visit_wide(directions.dtype(), [&]<class R>() {
+    const std::int64_t groups = directions.dim(0), r = directions.dim(1), d = directions.dim(2);
+    const std::int64_t rows = across ? d : r, columns = across ? r : d;
+    const auto ld = static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(columns)));
+    const Tensor packed = Tensor::zeros(context, {groups, rows, ld}, directions.dtype(), Lifetime::scratch);
+    const R* from = directions.data<R>();
+    for (std::int64_t g = 0; g < groups; ++g)
+      for (std::int64_t l = 0; l < r; ++l)
+        for (std::int64_t c = 0; c < d; ++c)
+          packed.data<R>()[(g * rows + (across ? c : l)) * ld + (across ? l : c)] =
+              static_cast<R>(factor * static_cast<double>(*from++));
+    return packed;
+  });
+}
+
+cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x) {
+  cpu::FeatureRows in;
+  in.map = options.map;
+  in.scale = options.scale;
+  in.size = options.size;
+  in.add = options.add;
+  in.unit = options.unit;
+  in.subtract_norm = options.subtract_norm;
+  in.stabilizer = options.stabilizer;
+  in.pull_shift = options.pull_shift;
+  in.shift = options.shift;
+  in.x = x;
+  return in;
+}
+
+// The largest u of each row, (b, n, heads), into `tops` where there are any already.
+Tensor row_tops(const Context& context, cpu::FeatureRows& in, const std::vector<FeatureTask>& tasks,
+                const Tensor& tops) {
+  in.tops =
+      tops.defined() ? tops : Tensor::empty(context, {in.x.dim(0), in.x.dim(1), in.x.dim(2)}, wide_type(in.x.dtype()));
+  for_tasks(context, in, tasks.size(), [&](std::size_t i, Room scratch) { cpu::feature_tops(in, tasks[i], scratch); });
+  return in.tops;
+}
+
+// That of the sequence and head in place of each row's own.
+Tensor spread(const Context& context, const Tensor& tops, const std::vector<Sequences::Rows>& sequences) {
+  const Tensor out = Tensor::empty(context, tops.shape(), tops.dtype());
+  const std::int64_t heads = tops.dim(2);
+  visit_wide(tops.dtype(), [&]<class R>() {
+    for (const auto& [batch, begin, count] : sequences)
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const std::int64_t first = (batch * tops.dim(1) + begin) * heads + h;
+        R top = -math::kInfinity<R>;
+        for (std::int64_t i = 0; i < count; ++i) top = std::max(top, tops.data<R>()[first + i * heads]);
+        for (std::int64_t i = 0; i < count; ++i) out.data<R>()[first + i * heads] = top;
+      }
+  });
+  return out;
+}
+
+// Whether exponents of a head in the sequence may fall so low that nothing is left of their exponentials in f32: some
+// |z|^2 / 2 is beyond this, and no product with a direction makes up for more of it than |w|^2 / 2.
+bool fades(const Tensor& x, const Sequences::Rows& rows, std::int64_t head, double scale) {
+  constexpr double kFaint = 30.0;
+  return visit_float(x.dtype(), [&]<class T>() {
+    for (std::int64_t i = rows.begin; i < rows.begin + rows.count; ++i) {
+      const T* row = x.data<T>() + rows.batch * x.stride(0) + i * x.stride(1) + head * x.stride(2);
+      const std::int64_t d = x.dim(3);
+      Wide<T> squares = 0;
+#pragma omp simd reduction(+ : squares)
+      for (std::int64_t c = 0; c < d; ++c) squares += static_cast<Wide<T>>(row[c]) * static_cast<Wide<T>>(row[c]);
+      if (!(0.5 * scale * scale * static_cast<double>(squares) <= kFaint)) return true;
+    }
+    return false;
+  });
+}
+
+// c of each row for Stabilizer::rescue, (b, n, heads). What is common to a sequence does not depend on its neighbours.
+Tensor rescuing_tops(const Context& context, cpu::FeatureRows& in, const std::vector<Sequences::Rows>& sequences) {
+  const std::int64_t heads = in.x.dim(2);
+  std::vector<std::uint8_t> faint(sequences.size() * static_cast<std::size_t>(heads));
+  parallel_for(context, std::ssize(faint), [&](std::int64_t i) {
+    faint[static_cast<std::size_t>(i)] =
+        fades(in.x, sequences[static_cast<std::size_t>(i / heads)], i % heads, in.scale);
+  });
+  if (std::find(faint.begin(), faint.end(), 1) == faint.end()) return {};
+  const Tensor tops = spread(context, row_tops(context, in, tasks_of(sequences, heads), {}), sequences);
+  visit_wide(tops.dtype(), [&]<class R>() {
+    for (std::size_t i = 0; i < faint.size(); ++i) {
+      const auto& [batch, begin, count] = sequences[i / static_cast<std::size_t>(heads)];
+      R* c = tops.data<R>() + (batch * tops.dim(1) + begin) * heads + static_cast<std::int64_t>(i) % heads;
+      const auto shift = static_cast<R>(in.shift * cpu::feature_unit(in.map));
+      for (std::int64_t row = 0; faint[i] == 0 && row < count; ++row) c[row * heads] = shift;
+    }
+  });
+  return tops;
+}
+
+// Gradient of c = max u: given to the direction and the row that have it. dz -= (sum of the rows' sums) W_l.
+template <class T>
+void pull_tops(const cpu::FeatureBackward& io, const Tensor& directions, const Sequences::Rows& rows) {
+  using R = Wide<T>;
+  const std::int64_t heads = io.y.dim(2), r = io.in.count, d = directions.dim(2), group = heads / directions.dim(0);
+  const std::int64_t first = rows.batch * io.y.dim(1) + rows.begin;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    R total = 0;
+    std::int64_t at = 0;
+    double top = -math::kInfinity<double>;
+    for (std::int64_t i = 0; i < rows.count; ++i) {
+      total += io.sums.data<R>()[(first + i) * heads + h];
+      const double u = io.in.tops.data<R>()[(first + i) * heads + h];
+      if (u <= top) continue;
+      top = u;
+      at = i;
+    }
+    const std::int64_t most = io.in.peaks.data<std::int32_t>()[(first + at) * heads + h];
+    T* dx = io.dx.data<T>() + rows.batch * io.dx.stride(0) + (rows.begin + at) * io.dx.stride(1) + h * io.dx.stride(2);
+    const R* direction = directions.data<R>() + (h / group * r + most) * d;
+    for (std::int64_t c = 0; c < d; ++c)
+      dx[c] = T(static_cast<R>(dx[c]) - total * direction[c] * static_cast<R>(io.in.scale));
+  }
+}
+
+// Shares of the tasks (tasks, d) summed for each group, in order.
+void fold_gain(const Tensor& shares, const std::vector<FeatureTask>& tasks, std::int64_t heads, const Tensor& sum) {
+  const std::int64_t groups = sum.dim(0), d = shares.dim(1);
+  visit_wide(shares.dtype(), [&]<class R>() {
+    for (std::size_t i = 0; i < tasks.size(); ++i)
+      for (std::int64_t c = 0; c < d; ++c)
+        sum.data<R>()[tasks[i].head * groups / heads * d + c] += shares.data<R>()[static_cast<std::int64_t>(i) * d + c];
+  });
+}
+
+}  // namespace
+
+template <>
+void kernels::features<Device::cpu>(const Context& context, const FeatureForward& io) {
+  const FeatureOptions& options = *io.options;
+  const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
+  cpu::FeatureForward rows{describe(options, io.x), io.y};
+  rows.in.directions = pack(context, io.directions, true, cpu::feature_unit(options.map));
+  rows.in.count = io.directions.dim(1);
+  rows.in.gain = io.gain;
+  rows.in.weight = io.weight;
+  rows.in.peaks = io.peaks;
+  if (io.tops.defined()) rows.in.tops = spread(context, row_tops(context, rows.in, tasks, io.tops), options.rows);
+  if (options.stabilizer == Stabilizer::rescue) rows.in.tops = rescuing_tops(context, rows.in, options.rows);
+  for_tasks(context, rows.in, tasks.size(),
+            [&](std::size_t i, Room scratch) { cpu::feature_rows(rows, tasks[i], scratch); });
+}
+
+template <>
+void kernels::features_backward<Device::cpu>(const Context& context, const FeatureBackward& io) {
+  const FeatureOptions& options = *io.options;
+  const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
+  const DType wide = wide_type(io.x.dtype());
+  cpu::FeatureBackward rows{describe(options, io.x), io.y, io.dy, io.dx, io.d_weight, {}};
+  rows.in.directions = pack(context, io.directions, false, 1.0);
+  rows.in.count = io.directions.dim(1);
+  rows.in.gain = io.gain;
+  rows.in.weight = io.weight;
+  rows.in.tops = io.tops;
+  rows.in.peaks = io.peaks;
+  if (io.tops.defined() && options.pull_shift)
+    rows.sums = Tensor::empty(context, io.tops.shape(), wide, Lifetime::scratch);
+  const Tensor shares = io.d_gain.defined() ? Tensor::zeros(context, {std::ssize(tasks), io.x.dim(3)}, wide) : Tensor();
+  for_tasks(context, rows.in, tasks.size(), [&](std::size_t i, Room scratch) {
+    void* share = shares.defined() ? shares.select(0, static_cast<std::int64_t>(i)).raw() : nullptr;
+    cpu::pull_feature_rows(rows, tasks[i], share, scratch);
+  });
+  if (rows.sums.defined())
+    for (const Sequences::Rows& sequence : options.rows)
+      if (sequence.count > 0)
+        visit_float(io.x.dtype(), [&]<class T>() { pull_tops<T>(rows, io.directions, sequence); });
+  if (shares.defined()) fold_gain(shares, tasks, io.x.dim(2), io.d_gain);
+}
+
+}  // namespace fovea

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "core/scratch.h"
+#include "ops/features.h"
+#include "policy/math.h"
+
+// The loops of features, by tasks.
+namespace fovea::cpu {
+
+// What directions are multiplied with: exponentials of two are cheaper than of e.
+inline double feature_unit(FeatureMap map) { return map == FeatureMap::exponential ? math::kLog2e<double> : 1.0; }
+
+// Rows [begin, end) of a batch item, one head.
+struct FeatureTask {
+  std::int64_t batch, begin, end, head;
+};
+
+// What both directions read. Tensors of rows are (b, n, heads, ...); `wide` ones are f32, f64 for f64.
+struct FeatureRows {
+  FeatureMap map;
+  double scale, size, add;
+  bool unit, subtract_norm;
+  Stabilizer stabilizer;
+  bool pull_shift;
+  double shift;
+  Tensor x;                // last axis dense
+  Tensor directions;       // wide, dense: (groups, d, padded r) forward, (groups, r, padded d) backward
+  Tensor gain;             // (groups, d), wide; undefined: none
+  Tensor weight;           // (b, n, heads), wide, dense; undefined: none
+  Tensor tops;             // (b, n, heads), wide, dense; sequence and rescue: c of each row
+  Tensor peaks;            // i32 (b, n, heads), dense; pull_shift: which u of each row is the largest
+  std::int64_t count = 0;  // directions of a group
+};
+
+struct FeatureForward {
+  FeatureRows in;
+  Tensor y;  // dense
+};
+// Scratch of one thread.
+std::size_t feature_scratch_bytes(const FeatureRows& in);
+void feature_rows(const FeatureForward& io, const FeatureTask& task, Room scratch);
+// The largest u of each row, of u - |z|^2 / 2 for rescue, into in.tops.
+void feature_tops(const FeatureRows& in, const FeatureTask& task, Room scratch);
+
+struct FeatureBackward {
+  FeatureRows in;
+  Tensor y, dy;     // dense
+  Tensor dx;        // last axis dense
+  Tensor d_weight;  // (b, n, heads), wide; undefined: not wanted
+  Tensor sums;      // (b, n, heads), wide; sequence stabilizer: what the row gives to -dc
+};
+// d_gain (d), wide: the share of these rows; null: not wanted.
+void pull_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch);
+
+}  // namespace fovea::cpu

@@ -1,0 +1,141 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/loss.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include <vector>
+
+#include "hwy/highway.h"
+#include "ops/cpu/row_reduce-inl.h"
+#include "ops/cpu/scalar.h"
+#include "ops/loss_kernels.h"
+#include "ops/work.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Is the target's entry the first of those that are `top`, the largest?
+template <class T>
+bool leads(const T* x, std::int32_t target, Wide<T> top) {
+  if (static_cast<Wide<T>>(x[target]) != top) return false;
+  std::int32_t before = 0;  // counted to the end: a loop that may stop early is not vectorised
+  for (std::int32_t i = 0; i < target; ++i) before += static_cast<Wide<T>>(x[i]) == top ? 1 : 0;
+  return before == 0;
+}
+
+// -sum_c q_c log p_c = lse - (1 - eps) x_target - eps mean(x), as q sums to 1.
+template <class T>
+double loss_row(const T* x, std::int64_t classes, std::int32_t target, double eps, Wide<T> top, Wide<T>* lse) {
+  using R = Wide<T>;
+  *lse = top + math::log(row_exp_sum(x, top, classes));
+  const double at_target = static_cast<double>(static_cast<R>(x[target]));
+  if (eps == 0.0) return static_cast<double>(*lse) - at_target;
+  const double mean = static_cast<double>(row_sum(x, classes)) / static_cast<double>(classes);
+  return static_cast<double>(*lse) - (1.0 - eps) * at_target - eps * mean;
+}
+
+template <class R>
+struct RowPull {
+  R lse, smooth, scale;  // smooth: eps / classes
+};
+
+template <class T>
+HWY_FLATTEN void pull_row(const T* HWY_RESTRICT x, std::int64_t classes, const RowPull<Wide<T>>& pull,
+                          T* HWY_RESTRICT dx) {
+  using R = Wide<T>;
+  const R lse = pull.lse, smooth = pull.smooth, scale = pull.scale;
+  for (std::int64_t i = 0; i < classes; ++i) dx[i] = T((math::exp(static_cast<R>(x[i]) - lse) - smooth) * scale);
+}
+
+template <class T>
+void pull_rows(const kernels::LossBackward& io, double factor, std::int64_t begin, std::int64_t end) {
+  using R = Wide<T>;
+  const std::int64_t classes = io.logits.dim(1);
+  const double eps = io.options.label_smoothing;
+  const R smooth = static_cast<R>(eps / static_cast<double>(classes)), scale = static_cast<R>(factor);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int32_t target = io.targets.data<std::int32_t>()[row];
+    const T* x = io.logits.data<T>() + row * classes;
+    T* dx = io.dx.data<T>() + row * classes;
+    if (target == io.options.ignore_index) {
+      std::fill_n(dx, classes, T(0.0f));
+      continue;
+    }
+    const R lse = io.lse.data<R>()[row];
+    pull_row(x, classes, {lse, smooth, scale}, dx);
+    const R share = math::exp(static_cast<R>(x[target]) - lse) - smooth - static_cast<R>(1.0 - eps);
+    dx[target] = T(share * scale);
+  }
+}
+
+kernels::LossSum loss_rows(const kernels::LossForward& io, std::int64_t begin, std::int64_t end) {
+  const std::int64_t classes = io.logits.dim(1);
+  kernels::LossSum sum;
+  visit_float(io.logits.dtype(), [&]<class T>() {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int32_t target = io.targets.data<std::int32_t>()[row];
+      if (target == io.options.ignore_index) continue;
+      const T* x = io.logits.data<T>() + row * classes;
+      const Wide<T> top = row_max(x, classes);
+      sum.loss += loss_row(x, classes, target, io.options.label_smoothing, top, io.lse.data<Wide<T>>() + row);
+      sum.correct += leads(x, target, top) ? 1 : 0;
+    }
+  });
+  return sum;
+}
+
+void loss_backward_rows(const kernels::LossBackward& io, double factor, std::int64_t begin, std::int64_t end) {
+  visit_float(io.logits.dtype(), [&]<class T>() { pull_rows<T>(io, factor, begin, end); });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fovea
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea {
+namespace {
+
+HWY_EXPORT(loss_rows);
+HWY_EXPORT(loss_backward_rows);
+
+}  // namespace
+
+template <>
+kernels::TargetCount kernels::count_targets<Device::cpu>(const Context&, const TargetCheck& io) {
+  TargetCount count;
+  for (std::int64_t row = 0; row < io.targets.numel() && count.bad < 0; ++row) {
+    const std::int32_t target = io.targets.data<std::int32_t>()[row];
+    if (target == io.ignore_index) continue;
+    if (target < 0 || target >= io.classes) count.bad = row;
+    ++count.counted;
+  }
+  return count;
+}
+
+template <>
+kernels::LossSum kernels::cross_entropy<Device::cpu>(const Context& context, const LossForward& io) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(loss_rows);
+  const RowBlocks blocks(io.logits.dim(0), io.logits.dim(1));
+  std::vector<LossSum> partial(static_cast<std::size_t>(blocks.count));
+  for_blocks(context, blocks, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
+    partial[static_cast<std::size_t>(block)] = rows(io, begin, end);
+  });
+  LossSum sum;
+  for (const LossSum& part : partial) sum.loss += part.loss, sum.correct += part.correct;
+  return sum;
+}
+
+template <>
+void kernels::cross_entropy_backward<Device::cpu>(const Context& context, const LossBackward& io) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(loss_backward_rows);
+  const double g = io.g.defined() ? cpu::scalar(io.g) : 1.0;
+  const double factor = io.counted == 0 ? 0.0 : g / static_cast<double>(io.counted);
+  for_rows(context, io.logits.dim(0), io.logits.dim(1),
+           [&](std::int64_t begin, std::int64_t end) { rows(io, factor, begin, end); });
+}
+
+}  // namespace fovea
+#endif  // HWY_ONCE

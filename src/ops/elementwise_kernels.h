@@ -1,0 +1,52 @@
+#pragma once
+
+#include "fovea/tensor.h"
+#include "ops/dropout.h"
+
+// Kernels of the elementwise operations. Tensors are dense.
+namespace fovea::kernels {
+
+enum class Binary : std::uint8_t { add, sub, mul };
+
+// y = a op b; b is repeated over a, and holds the type of a or its wide type.
+struct BinaryTensors {
+  Binary op;
+  Tensor a, b, y;
+};
+template <Device>
+void binary(const Context& context, const BinaryTensors& io);
+
+// y = x * factor; y may be x. With `by`, a scalar, the factor is factor by / over.
+struct ScaleTensors {
+  double factor;
+  Tensor x, y;
+  Tensor by = {};
+  double over = 1.0;
+};
+template <Device>
+void scale(const Context& context, const ScaleTensors& io);
+
+// y = x * min(e^log, most), log a scalar.
+struct ExpScale {
+  double most;
+  Tensor log, x, y;
+};
+template <Device>
+void exp_scale(const Context& context, const ExpScale& io);
+// d_log: the sum of g x, a scalar, becomes that times the factor; at `most` only where it leads back.
+struct ExpScalePull {
+  double most;
+  Tensor log, d_log;
+};
+template <Device>
+void exp_scale_backward(const Context& context, const ExpScalePull& io);
+
+// y = x where kept, times the scale; 0 elsewhere.
+struct DropoutTensors {
+  Keep keep;
+  Tensor x, y;
+};
+template <Device>
+void dropout(const Context& context, const DropoutTensors& io);
+
+}  // namespace fovea::kernels

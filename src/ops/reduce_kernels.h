@@ -1,0 +1,23 @@
+#pragma once
+
+#include "fovea/tensor.h"
+
+namespace fovea::kernels {
+
+// y = factor times the sum of x, a scalar in the wide type.
+struct Total {
+  double factor;
+  Tensor x, y;
+};
+template <Device>
+void total(const Context& context, const Total& io);
+
+// Every element of dx = factor g.
+struct TotalPull {
+  double factor;
+  Tensor g, dx;
+};
+template <Device>
+void total_backward(const Context& context, const TotalPull& io);
+
+}  // namespace fovea::kernels
