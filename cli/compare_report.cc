@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/profile_text.h"
 #include "cli/run_text.h"
 #include "fovea/version.h"
 #include "io/csv.h"
@@ -94,6 +95,7 @@ std::vector<Detail> details(const CompareReport& report) {
         "{} steps in {:.1f} s of training and {:.1f} s of evaluation; best checkpoint at step {} with {:.2f}% on "
         "validation\n{}\n\n",
         r.steps, r.train_seconds, r.eval_seconds, r.best_step, 100.0 * r.validation_accuracy, zones_text(r));
+    if (r.profile) details.push_back({r.name + ": profile", profile_text(*r.profile, Terminal{})});
     details.push_back({r.name + ": times and settings", times + json_text(write_fields(report.settings[i]))});
   }
   details.push_back({"Versions and machine", fmt::format("fovea {}\n{}\noneDNN {}\n{}\n", FOVEA_VERSION,
@@ -106,6 +108,8 @@ std::vector<Download> downloads(const CompareReport& report) {
   for (const RunSettings& settings : report.settings)
     files.push_back({Path(settings.train.out).filename().string() + "-metrics.csv",
                      read_file(Path(settings.train.out) / "metrics.csv")});
+  for (const RunResult& r : report.results)
+    if (r.profile) files.push_back({folder_name(r.name) + "-profile.csv", profile_csv(*r.profile)});
   return files;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/compare_report.h"
 #include "cli/interrupt.h"
+#include "cli/profile_text.h"
 #include "cli/run_model.h"
 #include "cli/run_text.h"
 #include "cli/verb.h"
@@ -22,6 +23,7 @@ struct LraOptions {
   RunOptions run;
   std::string attention = "transformer,transnormer-t2";
   std::string resume;
+  bool profile = false;
 };
 
 // What is compared and how: comparison.json, written first, so that an interrupted comparison can go on.
@@ -122,7 +124,8 @@ std::vector<RunResult> run_all(Comparison& comparison, const Dataset& data, cons
                                      interrupt.requested(),
                                      comparison.models[i],
                                      "fovea lra listops --resume " + comparison.folder,
-                                     longest(comparison.models)};
+                                     longest(comparison.models),
+                                     options.profile};
     results.push_back(
         run_model(settings, data, environment, is_there(folder / kRunFile) ? folder.string() : std::string()));
   }
@@ -141,6 +144,9 @@ void run(const LraOptions& options, const Console& console) {
   const CompareReport report{console.command,       data.name, describe_data(data),
                              data.test->majority(), results,   comparison.runs};
   console.print("\n" + results_table(results).text(Terminal::of(STDOUT_FILENO)));
+  for (const RunResult& result : results)
+    if (result.profile)
+      console.print("\n" + result.name + "\n" + profile_text(*result.profile, Terminal::of(STDOUT_FILENO)));
   console.document(compare_json(report));
   write_comparison(report, comparison.folder);
   console.note(fmt::format("report: {}/report.html", comparison.folder));
@@ -164,6 +170,7 @@ void add_lra(Program& program) {
       .type_name("A,B")
       .show_default();
   verb.add_option("--resume", options->resume, "continue the comparison in this folder").type_name("FOLDER");
+  verb.add_flag("--profile", options->profile, kProfileHelp);
   add_run_options(verb, options->run);
 }
 

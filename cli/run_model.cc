@@ -103,6 +103,7 @@ void RunResult::fields(FieldVisitor& v) {
   v("zones", listed, "where the training time went");
   zones.clear();
   for (ZoneFields& entry : listed) zones.push_back(std::move(entry.zone));
+  v("profile", profile, "the same by layer and operation");
 }
 
 RunResult run_model(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment,
@@ -125,13 +126,19 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
 
   TrainProgress progress(environment.console, data.task, environment.name, environment.name_width);
   trainer.add(progress);
+  Profile profile(context);
+  if (environment.profile) {
+    trainer.add(profile);
+    trainer.set_tape_observer(profile);
+  }
   const TrainResult result = trainer.run(&environment.stop);
   progress.finish();
   trainer.claim();  // until the result is written
   if (result.reason == StopReason::interrupted) stopped(settings, environment, result.steps);
   const Scores scores = test_best(settings, data, environment);
   if (environment.stop.load()) stopped(settings, environment, result.steps);
-  const RunResult summary = summarize(environment, model, result, scores);
+  RunResult summary = summarize(environment, model, result, scores);
+  if (environment.profile) summary.profile = profile.report();
   write_file(folder / kResultFile, json_text(write_fields(summary)));
   return summary;
 }

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/scores.h"
 #include "cli/settings.h"
 #include "fovea/train.h"
+#include "train/profile.h"
 
 namespace fovea::cli {
 
@@ -24,6 +26,7 @@ struct RunResult {
   std::int64_t parameters = 0;
   std::uint64_t peak_memory = 0;
   std::vector<ZoneTime> zones;
+  std::optional<ProfileReport> profile;  // of the steps since the start or the last resume, where it was asked for
 
   double steps_per_second() const { return train_seconds > 0.0 ? static_cast<double>(steps) / train_seconds : 0.0; }
   void fields(FieldVisitor& v);
@@ -43,6 +46,7 @@ struct RunEnvironment {
   std::string name;            // shown beside the progress bar
   std::string resume_command;  // what to type after an interruption
   std::size_t name_width = 0;  // columns for the name, so that bars of several models line up
+  bool profile = false;        // measure by layer and operation
 };
 
 // Trains in settings.train.out, a folder of its own, and evaluates the best checkpoint on the test split. `resume`,

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/interrupt.h"
+#include "cli/profile_text.h"
 #include "cli/run_model.h"
 #include "cli/run_text.h"
 #include "cli/settings.h"
@@ -18,6 +19,7 @@ namespace {
 struct TrainOptions {
   RunOptions run;
   std::string resume;
+  bool profile = false;
 };
 
 // The folder of the run that --resume names, itself or one of its checkpoints.
@@ -56,12 +58,13 @@ void run(const TrainOptions& options, const Console& console) {
   fit_to_data(settings, data);
   console.note(describe_data(data));
   const std::string name = settings.name();
-  const RunResult result = run_model(
-      settings, data,
-      {console, options.run.machine, interrupt.requested(), name, "fovea train --resume " + folder, name.size()},
-      resumed_from(options, folder));
+  const RunResult result = run_model(settings, data,
+                                     {console, options.run.machine, interrupt.requested(), name,
+                                      "fovea train --resume " + folder, name.size(), options.profile},
+                                     resumed_from(options, folder));
   console.print(results_table({result}).text(Terminal::of(STDOUT_FILENO)));
   console.print(zones_text(result));
+  if (result.profile) console.print(profile_text(*result.profile, Terminal::of(STDOUT_FILENO)));
   console.document(write_fields(result));
   console.note(fmt::format("checkpoints and curves: {}", folder));
 }
@@ -80,6 +83,7 @@ void add_train(Program& program) {
   verb.add_option("--attention", o.attention, "mechanism of its layers (fovea list), or a preset").type_name("NAME");
   verb.add_option("--resume", options->resume, "continue the run in this folder, or from a checkpoint in it")
       .type_name("FOLDER");
+  verb.add_flag("--profile", options->profile, kProfileHelp);
   add_run_options(verb, o);
 }
 

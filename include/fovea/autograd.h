@@ -5,16 +5,22 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "fovea/error.h"
 #include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
 
 class Tape;
+class Places;
 struct Node;
+
+// Where in a model something happens, of those a tape has been at; Tape::path() tells its name. 0: no place at all.
+using PlaceId = std::uint32_t;
 
 // A tensor whose slices are the gradients of several values: parts of one that was split.
 struct SplitGrad {
@@ -63,6 +69,7 @@ class FOVEA_EXPORT Var {
 struct Op {
   const char* name;
   void (*backward)(Tape& tape, Node& node);
+  bool composite = false;  // made of operations that observers see one by one, in its place
 };
 
 // One recorded operation: plain data, so that it can be printed, counted and freed early.
@@ -72,6 +79,7 @@ struct FOVEA_EXPORT Node {
   std::vector<std::shared_ptr<Slot>> outputs;  // their grads are this node's input in backward
   std::vector<Tensor> saved;
   std::any attributes;  // the operation's own small struct
+  PlaceId place = 0;    // where it ran
 
   bool wants(std::size_t input) const { return inputs[input] != nullptr; }
   // Gradient of an output; undefined when nothing flowed into it.
@@ -82,11 +90,27 @@ namespace gemm {
 class PackedWeights;
 }
 
+// Sees what a tape does, on the thread that runs it, also inside recompute segments: there tape.replaying() tells the
+// second run of an operation from the first. May throw an Error to stop, and must not change what it is shown.
+class FOVEA_EXPORT TapeObserver {
+ public:
+  virtual ~TapeObserver() = default;
+  virtual void on_begin(const Tape&) {}  // a tape was made; not those of recompute segments
+  // An operation ran at tape.place(); its values.
+  virtual void on_values(const Tape&, const Op&, std::span<const Tensor> /*values*/) {}
+  // The node has given gradients to its inputs. Those of its outputs are complete and shown this once; those of its
+  // inputs may still grow.
+  virtual void on_gradients(const Tape&, const Node&) {}
+  // Nothing more is added to this leaf by this backward: once for each leaf that the tape used, also when no gradient
+  // reached it (then it may be undefined). Leaves of a recompute segment are complete when the whole segment is.
+  virtual void on_complete(const Tape&, const std::shared_ptr<Slot>& /*leaf*/) {}
+};
+
 struct TapeOptions {
-  bool record = true;        // false: inference, nothing is kept
-  bool training = false;     // dropout is active
-  bool replay = false;       // runs a recompute segment again: what changes state besides values is already done
-  bool watch = false;        // stop at the first operation that makes something not finite (slow)
+  bool record = true;     // false: inference, nothing is kept
+  bool training = false;  // dropout is active
+  bool replay = false;    // runs a recompute segment again: what changes state besides values is already done
+  TapeObserver* observer = nullptr;
   std::uint64_t stream = 0;  // where this tape's random streams start (the trainer gives each step its own)
   const gemm::PackedWeights* packed = nullptr;  // weights kept once more for products with few rows (inference)
 };
@@ -95,6 +119,10 @@ struct TapeOptions {
 class FOVEA_EXPORT Tape {
  public:
   explicit Tape(Context& context, TapeOptions options = {});
+  // A tape for a part of what `outer` does: at its place, seen by its observer.
+  Tape(const Tape& outer, TapeOptions options);
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
 
   Context& context() const { return *context_; }
   bool recording() const { return options_.record; }
@@ -107,6 +135,37 @@ class FOVEA_EXPORT Tape {
   std::uint64_t stream() const { return stream_; }
   void set_stream(std::uint64_t stream) { stream_ = stream; }
 
+  // As long as it lives, the tape is at a place below the one it was at before.
+  class FOVEA_EXPORT Stay {
+   public:
+    ~Stay();
+    Stay(const Stay&) = delete;
+    Stay& operator=(const Stay&) = delete;
+
+   private:
+    friend class Tape;
+    Stay(Tape& tape, std::string_view name);
+
+    Tape* tape_;
+    PlaceId before_;
+    int errors_;  // on their way when it began
+  };
+  [[nodiscard]] Stay enter(std::string_view name) { return Stay(*this, name); }
+  // Runs f at a place. An error that leaves the outermost place gets its path: where it was raised, below all entered.
+  template <class F>
+  decltype(auto) at(std::string_view name, F&& f) {
+    const bool outermost = place_ == base_;
+    const Stay stay = enter(name);
+    if (!outermost) return f();
+    try {
+      return f();
+    } catch (const Error& error) {
+      throw located(error);
+    }
+  }
+  PlaceId place() const { return place_; }
+  std::string path(PlaceId place) const;  // "model.layers[1].attention"
+
   // Records an operation that made `outputs` from `inputs`. Nothing is kept when no input wants a gradient.
   std::vector<Var> record(const Op& op, std::span<const Var> inputs, std::vector<Tensor> outputs,
                           std::vector<Tensor> saved, std::any attributes = {});
@@ -116,6 +175,9 @@ class FOVEA_EXPORT Tape {
   // Something a layer adds to the loss on the way, a scalar: whoever makes the loss collects it.
   void charge(Var penalty) { penalties_.push_back(std::move(penalty)); }
   std::vector<Var> take_penalties() { return std::exchange(penalties_, {}); }
+
+  // What wants a gradient among all that a part which records nothing has read: its recompute node stands for them.
+  const std::vector<Var>& used() const { return used_; }
 
   // Will record() keep anything? Lets an operation skip work that only backward needs.
   bool wants_grad(std::span<const Var> inputs) const;
@@ -145,16 +207,22 @@ class FOVEA_EXPORT Tape {
   std::string text() const;  // one line per node: for debuggers and people
 
  private:
-  void play();
+  void play(std::span<const Var> outputs);
+  Error located(const Error& error);
 
   Context* context_;
   TapeOptions options_;
   std::uint64_t stream_;
+  std::shared_ptr<Places> places_;
+  PlaceId base_ = 0, place_ = 0;  // where it began; where it is
+  PlaceId raised_ = 0;            // where the error was raised that is on its way
+  bool part_ = false;             // of another tape
   std::vector<Node> nodes_;
   std::vector<Var> penalties_;
+  std::vector<Var> used_;
 };
 
-// A piece of a model that can be run again: the recompute segment of gradient checkpointing.
+// A piece of a model that can be run again.
 class FOVEA_EXPORT Segment {
  public:
   virtual ~Segment() = default;
@@ -162,8 +230,8 @@ class FOVEA_EXPORT Segment {
 };
 
 // Runs the segment without recording its inside, keeps only its inputs, and runs it again in backward with the same
-// random streams. Parameters inside get their gradients only when some input wants one too.
-FOVEA_EXPORT std::vector<Var> checkpoint(Tape& tape, std::shared_ptr<const Segment> segment,
-                                         std::span<const Var> inputs);
+// random streams and at the same place.
+FOVEA_EXPORT std::vector<Var> recompute(Tape& tape, std::shared_ptr<const Segment> segment,
+                                        std::span<const Var> inputs);
 
 }  // namespace fovea

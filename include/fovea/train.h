@@ -125,7 +125,8 @@ class FOVEA_EXPORT Trainer {
   Trainer(Context& context, Model& model, const Dataset& data, TrainConfig config);
   ~Trainer();
 
-  void add(TrainObserver& observer);  // must outlive the trainer
+  void add(TrainObserver& observer);               // must outlive the trainer
+  void set_tape_observer(TapeObserver& observer);  // of the tapes of training steps; the same
 
   // Makes the output folder this trainer's own until the end of run(); refused while another trains there. resume() and
   // run() begin with it.

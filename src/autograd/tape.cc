@@ -1,7 +1,8 @@
-#include <cmath>
+#include <exception>
 
 #include "autograd/add_into.h"
-#include "autograd/watch.h"
+#include "autograd/leaf_uses.h"
+#include "autograd/places.h"
 #include "core/wide.h"
 #include "fovea/autograd.h"
 
@@ -20,7 +21,41 @@ const Tensor& Var::grad() const {
   return slot_->grad;
 }
 
-Tape::Tape(Context& context, TapeOptions options) : context_(&context), options_(options), stream_(options.stream) {}
+Tape::Tape(Context& context, TapeOptions options)
+    : context_(&context), options_(options), stream_(options.stream), places_(std::make_shared<Places>()) {
+  if (options_.observer != nullptr) options_.observer->on_begin(*this);
+}
+
+Tape::Tape(const Tape& outer, TapeOptions options)
+    : context_(outer.context_),
+      options_(options),
+      stream_(options.stream),
+      places_(outer.places_),
+      base_(outer.place_),
+      place_(outer.place_),
+      part_(true) {
+  options_.observer = outer.options_.observer;
+}
+
+Tape::Stay::Stay(Tape& tape, std::string_view name)
+    : tape_(&tape), before_(tape.place_), errors_(std::uncaught_exceptions()) {
+  tape.place_ = tape.places_->below(before_, name);
+  tape.raised_ = 0;
+}
+
+// An error that passes is told of by the innermost place.
+Tape::Stay::~Stay() {
+  if (std::uncaught_exceptions() > errors_ && tape_->raised_ == 0) tape_->raised_ = tape_->place_;
+  tape_->place_ = before_;
+}
+
+std::string Tape::path(PlaceId place) const { return places_->path(place, 0); }
+
+Error Tape::located(const Error& error) {
+  const PlaceId raised = std::exchange(raised_, 0);
+  const std::string path = places_->path(raised != 0 ? raised : place_, base_);
+  return path.empty() ? error : error.inside(path);
+}
 
 bool Tape::wants_grad(std::span<const Var> inputs) const {
   if (!options_.record) return false;
@@ -31,7 +66,10 @@ bool Tape::wants_grad(std::span<const Var> inputs) const {
 
 std::vector<Var> Tape::record(const Op& op, std::span<const Var> inputs, std::vector<Tensor> outputs,
                               std::vector<Tensor> saved, std::any attributes) {
-  if (options_.watch) watch_values(op, outputs);
+  if (options_.observer != nullptr && !op.composite) options_.observer->on_values(*this, op, outputs);
+  if (part_ && !options_.record)
+    for (const Var& v : inputs)
+      if (v.needs_grad()) used_.emplace_back(Tensor(), v.slot());
   std::vector<Var> results;
   results.reserve(outputs.size());
   if (!wants_grad(inputs)) {
@@ -50,6 +88,7 @@ std::vector<Var> Tape::record(const Op& op, std::span<const Var> inputs, std::ve
   }
   node.saved = std::move(saved);
   node.attributes = std::move(attributes);
+  node.place = place_;
   nodes_.push_back(std::move(node));
   return results;
 }
@@ -112,18 +151,38 @@ void Tape::backward(std::span<const Var> outputs, std::span<const Tensor> seeds)
     if (!outputs[i].needs_grad()) fail(ErrorCode::usage, "backward from a value that no parameter leads to");
     if (seeds[i].defined()) accumulate(outputs[i].slot(), seeds[i].contiguous(*context_));
   }
-  play();
+  const PlaceId before = place_;
+  try {
+    play(outputs);
+  } catch (const Error& error) {
+    if (raised_ == 0) raised_ = place_;
+    place_ = before;
+    if (before != base_) throw;  // at() names it
+    throw located(error);
+  }
+  place_ = before;
 }
 
-void Tape::play() {
+void Tape::play(std::span<const Var> outputs) {
+  TapeObserver* const observer = options_.observer;
+  const bool counts = observer != nullptr && !part_;  // a part cannot know who else uses its leaves
+  const auto complete = [&](const std::shared_ptr<Slot>& leaf) { observer->on_complete(*this, leaf); };
+  LeafUses uses;
+  if (counts) {
+    for (const Var& output : outputs) uses.add(std::span(&output.slot(), 1));
+    for (const Node& node : nodes_) uses.add(node.inputs);
+    for (const Var& output : outputs) uses.pass(std::span(&output.slot(), 1), complete);
+  }
   while (!nodes_.empty()) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();
+    place_ = node.place;
     bool reached = false;
     for (const auto& slot : node.outputs) reached = reached || slot->grad.defined();
     if (reached) node.op->backward(*this, node);
-    if (reached && options_.watch) watch_gradients(node);
+    if (reached && observer != nullptr && !node.op->composite) observer->on_gradients(*this, node);
     for (const auto& slot : node.outputs) slot->grad = Tensor();  // nobody reads it any more
+    if (counts) uses.pass(node.inputs, complete);
   }
 }
 
@@ -141,6 +200,7 @@ std::string Tape::text() const {
     for (const auto& slot : node.outputs) out += " " + slot->shape.text();
     out += " saved";
     for (const Tensor& t : node.saved) out += " " + t.shape().text();
+    if (node.place != 0) out += " at " + path(node.place);
     out += "\n";
   }
   return out;

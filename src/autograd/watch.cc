@@ -20,12 +20,12 @@ bool all_finite(const Tensor& tensor) {
 
 }  // namespace
 
-void watch_values(const Op& op, std::span<const Tensor> values) {
+void FiniteWatch::on_values(const Tape&, const Op& op, std::span<const Tensor> values) {
   for (const Tensor& value : values)
     if (!all_finite(value)) refuse("the result", op.name, value.shape());
 }
 
-void watch_gradients(const Node& node) {
+void FiniteWatch::on_gradients(const Tape&, const Node& node) {
   for (const auto& slot : node.inputs)
     if (slot != nullptr && !all_finite(slot->grad)) refuse("a gradient", node.op->name, slot->shape);
 }

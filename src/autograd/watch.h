@@ -1,14 +1,15 @@
 #pragma once
 
-#include <span>
-
 #include "fovea/autograd.h"
 
 namespace fovea {
 
-// Refuses NaN and infinity in what an operation made. Minus infinity passes: it is the log of nothing.
-void watch_values(const Op& op, std::span<const Tensor> values);
-// The same for the gradients that an operation has just given to its inputs.
-void watch_gradients(const Node& node);
+// Stops at the first operation that makes something not finite. Slow: reads every number. Minus infinity passes: it is
+// the log of nothing.
+class FiniteWatch final : public TapeObserver {
+ public:
+  void on_values(const Tape& tape, const Op& op, std::span<const Tensor> values) override;
+  void on_gradients(const Tape& tape, const Node& node) override;
+};
 
 }  // namespace fovea

@@ -19,8 +19,7 @@ class SequenceClassifier final : public Network {
         classifier_(root / "classifier", config, (pairs_ ? 4 : 1) * config.width) {}
 
   Var features(Tape& tape, const Input& input) const override {
-    const nn::Arranged batch =
-        nn::within("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input); });
+    const nn::Arranged batch = tape.at("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input); });
     const Var x = stack_(tape, embedding_(tape, batch), batch.layout);
     return cast(tape, nn::pool(tape, x, batch.layout->rows, pooling_), wide_);
   }

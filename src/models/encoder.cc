@@ -41,8 +41,7 @@ class Encoder final : public Network {
  private:
   nn::Source rows(Tape& tape, const Input& input) const {
     if (vision_) return (*vision_)(tape, input.values);
-    const nn::Arranged batch =
-        nn::within("batch", [&] { return nn::arrange(tape.context(), embedding_->spec(), input); });
+    const nn::Arranged batch = tape.at("batch", [&] { return nn::arrange(tape.context(), embedding_->spec(), input); });
     return {(*stack_)(tape, (*embedding_)(tape, batch), batch.layout), batch.layout};
   }
 

@@ -50,8 +50,8 @@ class Informer final : public ForecastNetwork {
 
   Var forward(Tape& tape, const Batch& batch) const override {
     const nn::Source source = encode(tape, batch.input);
-    return nn::within("decoder", [&] {
-      const nn::Source in = nn::within("batch", [&] { return decoder_embedding_(tape, batch.second); });
+    return tape.at("decoder", [&] {
+      const nn::Source in = tape.at("batch", [&] { return decoder_embedding_(tape, batch.second); });
       if (in.rows.dim(0) != source.rows.dim(0))
         fail(ErrorCode::shape, "every series needs what its decoder reads", "batch.second");
       const Var out = decoder_(tape, in.rows, in.layout, source);
@@ -84,8 +84,8 @@ class Informer final : public ForecastNetwork {
   }
 
   nn::Source encode(Tape& tape, const Input& input) const {
-    return nn::within("encoder", [&] {
-      const nn::Source in = nn::within("batch", [&] { return encoder_embedding_(tape, input); });
+    return tape.at("encoder", [&] {
+      const nn::Source in = tape.at("batch", [&] { return encoder_embedding_(tape, input); });
       nn::Stack::Between halve;
       if (!distil_.empty())
         halve = [&](Tape& t, const nn::Source& x, std::size_t block) { return distil_[block](t, x); };

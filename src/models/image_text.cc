@@ -56,17 +56,17 @@ class ImageText : public Network {
  protected:
   // Rows of pictures (b, patches (+ 1), width of their stack).
   nn::Source picture_rows(Tape& tape, const Input& input) const {
-    return nn::within("image", [&] { return image_(tape, input.values); });
+    return tape.at("image", [&] { return image_(tape, input.values); });
   }
   Var pool_pictures(Tape& tape, const nn::Source& rows) const {
     return cast(tape, nn::pool(tape, rows.rows, rows.layout->rows, image_pooling_), wide_);
   }
   // One vector for each text (texts, width); `pictures`: what the texts attend to, where they do.
   Var texts(Tape& tape, const Input& input, nn::Source pictures = {}) const {
-    return nn::within("text", [&] {
+    return tape.at("text", [&] {
       if (pictures.defined() && !input.rows.cu_seqlens.empty()) pictures = packed(tape, pictures);
       const nn::Arranged batch =
-          nn::within("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input); });
+          tape.at("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input); });
       const Var x = text_(tape, embedding_(tape, batch), batch.layout, pictures);
       return cast(tape, nn::pool(tape, x, batch.layout->rows, text_pooling_), wide_);
     });

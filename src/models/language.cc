@@ -60,7 +60,7 @@ class LanguageModel final : public Network {
   };
   Rows rows(Tape& tape, const Input& input, const std::vector<nn::Past*>& pasts) const {
     const nn::Arranged batch =
-        nn::within("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input, pasts); });
+        tape.at("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input, pasts); });
     return {stack_(tape, embedding_(tape, batch), batch.layout), batch.layout};
   }
 

@@ -71,7 +71,7 @@ std::int64_t Model::parameter_count() const {
 }
 
 Var Model::forward(Tape& tape, const Batch& batch) const {
-  return nn::within("model", [&] { return impl_->network->forward(tape, batch); });
+  return tape.at("model", [&] { return impl_->network->forward(tape, batch); });
 }
 
 Var Model::forward(Tape& tape, const Tensor& ids, const Sequences& rows) const {
@@ -79,7 +79,7 @@ Var Model::forward(Tape& tape, const Tensor& ids, const Sequences& rows) const {
 }
 
 Loss Model::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
-  return nn::within("model", [&] {
+  return tape.at("model", [&] {
     Loss loss = impl_->network->loss(tape, batch, options);
     for (const Var& penalty : tape.take_penalties()) loss.value = add(tape, loss.value, penalty);
     return loss;

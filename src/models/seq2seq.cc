@@ -42,9 +42,9 @@ class Seq2Seq final : public Network {
   }
 
   nn::Source read_source(Tape& tape, const Input& input) const override {
-    return nn::within("encoder", [&]() -> nn::Source {
+    return tape.at("encoder", [&]() -> nn::Source {
       const nn::Arranged batch =
-          nn::within("batch", [&] { return nn::arrange(tape.context(), encoder_embedding_.spec(), input); });
+          tape.at("batch", [&] { return nn::arrange(tape.context(), encoder_embedding_.spec(), input); });
       return {encoder_(tape, encoder_embedding_(tape, batch), batch.layout), batch.layout};
     });
   }
@@ -73,9 +73,9 @@ class Seq2Seq final : public Network {
         head_(root / "head", config, decoder_embedding_.spec().vocabulary, decoder_embedding_.tokens()) {}
 
   Rows decode(Tape& tape, const Input& input, const std::vector<nn::Past*>& pasts, const nn::Source& source) const {
-    return nn::within("decoder", [&]() -> Rows {
+    return tape.at("decoder", [&]() -> Rows {
       const nn::Arranged batch =
-          nn::within("batch", [&] { return nn::arrange(tape.context(), decoder_embedding_.spec(), input, pasts); });
+          tape.at("batch", [&] { return nn::arrange(tape.context(), decoder_embedding_.spec(), input, pasts); });
       return {decoder_(tape, decoder_embedding_(tape, batch), batch.layout, source), batch.layout};
     });
   }

@@ -71,6 +71,7 @@ Embedding::Embedding(const Scope& scope, const ModelConfig& config, const Embedd
 }
 
 Var Embedding::operator()(Tape& tape, const Arranged& batch) const {
+  const Tape::Stay stay = tape.enter("embedding");
   Var x = embedding(tape, tokens_, batch.ids);
   if (spec_.scale != 1.0) x = scale(tape, x, spec_.scale);
   if (types_.defined()) {

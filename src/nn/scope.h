@@ -40,7 +40,8 @@ class Scope {
   std::string prefix_, root_;
 };
 
-// Runs f; an error from inside gets `place` put before its path: "attention" -> "layers[1].attention".
+// Runs f, which builds or checks something; an error from inside gets `place` put before its path: "attention" ->
+// "layers[1].attention". What runs on a tape has Tape::at() for it.
 template <class F>
 decltype(auto) within(std::string_view place, F&& f) {
   try {

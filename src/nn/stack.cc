@@ -68,7 +68,7 @@ Stream run_again_later(Tape& tape, const Block& block, const Stream& stream,
   std::vector<Var> inputs = parts.pack(stream);
   if (source.defined()) inputs.push_back(source.rows);
   const auto segment = std::make_shared<BlockSegment>(block, layout, parts, source);
-  const std::vector<Var> out = checkpoint(tape, segment, inputs);
+  const std::vector<Var> out = recompute(tape, segment, inputs);
   return segment->made().unpack(out);
 }
 
@@ -118,14 +118,20 @@ void Block::around(Tape& tape, Stream& stream, const NormLayer& norm, const Layo
 }
 
 Stream Block::operator()(Tape& tape, Stream stream, const Layout& layout, const Source& source) const {
-  within(place_, [&] {
-    around(tape, stream, attention_norm_, layout,
-           [&](const Var& x) { return within("attention", [&] { return attention_(tape, x, layout); }); });
+  tape.at(place_, [&] {
+    around(tape, stream, attention_norm_, layout, [&](const Var& x) {
+      const Tape::Stay stay = tape.enter("attention");
+      return attention_(tape, x, layout);
+    });
     if (cross_)
-      around(tape, stream, *cross_norm_, layout,
-             [&](const Var& x) { return within("cross", [&] { return cross(tape, x, layout, source); }); });
-    around(tape, stream, feed_forward_norm_, layout,
-           [&](const Var& x) { return within("feed_forward", [&] { return feed_forward(tape, stream, x, layout); }); });
+      around(tape, stream, *cross_norm_, layout, [&](const Var& x) {
+        const Tape::Stay stay = tape.enter("cross");
+        return cross(tape, x, layout, source);
+      });
+    around(tape, stream, feed_forward_norm_, layout, [&](const Var& x) {
+      const Tape::Stay stay = tape.enter("feed_forward");
+      return feed_forward(tape, stream, x, layout);
+    });
   });
   return stream;
 }

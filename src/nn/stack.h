@@ -30,7 +30,7 @@ class Block {
   Var cross(Tape& tape, const Var& x, const Layout& layout, const Source& source) const;
   Var feed_forward(Tape& tape, Stream& stream, const Var& x, const Layout& layout) const;
 
-  std::string place_;  // "layers[1]", for errors
+  std::string place_;  // "layers[1]"
   NormPlacement placement_;
   double dropout_;
   NormLayer attention_norm_, feed_forward_norm_;

@@ -38,7 +38,7 @@ VisionStack::VisionStack(const Scope& scope, const ModelConfig& config, const St
       stack_(scope, spec) {}
 
 Source VisionStack::operator()(Tape& tape, const Tensor& pictures) const {
-  within("batch", [&] { check_pictures(image_, pictures); });
+  tape.at("batch", [&] { check_pictures(image_, pictures); });
   const Context& context = tape.context();
   const Tensor cut = patches(tape, pictures.contiguous(context), image_.patch).value();
   Var x = patches_(tape, Var(cut.to(context, wide_type(spec_.dtype))));

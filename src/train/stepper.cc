@@ -6,6 +6,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "autograd/watch.h"
+
 namespace fovea {
 namespace {
 
@@ -43,7 +45,10 @@ Stepper::Stepper(Context& context, Model& model, const TrainConfig& config)
 TapeOptions Stepper::tape_options(const StepReport& report, std::size_t part) const {
   constexpr int kStreamsPerTapeBits = 20;
   const std::int64_t index = report.step * config_.accumulation + static_cast<std::int64_t>(part);
-  return {.record = true, .training = true, .stream = static_cast<std::uint64_t>(index) << kStreamsPerTapeBits};
+  return {.record = true,
+          .training = true,
+          .observer = observer_,
+          .stream = static_cast<std::uint64_t>(index) << kStreamsPerTapeBits};
 }
 
 void Stepper::run_part(std::span<const Batch> parts, std::size_t part, double share, StepReport& report) {
@@ -81,8 +86,10 @@ std::string Stepper::find_source(std::span<const Batch> parts, const StepReport&
   const std::string fallback = parameter.empty() ? "the loss is not finite" : "the gradient of " + parameter;
   adamw_.zero_grad();
   for (std::size_t part = 0; part < parts.size(); ++part) {
+    FiniteWatch watch;
     TapeOptions options = tape_options(report, part);
-    options.watch = options.replay = true;
+    options.replay = true;
+    options.observer = &watch;
     Tape tape(context_, options);
     try {
       tape.backward(model_.loss(tape, parts[part], {.label_smoothing = config_.label_smoothing}).value);

@@ -15,6 +15,7 @@ class Stepper {
   // The parts of one batch; fills in what the report says of them. A step whose f16 gradients overflow is skipped.
   void step(std::span<const Batch> parts, double rate, StepReport& report);
 
+  void set_observer(TapeObserver& observer) { observer_ = &observer; }
   AdamW& adamw() { return adamw_; }
   std::optional<WeightAverage>& average() { return average_; }
   std::optional<LossScaler>& scaler() { return scaler_; }
@@ -29,6 +30,7 @@ class Stepper {
   Context& context_;
   Model& model_;
   const TrainConfig& config_;
+  TapeObserver* observer_ = nullptr;
   AdamW adamw_;
   std::optional<WeightAverage> average_;
   std::optional<LossScaler> scaler_;  // of f16 models

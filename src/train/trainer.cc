@@ -233,6 +233,8 @@ Trainer::~Trainer() = default;
 
 void Trainer::add(TrainObserver& observer) { impl_->observers.push_back(&observer); }
 
+void Trainer::set_tape_observer(TapeObserver& observer) { impl_->stepper.set_observer(observer); }
+
 void Trainer::claim() { impl_->claim(); }
 
 void Trainer::resume(const std::string& folder) {

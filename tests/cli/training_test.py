@@ -54,6 +54,27 @@ class Train(CliTest):
         calm = self.good(*self.train("calm", steps=20))
         self.assertNotIn("skipped", calm.stderr + calm.stdout)
 
+    def test_profile_adds_up_to_the_steps(self):
+        result = self.document(*self.train(steps=20), "--profile")
+        profile = result["profile"]
+        self.assertEqual(profile["steps"], 20)
+        rows = sum(row["forward_seconds"] + row["backward_seconds"] for row in profile["rows"])
+        whole = rows + profile["input_seconds"] + profile["update_seconds"]
+        self.assertAlmostEqual(whole / profile["seconds"], 1, delta=0.02)
+        self.assertAlmostEqual(profile["seconds"] / result["train_seconds"], 1, delta=0.02)
+        self.assertGreater(rows, 0.3 * whole)
+        places = {row["place"] for row in profile["rows"]}
+        self.assertTrue({"model.embedding", "model.layers[0].attention", "model.layers[1].feed_forward"} <= places, places)
+
+    def test_profile_is_a_table_by_layer_and_by_operation(self):
+        text = self.good(*self.train(steps=4), "--profile").stdout
+        for word in ["one step of 4", "layer", "operation", "forward", "backward", "memory kept", "linear", "(update)",
+                     "model.layers[1].attention"]:
+            self.assertIn(word, text)
+        plain = self.good(*self.train("plain", steps=4)).stdout
+        self.assertNotIn("one step of", plain)
+        self.assertIsNone(json.loads((self.folder / "plain/result.json").read_text()).get("profile"))
+
     def test_quiet_and_json(self):
         result = self.good(*self.train(), "--quiet", "--json")
         self.assertEqual(result.stderr, "")
@@ -223,6 +244,13 @@ class Compare(CliTest):
         page = files["report.html"].decode()
         self.assertIn("prefers-color-scheme", page)
         self.assertNotRegex(page, r'(src|href)="https?:')
+
+    def test_profile_is_in_the_page(self):
+        text = self.good(*self.compare("--profile")).stdout
+        self.assertEqual(text.count("one step of 20"), 3)
+        page = (self.folder / "cmp/report.html").read_text()
+        for word in ["softmax: profile", "model.layers[0].feed_forward", "transnormer-t1-profile.csv"]:
+            self.assertIn(word, page)
 
     def test_document(self):
         document = self.document(*self.compare())

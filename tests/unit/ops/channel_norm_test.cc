@@ -211,7 +211,7 @@ TEST_F(ChannelNorms, RunningValuesMoveOnceUnderRecomputation) {
   };
   struct Outer : Segment {
     std::shared_ptr<const Segment> inner;
-    std::vector<Var> run(Tape& tape, std::span<const Var> v) const override { return checkpoint(tape, inner, v); }
+    std::vector<Var> run(Tape& tape, std::span<const Var> v) const override { return recompute(tape, inner, v); }
   };
   const Var x = Var::leaf(draw({2, 3, 2}));
   const BatchNorm once = batch(2);
@@ -224,7 +224,7 @@ TEST_F(ChannelNorms, RunningValuesMoveOnceUnderRecomputation) {
     outer->inner = segment;
     Tape tape(context_, kTraining);
     const std::shared_ptr<const Segment> run = nested ? std::shared_ptr<const Segment>(outer) : segment;
-    tape.backward(checkpoint(tape, run, std::span(&x, 1)).front(), draw({2, 3, 2}));
+    tape.backward(recompute(tape, run, std::span(&x, 1)).front(), draw({2, 3, 2}));
     EXPECT_TRUE(same_bits(segment->norm.running_mean, once.running_mean)) << nested;
     EXPECT_TRUE(same_bits(segment->norm.running_var, once.running_var)) << nested;
   }

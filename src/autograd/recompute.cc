@@ -18,34 +18,43 @@ Var replay_input(Tensor value, bool wanted) {
   return Var(std::move(value), std::move(slot));
 }
 
+// What leads to no gradient in the second run has none to give.
+void drop_constants(std::vector<Var>& outputs, std::vector<Tensor>& seeds) {
+  for (std::size_t i = outputs.size(); i-- > 0;)
+    if (!outputs[i].needs_grad()) {
+      outputs.erase(outputs.begin() + static_cast<std::ptrdiff_t>(i));
+      seeds.erase(seeds.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+}
+
 void recompute_backward(Tape& tape, Node& node) {
   const auto& attributes = std::any_cast<const Recompute&>(node.attributes);
-  Tape inner(tape.context(),
-             {.record = true, .training = attributes.training, .replay = true, .stream = attributes.stream});
+  Tape inner(tape, {.record = true, .training = attributes.training, .replay = true, .stream = attributes.stream});
   std::vector<std::shared_ptr<Slot>> slots;
   std::vector<Var> inputs;
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+  for (std::size_t i = 0; i < node.saved.size(); ++i) {
     inputs.push_back(replay_input(std::move(node.saved[i]), node.wants(i)));
     slots.push_back(inputs.back().slot());
   }
-  const std::vector<Var> outputs = attributes.segment->run(inner, inputs);
+  std::vector<Var> outputs = attributes.segment->run(inner, inputs);
   inputs.clear();  // the inner tape keeps what it needs
   std::vector<Tensor> seeds;
   for (std::size_t i = 0; i < outputs.size(); ++i) seeds.push_back(node.grad(i));
+  drop_constants(outputs, seeds);
   inner.backward(outputs, seeds);
   for (std::size_t i = 0; i < slots.size(); ++i)
     if (slots[i] != nullptr && slots[i]->grad.defined()) tape.accumulate(node.inputs[i], std::move(slots[i]->grad));
 }
 
-constexpr Op kRecompute{"recompute", recompute_backward};
+constexpr Op kRecompute{"recompute", recompute_backward, true};
 
 }  // namespace
 
-std::vector<Var> checkpoint(Tape& tape, std::shared_ptr<const Segment> segment, std::span<const Var> inputs) {
+// The node's inputs are those of the segment and, after them, the leaves that its inside uses.
+std::vector<Var> recompute(Tape& tape, std::shared_ptr<const Segment> segment, std::span<const Var> inputs) {
   const std::uint64_t stream = tape.stream();
-  Tape inner(tape.context(),
-             {.record = false, .training = tape.training(), .replay = tape.replaying(), .stream = stream});
-  std::vector<Var> constants;
+  Tape inner(tape, {.record = false, .training = tape.training(), .replay = tape.replaying(), .stream = stream});
+  std::vector<Var> constants, used(inputs.begin(), inputs.end());
   std::vector<Tensor> saved, outputs;
   for (const Var& v : inputs) {
     constants.emplace_back(v.value());
@@ -53,7 +62,8 @@ std::vector<Var> checkpoint(Tape& tape, std::shared_ptr<const Segment> segment, 
   }
   for (const Var& v : segment->run(inner, constants)) outputs.push_back(v.value());
   tape.set_stream(inner.stream());
-  return tape.record(kRecompute, inputs, std::move(outputs), std::move(saved),
+  used.insert(used.end(), inner.used().begin(), inner.used().end());
+  return tape.record(kRecompute, used, std::move(outputs), std::move(saved),
                      Recompute{std::move(segment), stream, tape.training()});
 }
 

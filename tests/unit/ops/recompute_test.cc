@@ -29,7 +29,7 @@ struct Outcome {
   std::size_t peak;  // of what the step kept
 };
 
-Outcome train(bool recompute, int layers) {
+Outcome train(bool again, int layers) {
   Context context = poisoned();
   std::vector<std::shared_ptr<Block>> blocks;
   for (int i = 0; i < layers; ++i)
@@ -39,7 +39,7 @@ Outcome train(bool recompute, int layers) {
   Tape tape(context, {.record = true, .training = true, .stream = 40});
   Var y = x;
   for (const auto& block : blocks)
-    y = recompute ? checkpoint(tape, block, std::span(&y, 1)).front() : block->run(tape, std::span(&y, 1)).front();
+    y = again ? recompute(tape, block, std::span(&y, 1)).front() : block->run(tape, std::span(&y, 1)).front();
   tape.backward(mean(tape, mul(tape, y, y)));
   Outcome outcome{{x.grad().clone(context)}, context.allocator()->use(Lifetime::step).peak};
   for (const auto& block : blocks)
@@ -47,19 +47,19 @@ Outcome train(bool recompute, int layers) {
   return outcome;
 }
 
-TEST(Checkpoint, GivesTheSameBitsWithDropout) {
+TEST(Recompute, GivesTheSameBitsWithDropout) {
   const Outcome plain = train(false, 4), recomputed = train(true, 4);
   ASSERT_EQ(plain.gradients.size(), recomputed.gradients.size());
   for (std::size_t i = 0; i < plain.gradients.size(); ++i)
     EXPECT_TRUE(same_bits(plain.gradients[i], recomputed.gradients[i])) << i;
 }
 
-TEST(Checkpoint, SavesMemory) {
+TEST(Recompute, SavesMemory) {
   const std::size_t plain = train(false, 8).peak, recomputed = train(true, 8).peak;
   EXPECT_LT(recomputed, plain / 3);
 }
 
-TEST(Checkpoint, AgreesWithFiniteDifferences) {
+TEST(Recompute, AgreesWithFiniteDifferences) {
   class Mixed : public Segment {
    public:
     std::vector<Var> run(Tape& tape, std::span<const Var> v) const override {
@@ -72,7 +72,7 @@ TEST(Checkpoint, AgreesWithFiniteDifferences) {
   expect_gradients(
       context, Function([](Tape& tape, std::span<const Var> v) {
         const Var inner[] = {activate(tape, v[0], Activation::tanh), v[1]};
-        std::vector<Var> outputs = checkpoint(tape, std::make_shared<Mixed>(), inner);
+        std::vector<Var> outputs = recompute(tape, std::make_shared<Mixed>(), inner);
         outputs.push_back(dropout(tape, v[0], 0.5));  // the streams after a segment do not depend on how it ran
         return outputs;
       }),
@@ -80,7 +80,7 @@ TEST(Checkpoint, AgreesWithFiniteDifferences) {
 }
 
 // A segment one of whose outputs nobody used.
-TEST(Checkpoint, UnusedOutputsAreFine) {
+TEST(Recompute, UnusedOutputsAreFine) {
   class Two : public Segment {
    public:
     std::vector<Var> run(Tape& tape, std::span<const Var> v) const override {
@@ -90,7 +90,7 @@ TEST(Checkpoint, UnusedOutputsAreFine) {
   Context context = poisoned();
   const Var x = Var::leaf(random(context, {3}, 1));
   Tape tape(context);
-  const std::vector<Var> outputs = checkpoint(tape, std::make_shared<Two>(), std::span(&x, 1));
+  const std::vector<Var> outputs = recompute(tape, std::make_shared<Two>(), std::span(&x, 1));
   tape.backward(sum(tape, outputs[1]));
   for (double g : x.grad().to_vector<double>()) EXPECT_DOUBLE_EQ(g, 5.0);
 }
