@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "cli/options.h"
-#include "cli/settings.h"
 #include "cli/verb.h"
 #include "data/listops.h"
+#include "io/json.h"
 #include "measure/stopwatch.h"
 
 // fovea data: writes generated data sets as files.

@@ -6,8 +6,8 @@
 
 #include "cli/options.h"
 #include "cli/progress.h"
-#include "cli/run_model.h"
 #include "cli/verb.h"
+#include "experiment/run_folder.h"
 #include "fovea/pretrained.h"
 #include "fovea/safetensors.h"
 #include "io/csv.h"

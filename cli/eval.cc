@@ -5,12 +5,13 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/options.h"
 #include "cli/progress.h"
-#include "cli/run_model.h"
-#include "cli/scores.h"
-#include "cli/settings.h"
+#include "cli/run_progress.h"
 #include "cli/verb.h"
 #include "core/nearest.h"
+#include "experiment/run_folder.h"
+#include "experiment/scores.h"
 
 // fovea eval: how good a checkpoint is.
 namespace fovea::cli {
@@ -54,7 +55,8 @@ void run(const EvalVerbOptions& options, const Console& console) {
   const fs::path checkpoint = checkpoint_of(options.folder, "fovea eval");
   const Model model = load_model(context, checkpoint.string());
   RunSettings settings = settings_of(checkpoint, model, options);
-  const Dataset data = load_data(context, settings, checkpoint, console);
+  RunProgress progress(console);
+  const Dataset data = load_data(context, settings, checkpoint, progress);
   fit_to_data(settings, data);
   const std::shared_ptr<const Split>& split = split_of(data, options.split);
   if (empty(split))

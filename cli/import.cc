@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "cli/options.h"
-#include "cli/run_model.h"
 #include "cli/verb.h"
 #include "core/nearest.h"
+#include "experiment/run_folder.h"
 #include "fovea/pretrained.h"
 #include "io/json.h"
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cli/progress.h"
+#include "experiment/run_text.h"
 
 namespace fovea::cli {
 namespace {

@@ -3,14 +3,11 @@
 #include <string>
 
 #include "cli/console.h"
-#include "cli/scores.h"
+#include "experiment/scores.h"
 #include "fovea/train.h"
 #include "report/progress.h"
 
 namespace fovea::cli {
-
-// Waiting for batches is shown from this share of the training time on.
-inline constexpr double kInputWaitShown = 0.02;
 
 // Shows a training run as it goes: a bar on a terminal, a line every few seconds elsewhere. Loss and, where there are
 // classes, accuracy are those of the training batches, smoothed.

@@ -5,12 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "cli/scores.h"
-#include "cli/settings.h"
+#include "experiment/scores.h"
+#include "experiment/settings.h"
+#include "fovea/context.h"
 #include "fovea/train.h"
 #include "train/profile.h"
 
-namespace fovea::cli {
+namespace fovea {
 
 // How a finished run ended: result.json in its folder, and its row in a comparison.
 struct RunResult {
@@ -32,21 +33,14 @@ struct RunResult {
   void fields(FieldVisitor& v);
 };
 
-// The files of a run beside the checkpoints.
-inline constexpr const char* kRunFile = "run.json";        // RunSettings
-inline constexpr const char* kResultFile = "result.json";  // RunResult
-// Of several runs, in the folder above theirs.
-inline constexpr const char* kComparisonFile = "comparison.json";
-
 // What a run needs from outside its settings.
 struct RunEnvironment {
-  const Console& console;
-  const MachineOptions& machine;
-  const std::atomic<bool>& stop;
-  std::string name;            // shown beside the progress bar
-  std::string resume_command;  // what to type after an interruption
-  std::size_t name_width = 0;  // columns for the name, so that bars of several models line up
-  bool profile = false;        // measure by layer and operation
+  ContextOptions machine;  // but for its seed
+  RunObserver& observer;
+  const std::atomic<bool>* stop = nullptr;  // when true, the run saves and ends
+  std::string name = {};                    // in progress and results
+  std::string resume_command = {};          // what to type after an interruption
+  bool profile = false;                     // measure by layer and operation
 };
 
 // Trains in settings.train.out, a folder of its own, and evaluates the best checkpoint on the test split. `resume`,
@@ -55,20 +49,4 @@ struct RunEnvironment {
 RunResult run_model(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment,
                     const std::string& resume);
 
-// Settings as written by run_model into a folder; refuses one that holds no run.
-RunSettings load_settings(const std::string& folder);
-
-// Refuses a folder that already holds a run or something else. A run that was stopped before it saved anything may be
-// started anew.
-void require_new_folder(const std::string& folder);
-
-// A run folder stands for its best checkpoint; a checkpoint folder for itself. `who` asks.
-Path checkpoint_of(const std::string& folder, const char* who);
-
-// "runs/listops-20240131-142501"
-std::string default_folder(const std::string& name);
-
-// Examples, sizes, classes and the accuracy of always giving the most frequent answer.
-std::string describe_data(const Dataset& data);
-
-}  // namespace fovea::cli
+}  // namespace fovea

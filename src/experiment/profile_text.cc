@@ -1,4 +1,4 @@
-#include "cli/profile_text.h"
+#include "experiment/profile_text.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "report/table.h"
 
-namespace fovea::cli {
+namespace fovea {
 namespace {
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
@@ -75,4 +75,4 @@ std::string profile_csv(const ProfileReport& report) {
   return table.csv();
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea

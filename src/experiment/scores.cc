@@ -1,11 +1,11 @@
-#include "cli/scores.h"
+#include "experiment/scores.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <numbers>
 
-namespace fovea::cli {
+namespace fovea {
 
 double Scores::perplexity() const { return std::exp(loss); }
 
@@ -74,4 +74,4 @@ std::vector<TableCell> score_cells(const Scores& s) {
   return cells;
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea

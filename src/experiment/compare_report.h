@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/run_model.h"
+#include "experiment/run_model.h"
 
-namespace fovea::cli {
+namespace fovea {
 
 // Several finished runs on one data set.
 struct CompareReport {
@@ -21,4 +21,4 @@ Json compare_json(const CompareReport& report);
 // report.html, PNGs of its plots, and results.csv. Curves come from the metrics.csv of each run.
 void write_comparison(const CompareReport& report, const std::string& folder);
 
-}  // namespace fovea::cli
+}  // namespace fovea

@@ -5,7 +5,7 @@
 #include "report/terminal.h"
 #include "train/profile.h"
 
-namespace fovea::cli {
+namespace fovea {
 
 inline constexpr const char* kProfileHelp = "measure time and memory by layer and operation";
 
@@ -15,4 +15,4 @@ std::string profile_text(const ProfileReport& report, const Terminal& terminal);
 // Every operation at every place; of one step.
 std::string profile_csv(const ProfileReport& report);
 
-}  // namespace fovea::cli
+}  // namespace fovea

@@ -1,13 +1,10 @@
-#include "cli/run_text.h"
+#include "experiment/run_text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
-#include "cli/train_progress.h"
-
-namespace fovea::cli {
+namespace fovea {
 
 Table results_table(const std::vector<RunResult>& results) {
   std::vector<TableColumn> columns = score_columns(results.empty() ? Scores{} : results.front().scores);
@@ -45,16 +42,17 @@ std::string zones_text(const RunResult& result) {
   return out;
 }
 
-std::string folder_name(const std::string& name) {
-  std::string out;
-  for (const char c : name) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
-    if (plain)
-      out += c;
-    else if (!out.empty() && out.back() != '-')
-      out += '-';
-  }
-  return out;
+std::string describe_data(const Dataset& data) {
+  std::string text = fmt::format("{}  {} train, {} test", data.name, data.train->size(), data.test->size());
+  if (data.height > 0) text += fmt::format(", pictures of {} x {} x {}", data.height, data.width, data.channels);
+  if (data.vocabulary > 0) text += fmt::format(", length up to {}", data.max_length);
+  if (data.horizon > 0)
+    text += fmt::format(", {} channels, {} rows from {}", data.channels, data.horizon, data.max_length);
+  if (data.classes > 0)
+    text += fmt::format(", {} classes (majority {:.1f}%)", data.classes, 100.0 * data.test->majority());
+  else if (data.vocabulary > 0)
+    text += fmt::format(", {} token ids", data.vocabulary);
+  return text;
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea

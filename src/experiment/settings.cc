@@ -1,4 +1,4 @@
-#include "cli/settings.h"
+#include "experiment/settings.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,9 @@
 
 #include "core/nearest.h"
 #include "fovea/tokenizer.h"
+#include "io/file.h"
 
-namespace fovea::cli {
+namespace fovea {
 namespace {
 
 constexpr std::size_t kConfigCap = std::size_t{16} << 20;
@@ -25,7 +26,7 @@ std::string chosen_name(const Json& file, const char* key, const std::optional<s
   return named ? file[key].get<std::string>() : before;
 }
 
-void refuse_two_choices(const Json& file, const RunOptions& o) {
+void refuse_two_choices(const Json& file, const RunChoices& o) {
   if (o.attention && file.is_object() && file.contains("model") && file["model"].is_object() &&
       file["model"].contains("layers"))
     fail(ErrorCode::usage, "--attention and the config file both choose the layers", o.config + ": model.layers",
@@ -38,7 +39,7 @@ void take(const std::optional<Wanted>& option, T& setting) {
 }
 
 // Of steps and minutes, what is given alone is meant alone.
-void set_budget(const RunOptions& o, TrainConfig& train) {
+void set_budget(const RunChoices& o, TrainConfig& train) {
   if (o.steps) train.minutes = 0.0;
   if (o.minutes) train.steps = kNoStepLimit;
   take(o.steps, train.steps);
@@ -46,7 +47,7 @@ void set_budget(const RunOptions& o, TrainConfig& train) {
 }
 
 // What the model is to be asked, by the data. Settings that are wrong are reported when all of them are read.
-std::optional<Task> task_of_data(const DataSettings& start, const Json& file, const RunOptions& o) {
+std::optional<Task> task_of_data(const DataSettings& start, const Json& file, const RunChoices& o) {
   constexpr std::string_view kSection = "data.";
   DataSettings data = start;
   std::vector<std::string> set;
@@ -84,14 +85,14 @@ constexpr std::string_view kGenerated = "listops";
 
 // A run does not depend on the folder it was started in. What is not there is a name, or refused later.
 void make_absolute(std::string& path) {
-  if (!path.empty() && path != kGenerated && std::filesystem::exists(path))
+  if (!path.empty() && path != kGenerated && is_there(path))
     path = std::filesystem::absolute(path).lexically_normal().string();
 }
 
 constexpr const char* kUsualAttention = "transnormer-t2";
 
 // The names of preset and attention, and the model that they make before anything else changes it.
-void choose_model(const Json& file, const RunOptions& o, RunSettings& settings) {
+void choose_model(const Json& file, const RunChoices& o, RunSettings& settings) {
   const std::string preset = chosen_name(file, "preset", o.model, settings.preset);
   const std::string attention = chosen_name(file, "attention", o.attention, settings.attention);
   const bool fresh = settings.preset.empty() && settings.attention.empty();
@@ -106,7 +107,32 @@ void choose_model(const Json& file, const RunOptions& o, RunSettings& settings) 
   if (settings.preset.empty() && attention.empty()) settings.attention = kUsualAttention;
   settings.model = ModelConfig::preset(settings.preset.empty() ? settings.attention : settings.preset);
   if (!settings.preset.empty() && !attention.empty()) settings.model.set_attention(attention);
-  if (fresh && !settings.keep_train) settings.train = TrainConfig::usual(settings.model);
+}
+
+// Chooses the model; gives the config file.
+Json begin_with(const RunChoices& o, RunSettings& settings) {
+  Json file = read_config(o.config);
+  refuse_two_choices(file, o);
+  if (o.data) settings.data.kind.clear();  // that of other data
+  choose_model(file, o, settings);
+  return file;
+}
+
+void apply_choices(const Json& file, const RunChoices& o, RunSettings& settings) {
+  if (!o.config.empty()) read_fields(settings, file, o.config);
+  take(o.model, settings.preset);
+  take(o.attention, settings.attention);
+  set_fields(settings, o.set);
+  take(o.data, settings.data.source);
+  take(o.out, settings.train.out);
+  set_budget(o, settings.train);
+  take(o.batch, settings.train.batch);
+  take(o.lr, settings.train.schedule.peak);
+  take(o.seed, settings.train.seed);
+  take(o.dtype, settings.model.dtype);
+  for (std::string* path : {&settings.data.source, &settings.data.tokenizer}) make_absolute(*path);
+  settings.model.check();
+  settings.train.check();
 }
 
 // Says which preset would do.
@@ -136,64 +162,36 @@ void RunSettings::fields(FieldVisitor& v) {
   v("data", data, "the examples");
 }
 
-Dataset load_data(const Context& context, const RunSettings& settings, const Path& folder, const Console& console) {
+RunSettings new_run(const Protocol& protocol, const RunChoices& choices) {
+  RunSettings settings;
+  settings.data = protocol.data;
+  const Json file = begin_with(choices, settings);
+  settings.train = protocol.train ? *protocol.train : TrainConfig::usual(settings.model);
+  if (choices.config.empty()) set_fields(settings, protocol.set);
+  apply_choices(file, choices, settings);
+  return settings;
+}
+
+RunSettings changed_run(const RunSettings& before, const RunChoices& choices) {
+  RunSettings settings = before;
+  const Json file = begin_with(choices, settings);
+  apply_choices(file, choices, settings);
+  return settings;
+}
+
+Dataset load_data(const Context& context, const RunSettings& settings, const Path& folder, RunObserver& observer) {
   DataUse use{settings.model.task, settings.model.max_length, {}};
   if (settings.model.decoder_max_length > 0)
     use.max_length = std::min(use.max_length, settings.model.decoder_max_length);
   if (!folder.empty() && is_there(folder / "tokenizer.json"))
     use.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder.string()));
   const std::string_view kind = data_kind(settings.data);
-  console.detail(fmt::format("reading {} ({})", settings.data.source, kind));
+  observer.on_detail(fmt::format("reading {} ({})", settings.data.source, kind));
   if (settings.data.kind.empty() && settings.data.source != kGenerated)
     for (const DataKind& known : data_kinds())
       if (known.name == kind)
-        console.note(fmt::format("taken for {}: {}; --set data.kind=NAME for another", kind, known.summary));
+        observer.on_note(fmt::format("taken for {}: {}; --set data.kind=NAME for another", kind, known.summary));
   return load_data(context, settings.data, use);
-}
-
-void add_run_options(const Arguments& verb, RunOptions& o) {
-  std::vector<std::string_view> kinds;
-  for (const DataKind& kind : data_kinds()) kinds.push_back(kind.name);
-  verb.add_option("--data", o.data,
-                  fmt::format("folder or file of {} (generated)", fmt::join(kinds.rbegin(), kinds.rend(), ", ")))
-      .type_name("SOURCE");
-  verb.add_option("--out", o.out, "folder for checkpoints, curves and report").type_name("FOLDER");
-  verb.add_option("--steps", o.steps, "training steps").type_name("N").check(in_range(1, 1e12));
-  verb.add_option("--minutes", o.minutes, "training time, evaluation not counted")
-      .type_name("M")
-      .check(in_range(1e-4, 1e7));
-  verb.add_option("--batch", o.batch, "examples per step").type_name("N").check(in_range(1, 1e6));
-  verb.add_option("--lr", o.lr, "peak learning rate").type_name("X").check(in_range(1e-12, 1e3));
-  verb.add_option("--dtype", o.dtype, "f32 or bf16").type_name("NAME");
-  verb.add_option("--seed", o.seed, "of weights, dropout and shuffling").type_name("N");
-  verb.add_option("--config", o.config, "JSON file; settings as run.json has them").type_name("FILE");
-  verb.add_option("--set", o.set, "change one setting: train.warmup=200 (repeatable)")
-      .type_name("NAME=VALUE")
-      .repeatable();
-  add_machine_options(verb, o.machine);
-}
-
-RunSettings resolve(const RunSettings& start, const RunOptions& o) {
-  const Json file = read_config(o.config);
-  refuse_two_choices(file, o);
-  RunSettings settings = start;
-  if (o.data) settings.data.kind.clear();  // that of other data
-  choose_model(file, o, settings);
-  if (!o.config.empty()) read_fields(settings, file, o.config);
-  take(o.model, settings.preset);
-  take(o.attention, settings.attention);
-  set_fields(settings, o.set);
-  take(o.data, settings.data.source);
-  take(o.out, settings.train.out);
-  set_budget(o, settings.train);
-  take(o.batch, settings.train.batch);
-  take(o.lr, settings.train.schedule.peak);
-  take(o.seed, settings.train.seed);
-  if (o.dtype) settings.model.dtype = parse_dtype(*o.dtype);
-  for (std::string* path : {&settings.data.source, &settings.data.tokenizer}) make_absolute(*path);
-  settings.model.check();
-  settings.train.check();
-  return settings;
 }
 
 void fit_to_data(RunSettings& settings, const Dataset& data) {
@@ -208,4 +206,4 @@ void fit_to_data(RunSettings& settings, const Dataset& data) {
   settings.data.deviation = data.deviation;
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea

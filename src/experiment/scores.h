@@ -6,7 +6,7 @@
 #include "io/fields.h"
 #include "report/table.h"
 
-namespace fovea::cli {
+namespace fovea {
 
 // How good a model is, in the numbers of its task.
 struct Scores {
@@ -33,4 +33,4 @@ Json scores_json(const Scores& scores);
 std::vector<TableColumn> score_columns(const Scores& scores);
 std::vector<TableCell> score_cells(const Scores& scores);
 
-}  // namespace fovea::cli
+}  // namespace fovea

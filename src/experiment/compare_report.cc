@@ -1,17 +1,18 @@
-#include "cli/compare_report.h"
+#include "experiment/compare_report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/profile_text.h"
-#include "cli/run_text.h"
+#include "experiment/profile_text.h"
+#include "experiment/run_folder.h"
+#include "experiment/run_text.h"
 #include "fovea/version.h"
 #include "io/csv.h"
 #include "measure/machine.h"
 #include "report/html.h"
 
-namespace fovea::cli {
+namespace fovea {
 namespace {
 
 // The rows of one split of a run's metrics.csv.
@@ -150,4 +151,4 @@ void write_comparison(const CompareReport& report, const std::string& folder) {
   write_file(path / "report.html", page_html(page));
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea

@@ -1,0 +1,125 @@
+#include "experiment/run_model.h"
+
+#include <fmt/format.h>
+
+#include "experiment/run_folder.h"
+
+namespace fovea {
+namespace {
+
+// Data that has no test split is judged by its validation split.
+const Split& judged_split(const Dataset& data) { return empty(data.test) ? *data.validation : *data.test; }
+
+Scores test_best(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment) {
+  ContextOptions options = environment.machine;
+  options.seed = settings.train.seed;
+  Context context(options);
+  const Path best = Path(settings.train.out) / "best";  // none: there was no validation
+  const Model model = load_model(context, (is_there(best) ? best : best.parent_path() / "last").string());
+  RunObserver& observer = environment.observer;
+  observer.on_testing(environment.name, empty(data.test) ? "validation" : "test");
+  const EvalReport report =
+      evaluate(context, model, judged_split(data),
+               {.batch = settings.train.eval_batch,
+                .stop = environment.stop,
+                .progress = [&](std::int64_t done, std::int64_t all) { observer.on_test_progress(done, all); }});
+  observer.on_tested();
+  return scores_of(data.task, report, judged_split(data));
+}
+
+[[noreturn]] void stopped(const RunSettings& settings, const RunEnvironment& environment, std::int64_t step) {
+  fail(ErrorCode::interrupted, fmt::format("stopped after step {}; everything is saved", step), settings.train.out,
+       environment.resume_command);
+}
+
+RunResult summarize(const RunEnvironment& environment, const Model& model, const TrainResult& result,
+                    const Scores& scores) {
+  RunResult summary;
+  summary.name = environment.name;
+  summary.scores = scores;
+  summary.validation_accuracy = result.best.accuracy;
+  summary.validation_loss = result.best.loss;
+  summary.best_step = result.best.step;
+  summary.steps = result.steps;
+  summary.train_seconds = result.train_seconds;
+  summary.eval_seconds = result.eval_seconds;
+  summary.input_seconds = result.input_seconds;
+  summary.skipped = result.skipped;
+  summary.tokens = result.tokens;
+  summary.parameters = model.parameter_count();
+  summary.peak_memory = result.peak_memory;
+  summary.zones = result.zones;
+  return summary;
+}
+
+// One entry of the list of zones.
+struct ZoneFields {
+  ZoneTime zone;
+  void fields(FieldVisitor& v) {
+    v("name", zone.name, "part of the work");
+    v("seconds", zone.seconds, "time in it", at_least(0));
+  }
+};
+
+}  // namespace
+
+void RunResult::fields(FieldVisitor& v) {
+  v("name", name, "preset or mechanism");
+  scores.fields(v);
+  v("validation_accuracy", validation_accuracy, "of the best checkpoint", between(0, 1));
+  v("validation_loss", validation_loss, "of the best checkpoint");
+  v("best_step", best_step, "step of the best checkpoint", at_least(0));
+  v("steps", steps, "steps taken", at_least(0));
+  v("train_seconds", train_seconds, "training time, evaluation not counted", at_least(0));
+  v("eval_seconds", eval_seconds, "evaluation time", at_least(0));
+  v("input_seconds", input_seconds, "of the training time, waiting for batches", at_least(0));
+  v("skipped", skipped, "steps whose f16 gradients overflowed", at_least(0));
+  v("tokens", tokens, "read while training", at_least(0));
+  v("parameters", parameters, "learned numbers", at_least(0));
+  v("peak_memory", peak_memory, "most bytes in use at once");
+  std::vector<ZoneFields> listed;
+  for (const ZoneTime& zone : zones) listed.push_back({zone});
+  v("zones", listed, "where the training time went");
+  zones.clear();
+  for (ZoneFields& entry : listed) zones.push_back(std::move(entry.zone));
+  v("profile", profile, "the same by layer and operation");
+}
+
+RunResult run_model(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment,
+                    const std::string& resume) {
+  ContextOptions options = environment.machine;
+  options.seed = settings.train.seed;
+  Context context(options);
+  const Path folder = settings.train.out;
+  Model model(context, settings.model);
+  Trainer trainer(context, model, data, settings.train);
+  trainer.claim();
+  const bool begun = is_there(folder / "metrics.csv") || is_there(folder / "last");  // else there is only run.json
+  if (!resume.empty() && (begun || resume != folder)) trainer.resume(resume);
+  if (is_there(folder / kResultFile) && trainer.finished()) {
+    environment.observer.on_note(
+        fmt::format("{} was finished before, nothing is changed; more --steps or --minutes go on", folder.string()));
+    return load_fields<RunResult>(folder / kResultFile);
+  }
+  write_file(folder / kRunFile, json_text(write_fields(settings)));
+
+  environment.observer.on_training(environment.name, data.task);
+  trainer.add(environment.observer);
+  Profile profile(context);
+  if (environment.profile) {
+    trainer.add(profile);
+    trainer.set_tape_observer(profile);
+  }
+  const TrainResult result = trainer.run(environment.stop);
+  environment.observer.on_trained();
+  trainer.claim();  // until the result is written
+  if (result.reason == StopReason::interrupted) stopped(settings, environment, result.steps);
+  const Scores scores = test_best(settings, data, environment);
+  if (environment.stop != nullptr && environment.stop->load()) stopped(settings, environment, result.steps);
+  RunResult summary = summarize(environment, model, result, scores);
+  if (environment.profile) summary.profile = profile.report();
+  write_file(folder / kResultFile, json_text(write_fields(summary)));
+  return summary;
+}
+
+}  // namespace fovea

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiment/observer.h"
+#include "fovea/data.h"
+#include "fovea/dtype.h"
+#include "fovea/train.h"
+#include "io/fields.h"
+#include "io/file.h"
+
+namespace fovea {
+
+// Everything that decides a run: the file given with --config, and run.json in the folder of a run.
+struct RunSettings {
+  std::string preset;     // what `model` starts from ("gpt"); empty: told by `attention`
+  std::string attention;  // the mechanism of its layers; without a preset also the name of one
+  ModelConfig model;
+  TrainConfig train;
+  DataSettings data;
+
+  std::string name() const;  // "gpt", "gpt norm", "transnormer-t2"
+  void fields(FieldVisitor& v);
+};
+
+// Steps of a run that only the clock ends.
+inline constexpr std::int64_t kNoStepLimit = 1'000'000'000;
+
+// What a new run starts from.
+struct Protocol {
+  DataSettings data = {};
+  std::optional<TrainConfig> train = {};  // none: what usually suits the model
+  std::vector<std::string> set = {};      // changes of the model, as RunChoices has them; a config file decides itself
+};
+
+// What is chosen for a run: a config file, then single settings, then those that have a name of their own.
+struct RunChoices {
+  std::string config = {};            // JSON file as run.json; empty: none
+  std::vector<std::string> set = {};  // "train.warmup=200"
+  std::optional<std::string> model = {}, attention = {}, data = {}, out = {};
+  std::optional<DType> dtype = {};
+  std::optional<std::int64_t> steps = {}, batch = {};
+  std::optional<double> minutes = {}, lr = {};
+  std::optional<std::uint64_t> seed = {};
+};
+
+// Where nothing names a model, the data's usual task chooses it.
+RunSettings new_run(const Protocol& protocol, const RunChoices& choices);
+// A run that goes on. Its training settings stay, whatever model is chosen.
+RunSettings changed_run(const RunSettings& before, const RunChoices& choices);
+
+// The examples as the model of the run reads them. The tokeniser in the folder, where it has one, is used again.
+Dataset load_data(const Context& context, const RunSettings& settings, const Path& folder, RunObserver& observer);
+
+// Fills in what the data set decides and checks the rest.
+void fit_to_data(RunSettings& settings, const Dataset& data);
+
+}  // namespace fovea
