@@ -73,18 +73,18 @@ cpu::LossSum sum_blocks(const Context& context, const LinearLossInputs& in, Line
   const auto room = [&](const Shape& shape) {
     return Tensor::empty(context, shape, wide_type(in.x.dtype()), Lifetime::scratch);
   };
-  const Tensor logits = room({most, classes}), lse = room({most}),
+  const Tensor logits = room({most, classes}), peaks = room({most, 2}),
                dz = gradients.wanted() ? room({most, classes}) : Tensor();
   cpu::LossSum all;
   for (std::int64_t begin = 0; begin < rows; begin += most) {
     const std::int64_t count = std::min(most, rows - begin);
     const Tensor targets = in.targets.slice(0, begin, begin + count), z = logits.slice(0, 0, count);
     gemm::multiply(context, in.x.slice(0, begin, begin + count), in.weight, z, {.bias = in.bias});
-    const cpu::LossSum sum = cpu::cross_entropy(context, {in.options, z, targets, lse});
+    const cpu::LossSum sum = cpu::cross_entropy(context, {in.options, z, targets, peaks});
     all.loss += sum.loss;
     all.correct += sum.correct;
     if (!gradients.wanted()) continue;
-    cpu::cross_entropy_backward(context, {in.options, z, targets, lse, 1.0, dz.slice(0, 0, count)});
+    cpu::cross_entropy_backward(context, {in.options, z, targets, peaks, 1.0, dz.slice(0, 0, count)});
     gradients.add(context, in, begin, dz.slice(0, 0, count));
   }
   return all;

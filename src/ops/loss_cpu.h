@@ -8,7 +8,9 @@ namespace fovea::cpu {
 struct LossForward {
   CrossEntropy options;
   Tensor logits, targets;
-  Tensor lse;  // (rows), wide type: log-sum-exp of each row that counts
+  // (rows, 2), wide type: the largest logit of each row that counts, and log sum_c exp(x_c - largest). Their sum would
+  // forget the second where logits are large.
+  Tensor peaks;
 };
 // Over the rows that count.
 struct LossSum {
@@ -19,7 +21,7 @@ LossSum cross_entropy(const Context& context, const LossForward& io);
 
 struct LossBackward {
   CrossEntropy options;
-  Tensor logits, targets, lse;
+  Tensor logits, targets, peaks;
   double scale;  // gradient of the loss / rows that count
   Tensor dx;
 };
