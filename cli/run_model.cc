@@ -63,12 +63,12 @@ RunResult summarize(const RunEnvironment& environment, const Model& model, const
 bool holds_nothing_yet(const fs::path& folder) {
   constexpr std::string_view kFirstFiles[] = {kRunFile, kComparisonFile, "metrics.csv", ".lock"};
   bool run = false;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const Path& entry : entries_of(folder)) {
+    const std::string name = entry.filename().string();
     run = run || name == kRunFile || name == kComparisonFile || name == ".lock";
     const bool first = std::find(std::begin(kFirstFiles), std::end(kFirstFiles), name) != std::end(kFirstFiles) ||
                        name.starts_with("events.out.") || name.ends_with(".partial");
-    if (!first && !(entry.is_directory() && holds_nothing_yet(entry.path()))) return false;
+    if (!first && !(is_folder(entry) && holds_nothing_yet(entry))) return false;
   }
   return run;
 }
@@ -114,9 +114,9 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   Model model(context, settings.model);
   Trainer trainer(context, model, data, settings.train);
   trainer.claim();
-  const bool begun = fs::exists(folder / "metrics.csv") || fs::exists(folder / "last");  // else there is only run.json
+  const bool begun = is_there(folder / "metrics.csv") || is_there(folder / "last");  // else there is only run.json
   if (!resume.empty() && (begun || resume != folder)) trainer.resume(resume);
-  if (fs::exists(folder / kResultFile) && trainer.finished()) {
+  if (is_there(folder / kResultFile) && trainer.finished()) {
     environment.console.note(
         fmt::format("{} was finished before, nothing is changed; more --steps or --minutes go on", folder.string()));
     return load_fields<RunResult>(folder / kResultFile);

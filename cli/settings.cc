@@ -7,6 +7,7 @@
 
 #include "core/nearest.h"
 #include "fovea/tokenizer.h"
+#include "io/file.h"
 
 namespace fovea::cli {
 namespace {
@@ -84,7 +85,7 @@ constexpr std::string_view kGenerated = "listops";
 
 // A run does not depend on the folder it was started in. What is not there is a name, or refused later.
 void make_absolute(std::string& path) {
-  if (!path.empty() && path != kGenerated && std::filesystem::exists(path))
+  if (!path.empty() && path != kGenerated && is_there(path))
     path = std::filesystem::absolute(path).lexically_normal().string();
 }
 

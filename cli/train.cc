@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "cli/interrupt.h"
@@ -23,8 +22,8 @@ struct TrainOptions {
 // The folder of the run that --resume names, itself or one of its checkpoints.
 Path run_of(const Path& resume) {
   const Path folder = (resume / "").lexically_normal().parent_path(), above = folder.parent_path();
-  const bool checkpoint = !std::filesystem::exists(folder / kRunFile) && std::filesystem::exists(folder / "state.json");
-  return checkpoint && std::filesystem::exists(above / kRunFile) ? above : folder;
+  const bool checkpoint = !is_there(folder / kRunFile) && is_there(folder / "state.json");
+  return checkpoint && is_there(above / kRunFile) ? above : folder;
 }
 
 RunSettings settings_of(const TrainOptions& options) {
@@ -45,7 +44,7 @@ RunSettings settings_of(const TrainOptions& options) {
 // What run_model is to continue; empty: nothing.
 std::string resumed_from(const TrainOptions& options, const std::string& folder) {
   if (options.resume.empty()) return {};
-  return std::filesystem::exists(Path(options.resume) / kRunFile) ? folder : options.resume;
+  return is_there(Path(options.resume) / kRunFile) ? folder : options.resume;
 }
 
 void run(const TrainOptions& options, const Console& console) {
