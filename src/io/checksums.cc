@@ -56,7 +56,7 @@ void check_file(const Path& file, const Json& sums) {
 Json read_sums(const Path& folder) {
   constexpr std::size_t kCap = std::size_t{256} << 20;
   const Path list = folder / kChecksumsFile;
-  if (!std::filesystem::exists(list)) return Json::object();
+  if (!is_there(list)) return Json::object();
   Json all = parse_json(read_file(list, kCap), list.string());
   if (!all.is_object()) fail(ErrorCode::bad_input, "expected an object", list.string());
   return all;
@@ -80,12 +80,9 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 }
 
 void write_checksums(const Path& folder) {
-  std::vector<Path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.is_regular_file() && entry.path().filename() != kChecksumsFile) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
   Json sums = Json::object();
-  for (const Path& file : files) {
+  for (const Path& file : entries_of(folder)) {
+    if (!is_file(file) || file.filename() == kChecksumsFile) continue;
     Json& of_file = sums[file.filename().string()];
     of_file["file"] = text_of(checksum(MappedFile(file).bytes()));
     if (file.extension() != ".safetensors") continue;

@@ -97,7 +97,8 @@ Model load_model(Context& context, const std::string& folder, std::optional<DTyp
   const Path path = committed_folder(folder);
   ModelConfig config = read_model_config(path / kConfigFile);
   if (dtype) config.dtype = *dtype;
-  constexpr std::size_t kSmallest = 2;  // bytes of a number
+  const SafetensorsFile whole((path / kModelFile).string());  // named before a model is made that does not fit it
+  constexpr std::size_t kSmallest = 2;                        // bytes of a number
   const std::size_t stored = MappedFile(path / kModelFile).bytes().size() / kSmallest;
   Model model = nn::within((path / kConfigFile).string(),
                            [&] { return Model(context, std::move(config), static_cast<std::int64_t>(stored)); });

@@ -18,7 +18,7 @@ Scope Scope::as_root() const {
 Tensor Scope::weight(const std::string& full, const Shape& shape, Init init) const {
   if (left_ != nullptr && shape.numel() > *left_)
     fail(ErrorCode::bad_input, "more parameters than were stored: " + full + " is " + shape.text(), {},
-         "weights and config.json of the same model");
+         "model.safetensors and config.json of the same model");
   if (left_ != nullptr) *left_ -= shape.numel();
   return make_weight(*context_, full, shape, dtype_, init);
 }

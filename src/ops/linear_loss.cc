@@ -74,20 +74,20 @@ kernels::LossSum sum_blocks(const Context& context, const LinearLossInputs& in, 
   const auto room = [&](const Shape& shape) {
     return Tensor::empty(context, shape, wide_type(in.x.dtype()), Lifetime::scratch);
   };
-  const Tensor logits = room({most, classes}), lse = room({most}),
+  const Tensor logits = room({most, classes}), peaks = room({most, 2}),
                dz = gradients.wanted() ? room({most, classes}) : Tensor();
   kernels::LossSum all;
   for (std::int64_t begin = 0; begin < rows; begin += most) {
     const std::int64_t count = std::min(most, rows - begin);
     const Tensor targets = in.targets.slice(0, begin, begin + count), z = logits.slice(0, 0, count);
     gemm::multiply(context, in.x.slice(0, begin, begin + count), in.weight, z, {.bias = in.bias});
-    const kernels::LossForward io{in.options, z, targets, lse};
+    const kernels::LossForward io{in.options, z, targets, peaks};
     const kernels::LossSum sum =
         visit_device(context, io, [&]<Device D>() { return kernels::cross_entropy<D>(context, io); });
     all.loss += sum.loss;
     all.correct += sum.correct;
     if (!gradients.wanted()) continue;
-    const kernels::LossBackward back{in.options, z, targets, lse, {}, 1, dz.slice(0, 0, count)};
+    const kernels::LossBackward back{in.options, z, targets, peaks, {}, 1, dz.slice(0, 0, count)};
     visit_device(context, back, [&]<Device D>() { kernels::cross_entropy_backward<D>(context, back); });
     gradients.add(context, in, begin, dz.slice(0, 0, count));
   }

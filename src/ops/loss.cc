@@ -25,7 +25,7 @@ void check_loss(const Shape& shape, const Tensor& targets, const CrossEntropy& o
          "label_smoothing");
 }
 
-// saved: logits (rows, classes), targets, lse.
+// saved: logits (rows, classes), targets, peaks.
 void backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const auto& [options, counted] = std::any_cast<const LossAttributes&>(node.attributes);
@@ -68,11 +68,11 @@ ClassLoss class_loss(Tape& tape, const Var& logits, const Tensor& targets, Cross
   const Tensor wanted = targets.contiguous(context);
   const std::int64_t counted = count_targets(context, logits.shape(), wanted, options);
   const Tensor x = logits.value().contiguous(context).reshape({wanted.numel(), logits.dim(-1)});
-  const Tensor lse = Tensor::empty(context, {x.dim(0)}, wide_type(x.dtype()));
-  const kernels::LossForward io{options, x, wanted, lse};
+  const Tensor peaks = Tensor::empty(context, {x.dim(0), 2}, wide_type(x.dtype()));
+  const kernels::LossForward io{options, x, wanted, peaks};
   const kernels::LossSum sum =
       visit_device(context, io, [&]<Device D>() { return kernels::cross_entropy<D>(context, io); });
-  return {tape.record(kCrossEntropy, {logits}, mean_loss(context, sum.loss, counted, x.dtype()), {x, wanted, lse},
+  return {tape.record(kCrossEntropy, {logits}, mean_loss(context, sum.loss, counted, x.dtype()), {x, wanted, peaks},
                       LossAttributes{options, counted}),
           counted, sum.correct};
 }

@@ -20,7 +20,9 @@ TargetCount count_targets(const Context& context, const TargetCheck& io);
 struct LossForward {
   CrossEntropy options;
   Tensor logits, targets;
-  Tensor lse;  // (rows), wide type: log-sum-exp of each row that counts
+  // (rows, 2), wide type: the largest logit of each row that counts, and log sum_c exp(x_c - largest). Their sum would
+  // forget the second where logits are large.
+  Tensor peaks;
 };
 // Over the rows that count.
 struct LossSum {
@@ -32,7 +34,7 @@ LossSum cross_entropy(const Context& context, const LossForward& io);
 
 struct LossBackward {
   CrossEntropy options;
-  Tensor logits, targets, lse;
+  Tensor logits, targets, peaks;
   Tensor g;              // of the loss, a scalar; undefined: 1
   std::int64_t counted;  // what g is divided by; with none nothing flows
   Tensor dx;

@@ -28,9 +28,8 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 // The latest first.
 std::vector<std::int64_t> kept_steps(const Path& run) {
   std::vector<std::int64_t> steps;
-  for (const auto& entry : fs::directory_iterator(run))
-    if (const auto step = step_of(entry.path().filename().string()); step && entry.is_directory())
-      steps.push_back(*step);
+  for (const Path& entry : entries_of(run))
+    if (const auto step = step_of(entry.filename().string()); step && is_folder(entry)) steps.push_back(*step);
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;
 }
@@ -39,7 +38,7 @@ std::vector<std::int64_t> kept_steps(const Path& run) {
 bool is_whole(const Path& checkpoint) {
   try {
     check_checksums(checkpoint);
-    return fs::exists(checkpoint / kChecksumsFile);
+    return is_there(checkpoint / kChecksumsFile);
   } catch (const Error&) {
     return false;
   }
@@ -60,12 +59,12 @@ void drop_kept(const Path& run, std::int64_t most, std::int64_t step) {
 
 Error with_older(const Error& error, const Path& checkpoint) {
   const Path run = checkpoint.parent_path();
-  if (!fs::is_directory(checkpoint) || is_whole(checkpoint)) return error;
+  if (!is_folder(checkpoint) || is_whole(checkpoint)) return error;
   std::vector<Path> others;
   for (const std::int64_t step : kept_steps(run)) others.push_back(kept_folder(run, step));
   others.push_back(run / "best");
   for (const Path& other : others)
-    if (other != checkpoint && fs::is_directory(other) && is_whole(other))
+    if (other != checkpoint && is_folder(other) && is_whole(other))
       return {error.code(), error.message(), error.where(), fmt::format("go on from {}", other.string())};
   return error;
 }

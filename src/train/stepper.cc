@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+
+#include "io/file.h"
 
 #include "autograd/watch.h"
 
@@ -106,8 +107,8 @@ std::string Stepper::find_source(std::span<const Batch> parts, const StepReport&
 void Stepper::check_finite(std::span<const Batch> parts, const StepReport& report) {
   if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) return;
   std::string hint = "a lower train.lr, a longer train.warmup, or train.clip_norm=1";
-  const auto last = std::filesystem::path(config_.out) / "last";
-  if (!config_.out.empty() && std::filesystem::exists(last)) hint += "; the last good state is " + last.string();
+  const Path last = Path(config_.out) / "last";
+  if (!config_.out.empty() && is_there(last)) hint += "; the last good state is " + last.string();
   fail(ErrorCode::diverged, fmt::format("training diverged: {}", find_source(parts, report)),
        fmt::format("step {}", report.step), hint);
 }

@@ -171,7 +171,7 @@ void Trainer::Impl::claim() {
 void Trainer::Impl::open_output() {
   saved_at = Clock::now();
   if (config.out.empty() || metrics != nullptr) return;
-  if (!resumed && (std::filesystem::exists(folder("last")) || std::filesystem::exists(folder("best"))))
+  if (!resumed && (is_there(folder("last")) || is_there(folder("best"))))
     fail(ErrorCode::usage, "this folder already holds a run", config.out,
          "continue it with --resume, or give another --out");
   metrics = std::make_unique<MetricsWriter>(config.out, config.log_every, state.step, state.metrics);
@@ -241,10 +241,10 @@ void Trainer::resume(const std::string& folder) {
   Impl& run = *impl_;
   std::error_code absent;
   const Path inner = committed_folder(Path(folder) / "last");
-  const bool whole = std::filesystem::exists(inner), own = std::filesystem::equivalent(folder, run.config.out, absent);
+  const bool whole = is_there(inner), own = std::filesystem::equivalent(folder, run.config.out, absent);
   run.claim();
   run.resumed = true;
-  if (own && !whole && std::filesystem::exists(run.folder("metrics.csv"))) return;
+  if (own && !whole && is_there(run.folder("metrics.csv"))) return;
   const Path checkpoint = whole ? inner : Path(folder);
   try {
     load_checkpoint(checkpoint, run.checkpoint());

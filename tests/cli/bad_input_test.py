@@ -148,7 +148,7 @@ class Checkpoints(CliTest):
         path.write_text(whole.replace('"width": 16', '"width": 32'))
         self.bad(3, ["damaged", "config.json"], "eval", "run")
         (path.parent / "checksums.json").unlink()
-        self.bad(3, ["model.safetensors"], "eval", "run")
+        self.bad(3, ["more parameters than were stored", "model.safetensors", "config.json"], "eval", "run")
         path.unlink()
         self.bad(3, ["config.json"], "eval", "run")
 
@@ -212,7 +212,7 @@ class Files(CliTest):
         train = ["train", "--data", "a.txt.xz", "--steps", "1", "--out", "run", "--threads", "1"]
         limited = ["bash", "-c", 'ulimit -v 3000000; exec "$@"', "limited"]
         self.bad(3, ["a.txt.xz", "more than 100 times its size", "xz -d"], *train, prefix=limited)
-        self.bad(3, ["a.txt.xz", "more than the 20971520 bytes", "memory"], *train, "--memory-limit", "20MB", prefix=limited)
+        self.bad(3, ["a.txt.xz", "more than the 20000000 bytes", "memory"], *train, "--memory-limit", "20MB", prefix=limited)
 
 
 class System(CliTest):

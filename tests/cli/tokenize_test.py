@@ -16,7 +16,7 @@ class Tokenize(CliTest):
         (self.folder / "corpus.txt").write_text(TEXT)
         (self.folder / "texts").mkdir()
         (self.folder / "texts" / "a.txt").write_text("the fox\n")
-        (self.folder / "texts" / "b.txt.xz").write_bytes(lzma.compress(b"the dog \xff\n"))
+        (self.folder / "texts" / "b.txt.xz").write_bytes(lzma.compress(b"the dog \xff\n" + b"the dog\n" * 20))
 
     def trained(self):
         self.good("tokenize", "train", "--data", "corpus.txt", "--vocabulary", "300", "--out", "tok", "--quiet")

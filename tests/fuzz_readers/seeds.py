@@ -7,6 +7,7 @@ Inputs of several files have a line "%%%%" between them.
 """
 
 import base64
+import itertools
 import json
 import lzma
 import struct
@@ -151,14 +152,7 @@ def own_model():
                       "vocabulary": 4, "max_length": 8}}
 
 
-def seeds():
-    one = {"a": ("F32", [2, 1], floats(1, 2)), "b": ("BF16", [], b"\0\0"), "c": ("U8", [0, 3], b"")}
-    a, b = {"x": ("F32", [1], floats(1))}, {"y.LayerNorm.gamma": ("F32", [1], floats(2))}
-    fixture = [(FIXTURE / name).read_bytes() for name in
-               ["config.json", "model.safetensors", "modules.json", "1_Pooling/config.json"]]
-    record = bytes([3]) + bytes(range(256)) * 12
-    run = {"preset": "gpt", "attention": "norm", "model": {"width": 16, "layers": ["norm*2", "softmax"]},
-           "train": {"steps": 5, "batch": 2}, "data": {"source": "listops", "train": 10, "mean": [0.5]}}
+def tokenizer_seeds():
     for name, content in tokenizers():
         yield "tokenizer_json", f"good-{name}", content
     twice = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
@@ -178,6 +172,15 @@ def seeds():
     yield "llama2c_tokenizer", "bad", llama2c_tokenizer()[:-3]
     yield "llama2c_tokenizer", "bad-long", (struct.pack("<i", 1 << 20) + llama2c_tokenizer()[4:] +
                                             struct.pack("<fi", 0, 20000) + b"a" * 20000)
+
+
+def model_seeds():
+    one = {"a": ("F32", [2, 1], floats(1, 2)), "b": ("BF16", [], b"\0\0"), "c": ("U8", [0, 3], b"")}
+    a, b = {"x": ("F32", [1], floats(1))}, {"y.LayerNorm.gamma": ("F32", [1], floats(2))}
+    fixture = [(FIXTURE / name).read_bytes() for name in
+               ["config.json", "model.safetensors", "modules.json", "1_Pooling/config.json"]]
+    run = {"preset": "gpt", "attention": "norm", "model": {"width": 16, "layers": ["norm*2", "softmax"]},
+           "train": {"steps": 5, "batch": 2}, "data": {"source": "listops", "train": 10, "mean": [0.5]}}
     yield "llama2c_model", "good", llama2c_model()
     yield "llama2c_model", "good-untied", llama2c_model(vocabulary=-5)
     yield "llama2c_model", "bad", llama2c_model(layers=1)[:-4]
@@ -201,6 +204,10 @@ def seeds():
     yield "json", "bad-deep", b"[" * 100
     yield "json", "good-many-keys", text({str(i): i for i in range(3000)})
     yield "json", "bad-twice", b'{"a": 1, "a": 2}'
+
+
+def data_seeds():
+    record = bytes([3]) + bytes(range(256)) * 12
     yield "png", "good", png(3, 2)
     yield "png", "good-grey", png(5, 4, colour=0, depth=1)
     yield "png", "good-palette", png(5, 4, colour=3, depth=4)
@@ -238,7 +245,7 @@ def seeds():
 
 def main():
     root = Path(sys.argv[1])
-    for reader, name, content in seeds():
+    for reader, name, content in itertools.chain(tokenizer_seeds(), model_seeds(), data_seeds()):
         folder = root / reader
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -24,28 +24,35 @@ bool leads(const T* x, std::int32_t target, Wide<T> top) {
   return before == 0;
 }
 
-// -sum_c q_c log p_c = lse - (1 - eps) x_target - eps mean(x), as q sums to 1.
+// As cpu::LossForward::peaks has it.
+template <class R>
+struct Peak {
+  R top, log_sum;
+};
+
+// -sum_c q_c log p_c = log_sum + (1 - eps) (top - x_target) + eps (top - mean(x)), as q sums to 1.
 template <class T>
-double loss_row(const T* x, std::int64_t classes, std::int32_t target, double eps, Wide<T> top, Wide<T>* lse) {
-  using R = Wide<T>;
-  *lse = top + math::log(row_exp_sum(x, top, classes));
-  const double at_target = static_cast<double>(static_cast<R>(x[target]));
-  if (eps == 0.0) return static_cast<double>(*lse) - at_target;
+double loss_row(const T* x, std::int64_t classes, std::int32_t target, double eps, const Peak<Wide<T>>& peak) {
+  const auto top = static_cast<double>(peak.top), log_sum = static_cast<double>(peak.log_sum);
+  const double below = top - static_cast<double>(static_cast<Wide<T>>(x[target]));
+  if (eps == 0.0) return log_sum + below;
   const double mean = static_cast<double>(row_sum(x, classes)) / static_cast<double>(classes);
-  return static_cast<double>(*lse) - (1.0 - eps) * at_target - eps * mean;
+  return log_sum + (1.0 - eps) * below + eps * (top - mean);
 }
 
 template <class R>
 struct RowPull {
-  R lse, smooth, scale;  // smooth: eps / classes
+  Peak<R> peak;
+  R smooth, scale;  // smooth: eps / classes
 };
 
 template <class T>
 HWY_FLATTEN void pull_row(const T* HWY_RESTRICT x, std::int64_t classes, const RowPull<Wide<T>>& pull,
                           T* HWY_RESTRICT dx) {
   using R = Wide<T>;
-  const R lse = pull.lse, smooth = pull.smooth, scale = pull.scale;
-  for (std::int64_t i = 0; i < classes; ++i) dx[i] = T((math::exp(static_cast<R>(x[i]) - lse) - smooth) * scale);
+  const R top = pull.peak.top, log_sum = pull.peak.log_sum, smooth = pull.smooth, scale = pull.scale;
+  for (std::int64_t i = 0; i < classes; ++i)
+    dx[i] = T((math::exp(static_cast<R>(x[i]) - top - log_sum) - smooth) * scale);
 }
 
 template <class T>
@@ -62,9 +69,10 @@ void pull_rows(const kernels::LossBackward& io, double factor, std::int64_t begi
       std::fill_n(dx, classes, T(0.0f));
       continue;
     }
-    const R lse = io.lse.data<R>()[row];
-    pull_row(x, classes, {lse, smooth, scale}, dx);
-    const R share = math::exp(static_cast<R>(x[target]) - lse) - smooth - static_cast<R>(1.0 - eps);
+    const R* saved = io.peaks.data<R>() + 2 * row;
+    const Peak<R> peak{saved[0], saved[1]};
+    pull_row(x, classes, {peak, smooth, scale}, dx);
+    const R share = math::exp(static_cast<R>(x[target]) - peak.top - peak.log_sum) - smooth - static_cast<R>(1.0 - eps);
     dx[target] = T(share * scale);
   }
 }
@@ -78,7 +86,10 @@ kernels::LossSum loss_rows(const kernels::LossForward& io, std::int64_t begin, s
       if (target == io.options.ignore_index) continue;
       const T* x = io.logits.data<T>() + row * classes;
       const Wide<T> top = row_max(x, classes);
-      sum.loss += loss_row(x, classes, target, io.options.label_smoothing, top, io.lse.data<Wide<T>>() + row);
+      const Peak<Wide<T>> peak{top, math::log(row_exp_sum(x, top, classes))};
+      Wide<T>* saved = io.peaks.data<Wide<T>>() + 2 * row;
+      saved[0] = peak.top, saved[1] = peak.log_sum;
+      sum.loss += loss_row(x, classes, target, io.options.label_smoothing, peak);
       sum.correct += leads(x, target, top) ? 1 : 0;
     }
   });

@@ -85,6 +85,17 @@ TEST_F(Losses, OfALinearLayerNeverHoldsAllLogits) {
             static_cast<std::size_t>(rows * classes));  // a quarter of them
 }
 
+// Next to 3e38 the log of the sum is less than half a unit in the last place: loss 0, and gradients of 1, once.
+TEST_F(Losses, LargeLogitsKeepTheirSum) {
+  const Var logits = Var::leaf(Tensor::empty(context_, {1, 16}));
+  logits.value().fill(3e38);
+  const Var loss = cross_entropy(tape_, logits, integers(context_, {1}, {3}));
+  EXPECT_NEAR(loss.value().item(), std::log(16.0), 1e-6);
+  tape_.backward(loss);
+  const std::vector<float> pulled = logits.grad().to_vector<float>();
+  for (std::size_t i = 0; i < pulled.size(); ++i) EXPECT_NEAR(pulled[i], i == 3 ? -0.9375 : 0.0625, 1e-6) << i;
+}
+
 TEST_F(Losses, CountsWhatIsRight) {
   const Tensor logits = values({4, 3}, {1, 2, 0, 4, 4, 4, 4, 4, 4, 0, 0, 9});
   const ClassLoss loss = class_loss(tape_, logits, integers(context_, {4}, {1, 0, 1, -1}));
