@@ -16,7 +16,7 @@
 namespace fovea {
 
 class Tape;
-class Places;
+class PlaceTree;
 struct Node;
 
 // Where in a model something happens, of those a tape has been at; Tape::path() tells its name. 0: no place at all.
@@ -213,7 +213,7 @@ class FOVEA_EXPORT Tape {
   Context* context_;
   TapeOptions options_;
   std::uint64_t stream_;
-  std::shared_ptr<Places> places_;
+  std::shared_ptr<PlaceTree> places_;
   PlaceId base_ = 0, place_ = 0;  // where it began; where it is
   PlaceId raised_ = 0;            // where the error was raised that is on its way
   bool part_ = false;             // of another tape

@@ -2,7 +2,7 @@
 
 #include "autograd/add_into.h"
 #include "autograd/leaf_uses.h"
-#include "autograd/places.h"
+#include "autograd/place_tree.h"
 #include "core/wide.h"
 #include "fovea/autograd.h"
 
@@ -22,7 +22,7 @@ const Tensor& Var::grad() const {
 }
 
 Tape::Tape(Context& context, TapeOptions options)
-    : context_(&context), options_(options), stream_(options.stream), places_(std::make_shared<Places>()) {
+    : context_(&context), options_(options), stream_(options.stream), places_(std::make_shared<PlaceTree>()) {
   if (options_.observer != nullptr) options_.observer->on_begin(*this);
 }
 

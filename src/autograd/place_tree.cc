@@ -1,8 +1,8 @@
-#include "autograd/places.h"
+#include "autograd/place_tree.h"
 
 namespace fovea {
 
-PlaceId Places::below(PlaceId parent, std::string_view name) {
+PlaceId PlaceTree::below(PlaceId parent, std::string_view name) {
   PlaceId last = 0;
   for (PlaceId child = entries_[parent].first_child; child != 0; child = entries_[child].next_sibling) {
     if (entries_[child].name == name) return child;
@@ -14,7 +14,7 @@ PlaceId Places::below(PlaceId parent, std::string_view name) {
   return made;
 }
 
-std::string Places::path(PlaceId place, PlaceId base) const {
+std::string PlaceTree::path(PlaceId place, PlaceId base) const {
   if (place == base || place == 0) return {};
   const std::string above = path(entries_[place].parent, base);
   return above.empty() ? entries_[place].name : above + "." + entries_[place].name;

@@ -9,7 +9,7 @@
 namespace fovea {
 
 // The tree of the places a tape and its parts have been at. Entering one again gives the same number.
-class Places {
+class PlaceTree {
  public:
   PlaceId below(PlaceId parent, std::string_view name);
   // Names from below `base` down to the place, "layers[1].attention"; empty: it is the base.
