@@ -24,7 +24,7 @@ bool leads(const T* x, std::int32_t target, Wide<T> top) {
   return before == 0;
 }
 
-// As cpu::LossForward::peaks has it.
+// As kernels::LossForward::peaks has it.
 template <class R>
 struct Peak {
   R top, log_sum;
