@@ -139,6 +139,8 @@ class Checkpoints(CliTest):
         (self.model.parent / "checksums.json").unlink()
         self.bad(3, ["not finite", f'"{last}"', "model.safetensors"], "eval", "run")
         self.bad(3, ["not finite", "model.safetensors"], "train", "--resume", "run/best", "--steps", "9")
+        self.model.write_bytes(whole[:8 + size] + struct.pack("<f", 3e38) * ((len(whole) - 8 - size) // 4))
+        self.assertIn("loss 2.3026", self.good("eval", "run").stdout)  # ten logits of the same size: log 10
 
     def test_config_of_a_checkpoint(self):
         path = self.folder / "run/best/config.json"

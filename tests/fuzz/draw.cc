@@ -10,7 +10,7 @@ namespace fovea::fuzz {
 namespace {
 
 // Multiply-adds of the products of a call: nearly all are small, for there are many.
-constexpr double kSmallWork = 1e6, kLargeWork = 1e7;
+constexpr double kSmallWork = 3e5, kLargeWork = 2.5e6;
 constexpr std::int64_t kLargestWidth = 160;
 
 class Dice {
