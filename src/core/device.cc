@@ -8,7 +8,7 @@ std::string_view name_of(Device device) {
 }
 
 void refuse_device(Device device) {
-  fail(ErrorCode::unsupported, "this build has no " + std::string(name_of(device)) + " backend", "device",
+  fail(ErrorCode::unsupported, "this build has no backend for " + std::string(device == Device::cuda ? "CUDA" : name_of(device)), "device",
        "--device cpu");
 }
 
