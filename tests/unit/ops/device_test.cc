@@ -108,7 +108,7 @@ TEST_F(OnDevice, HostCodeThatTouchesItDies) {
 }
 
 TEST(Context, ACudaDeviceIsRefusedWhereNoneIsBuilt) {
-  EXPECT_ERROR(Context({.device = Device::cuda}), ErrorCode::unsupported, "this build has no cuda backend", "device",
+  EXPECT_ERROR(Context({.device = Device::cuda}), ErrorCode::unsupported, "this build has no backend for CUDA", "device",
                "--device cpu");
 }
 
