@@ -145,8 +145,9 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
     is_f64(problem) ? write_statistics<double>(launch, call, *schedule, statistics.data())
                     : write_statistics<float>(launch, call, *schedule, statistics.data());
   call.statistics = statistics.data();
-  if (mma_backward(launch, call, *schedule)) return;
-  pull(launch, call, *schedule, simt_kernels(family_of(problem), is_f64(problem)));
+  const SimtKernels& portable = simt_kernels(family_of(problem), is_f64(problem));
+  if (!mma_backward(launch, call, *schedule)) return pull(launch, call, *schedule, portable);
+  if (call.d_bias.data != nullptr) portable.add_bias(launch, call, *schedule);
 }
 
 void rule_forward(const Launch& launch, const Problem& problem, const Rule& rule, const Forward& io) {

@@ -1,6 +1,100 @@
 #include "tile/cuda/mma_launch.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
 namespace fovea::tile::cuda {
-bool mma_forward(const Launch&, const Call&, const Schedule&) { return false; }
-bool mma_backward(const Launch&, const Call&, const Schedule&) { return false; }
+
+extern const MmaKernel mma_forward_bf16_64[3], mma_forward_bf16_128[3], mma_forward_bf16_256[1];
+extern const MmaKernel mma_forward_f16_64[3], mma_forward_f16_128[3], mma_forward_f16_256[1];
+extern const MmaKernel mma_row_bf16_64[3], mma_row_bf16_128[2], mma_column_bf16_64[3], mma_column_bf16_128[2];
+extern const MmaKernel mma_row_f16_64[3], mma_row_f16_128[2], mma_column_f16_64[3], mma_column_f16_128[2];
+
+namespace {
+
+std::span<const MmaKernel> kernels_of(DType dtype, Role role, int width) {
+  const bool bf16 = dtype == DType::bf16;
+  if (role == Role::forward) {
+    if (width <= 64) return bf16 ? mma_forward_bf16_64 : mma_forward_f16_64;
+    if (width <= 128) return bf16 ? mma_forward_bf16_128 : mma_forward_f16_128;
+    if (width <= 256) return bf16 ? mma_forward_bf16_256 : mma_forward_f16_256;
+    return {};
+  }
+  const bool row = role == Role::row;
+  if (width <= 64)
+    return row ? (bf16 ? mma_row_bf16_64 : mma_row_f16_64) : (bf16 ? mma_column_bf16_64 : mma_column_f16_64);
+  if (width <= 128)
+    return row ? (bf16 ? mma_row_bf16_128 : mma_row_f16_128) : (bf16 ? mma_column_bf16_128 : mma_column_f16_128);
+  return {};
+}
+
+// Is every row made of whole, aligned 16-byte pieces?
+template <class Pointer>
+bool is_aligned(const Array<Pointer>& a) {
+  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 8 == 0 && a.row % 8 == 0 && a.head % 8 == 0;
+}
+
+bool is_general(const Call& call) {
+  return call.weight != Weight::softmax || !(call.scale > 0) || call.bias.data != nullptr || call.alibi != nullptr ||
+         call.has_dropout;
+}
+
+// Two blocks a tile read every fragment of the streamed rows half as often. They pay when there are enough of them to
+// fill the card, and their lists are longer than what one tile's start and end cost.
+int best_tiles(const Schedule::Items (&items)[2], std::int64_t heads) {
+  constexpr std::int64_t kFull = 2 * 132;
+  constexpr double kLong = 3.0;
+  return items[1].count * heads >= kFull && items[1].mean_blocks >= kLong ? 2 : 1;
+}
+
+const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
+  if (call.dtype != DType::bf16 && call.dtype != DType::f16) return nullptr;
+  if (!schedule.is_standard || call.d_k % 8 != 0 || call.d_v % 8 != 0) return nullptr;
+  const bool by_columns = role == Role::column, general = is_general(call);
+  int tiles = best_tiles(by_columns ? schedule.by_columns : schedule.by_rows, by_columns ? call.kv_heads : call.heads);
+  if (const char* forced = std::getenv("FOVEA_TILES")) tiles = std::atoi(forced);
+  const MmaKernel* found = nullptr;
+  for (const MmaKernel& kernel : kernels_of(call.dtype, role, std::max(call.d_k, call.d_v)))
+    if (kernel.is_general || !general)
+      if (found == nullptr || (!general && !kernel.is_general && kernel.tiles == tiles)) found = &kernel;
+  return found;
+}
+
+void run(const Launch& launch, Call call, const Schedule& schedule, const MmaKernel& kernel) {
+  const bool by_columns = kernel.role == Role::column;
+  const Schedule::Items& items = (by_columns ? schedule.by_columns : schedule.by_rows)[kernel.tiles - 1];
+  if (items.count == 0) return;
+  const std::int64_t heads = by_columns ? call.kv_heads : call.heads;
+  const bool may_hide = schedule.has_parts || call.bias.data != nullptr;
+  const DeviceScratch flags(launch, may_hide ? static_cast<std::size_t>(items.count * heads) * sizeof(std::uint32_t) : 0);
+  call.items = items.data;
+  call.flags = static_cast<std::uint32_t*>(flags.data());
+  kernel.run(launch, call, dim3(static_cast<unsigned>(items.count), static_cast<unsigned>(heads)));
+  const Family family = has_statistic(call.weight) ? Family::shares : Family::points;
+  if (may_hide) simt_kernels(family, false).run(launch, call, schedule, kernel.role, kernel.tiles);
+}
+
+}  // namespace
+
+bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule) {
+  const MmaKernel* kernel = choose(call, schedule, Role::forward);
+  if (kernel == nullptr || !is_aligned(call.q) || !is_aligned(call.k) || !is_aligned(call.v) || !is_aligned(call.out))
+    return false;
+  run(launch, call, schedule, *kernel);
+  return true;
+}
+
+bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule) {
+  const MmaKernel* row = choose(call, schedule, Role::row);
+  const MmaKernel* column = choose(call, schedule, Role::column);
+  const bool aligned = is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v) && is_aligned(call.d_o) &&
+                       is_aligned(call.dq) && is_aligned(call.dk) && is_aligned(call.dv);
+  if (row == nullptr || column == nullptr || !aligned) return false;
+  run(launch, call, schedule, *row);
+  run(launch, call, schedule, *column);
+  return true;
+}
+
 }  // namespace fovea::tile::cuda

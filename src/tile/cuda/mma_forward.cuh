@@ -1,0 +1,260 @@
+#pragma once
+
+#include "tile/cuda/mma_walk.cuh"
+
+namespace fovea::tile::cuda {
+
+// o = weights(q k^T) v for own tiles of 64 kTiles queries: four warps of 16 kTiles rows each, and key blocks of 64 that
+// pass through a ring of shared memory. With two tiles every fragment of k and v that is read serves two products.
+// kGeneral: any weight, bias, ALiBi, dropout; else softmax with a positive scale.
+template <class T, int kWidth, int kTiles, bool kGeneral>
+class MmaForward {
+ public:
+  static constexpr int kOwn = 64 * kTiles, kStages = kWidth <= 64 ? 3 : 2;
+  static constexpr int kTileBytes = SharedTile<kWidth>::bytes(kBlock);
+  static constexpr int kBytes = SharedTile<kWidth>::bytes(kOwn) + 2 * kStages * kTileBytes;
+
+  __device__ MmaForward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, std::uint32_t memory)
+      : call_(call), piece_(piece), list_(piece.rows[kTiles - 1]), item_(item), head_(head), nk_(piece.nk), memory_(memory), q_{memory} {
+    keys_ = source_of<T>(call.k, piece, call.kv_head_of(head), true);
+    values_ = source_of<T>(call.v, piece, call.kv_head_of(head), true);
+    first_ = std::int64_t{item.tile} * kOwn;
+    for (int t = 0; t < kTiles; ++t)
+      for (int half = 0; half < 2; ++half) top_[t][half] = Softmax::kFloor<float>, sum_[t][half] = 0;
+    for (auto& tile : o_)
+      for (auto& fragment : tile)
+        for (float& x : fragment) x = 0;
+  }
+
+  __device__ void run() {
+    const std::int64_t left = piece_.nq - first_;
+    const Source<T> q = source_of<T>(call_.q, piece_, head_, false);
+    q_.fetch(q.data + first_ * q.stride, q.stride, kOwn, static_cast<int>(min(left, std::int64_t{kOwn})), call_.d_k);
+    Walk ahead(list_, item_, head_, 1), now = ahead;
+    for (int s = 0; s < kStages - 1; ++s) fetch(ahead, s);
+    for (int stage = 0; !now.done(); now.next(), stage = stage + 1 == kStages ? 0 : stage + 1) {
+      await_copies<kStages - 2>();
+      __syncthreads();
+      fetch(ahead, stage == 0 ? kStages - 1 : stage - 1);
+      visit(now, stage);
+    }
+    await_copies<0>();
+    __syncthreads();
+    store();
+    report(call_, strange_);
+  }
+
+ private:
+  __device__ SharedTile<kWidth> key_tile(int stage) const {
+    return {memory_ + SharedTile<kWidth>::bytes(kOwn) + static_cast<std::uint32_t>(2 * stage) * kTileBytes};
+  }
+  __device__ SharedTile<kWidth> value_tile(int stage) const { return {key_tile(stage).base + kTileBytes}; }
+
+  // Every call commits, so that groups can be counted.
+  __device__ void fetch(Walk& ahead, int stage) {
+    if (!ahead.done()) {
+      const std::int64_t first = std::int64_t{ahead.block()} * kBlock;
+      const int count = static_cast<int>(min(nk_ - first, std::int64_t{kBlock}));
+      key_tile(stage).fetch(keys_.data + first * keys_.stride, keys_.stride, kBlock, count, call_.d_k);
+      value_tile(stage).fetch(values_.data + first * values_.stride, values_.stride, kBlock, count, call_.d_v);
+      ahead.next();
+    }
+    commit_copies();
+  }
+
+  __device__ int warp_row() const { return warp() * 16 * kTiles; }
+
+  __device__ void visit(const Walk& now, int stage) {
+    const bool hides = (kGeneral && call_.bias.data != nullptr) || now.entry.mask[0] != Plan::kWhole ||
+                       (kTiles == 2 && now.entry.mask[1] != Plan::kWhole);
+    if (hides) strange_ |= value_tile(stage).template is_strange_in<T>(kBlock);
+    const std::int32_t mask = kTiles == 2 && warp() >= 2 ? now.entry.mask[1] : now.entry.mask[0];
+    if (mask == ListView::kNone) return;
+    const std::int64_t first = std::int64_t{now.block()} * kBlock;
+    const FragmentMask<kTiles> keeps(list_, mask, warp_row() % kBlock, nk_ - first);
+    float s[kTiles][8][4];
+    score(key_tile(stage), s);
+    if constexpr (kGeneral)
+      weigh_any(first, keeps, s);
+    else
+      weigh_softmax(keeps, s);
+    gather(value_tile(stage), s);
+  }
+
+  // s = q k^T
+  __device__ __forceinline__ void score(const SharedTile<kWidth>& keys, float (&s)[kTiles][8][4]) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s[t][n][e] = 0;
+#pragma unroll
+    for (int step = 0; step < kWidth / 16; ++step) {
+      std::uint32_t a[kTiles][4];
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) q_.own(a[t], warp_row() + 16 * t, step);
+#pragma unroll
+      for (int pair = 0; pair < 4; ++pair) {
+        std::uint32_t b[4];
+        keys.across(b, 16 * pair, step);
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          multiply_add<T>(s[t][2 * pair], a[t], b[0], b[1]);
+          multiply_add<T>(s[t][2 * pair + 1], a[t], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // Scores become weights, not normalised; what was gathered is rescaled.
+  __device__ __forceinline__ void weigh_softmax(const FragmentMask<kTiles>& keeps, float (&s)[kTiles][8][4]) {
+    const float scale = static_cast<float>(call_.scale * call_.unit);
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      if (!keeps.is_whole)
+#pragma unroll
+        for (int n = 0; n < 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) s[t][n][e] = keeps.keeps(t, 8 * n, e) ? s[t][n][e] : -math::kInfinity<float>;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float most = s[t][0][2 * half];
+#pragma unroll
+        for (int n = 0; n < 8; ++n) most = fmaxf(most, fmaxf(s[t][n][2 * half], s[t][n][2 * half + 1]));
+        raise(t, half, quad_max(most) * scale);
+        const float top = top_[t][half];
+        float sum = 0;
+#pragma unroll
+        for (int n = 0; n < 8; ++n)
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; ++e) {
+            s[t][n][e] = quick_exp2(fmaf(s[t][n][e], scale, -top));
+            sum += s[t][n][e];
+          }
+        sum_[t][half] += sum;
+      }
+    }
+  }
+
+  // A new maximum: sums and outputs so far are worth less.
+  __device__ __forceinline__ void raise(int t, int half, float candidate) {
+    const float top = math::larger(candidate, top_[t][half]), factor = quick_exp2(top_[t][half] - top);
+    top_[t][half] = top;
+    if (!__any_sync(0xffffffffu, factor != 1.0f)) return;
+    sum_[t][half] *= factor;
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) {
+      o_[t][n][2 * half] *= factor;
+      o_[t][n][2 * half + 1] *= factor;
+    }
+  }
+
+  __device__ __forceinline__ void weigh_any(std::int64_t key, const FragmentMask<kTiles>& keeps, float (&s)[kTiles][8][4]) {
+    const FragmentWeights weights(call_);
+    const Modifier<float> modify(call_, piece_, head_);
+    const Dropper<float> drop(call_, piece_, head_);
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      const std::int64_t query = first_ + warp_row() + 16 * t;
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const Pair at{query + row_of(e), key + 8 * n + column_of(e)};
+          const bool kept = keeps.keeps(t, 8 * n, e) && at.query < piece_.nq;
+          s[t][n][e] = kept ? modify(s[t][n][e], at) : -math::kInfinity<float>;
+        }
+      if (weights.has_top) raise_any(t, s[t]);
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          float w = weights.weigh(s[t][n][e], top_[t][e / 2], sum_[t][e / 2]);
+          if (call_.has_dropout && w != 0) w *= drop({query + row_of(e), key + 8 * n + column_of(e)});
+          s[t][n][e] = w;
+        }
+    }
+  }
+  __device__ __forceinline__ void raise_any(int t, const float (&s)[8][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float most = top_[t][half];
+#pragma unroll
+      for (int n = 0; n < 8; ++n) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+      raise(t, half, quad_max(most));
+    }
+  }
+
+  // o += weights v
+  __device__ __forceinline__ void gather(const SharedTile<kWidth>& values, const float (&s)[kTiles][8][4]) {
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      std::uint32_t a[kTiles][4];
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          a[t][i] = pack<T>(s[t][2 * step + i / 2][i % 2 * 2], s[t][2 * step + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+      for (int pair = 0; pair < kWidth / 16; ++pair) {
+        std::uint32_t b[4];
+        values.along(b, 16 * step, pair);
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          multiply_add<T>(o_[t][2 * pair], a[t], b[0], b[1]);
+          multiply_add<T>(o_[t][2 * pair + 1], a[t], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  __device__ void store() {
+    const bool has_top = !kGeneral || has_statistic(call_.weight);
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float sum = quad_sum(sum_[t][half]), factor = has_top ? Softmax::close(sum) : 1.0f;
+#pragma unroll
+        for (int n = 0; n < kWidth / 8; ++n) {
+          o_[t][n][2 * half] *= factor;
+          o_[t][n][2 * half + 1] *= factor;
+        }
+        const std::int64_t query = first_ + warp_row() + 16 * t + lane() / 4 + 8 * half;
+        if (has_top && call_.out_lse.data != nullptr && lane() % 4 == 0 && query < piece_.nq)
+          static_cast<float*>(call_.out_lse.data)[offset_of(call_.out_lse, piece_.batch, piece_.query_row(query), head_)] =
+              Softmax::statistic(top_[t][half], sum);
+      }
+    const Out& o = call_.out;
+    const auto count = static_cast<std::int32_t>(min(piece_.nq - first_, std::int64_t{kOwn}));
+    store_own<T, kWidth, kTiles>(q_, {o.data, offset_of(o, piece_.batch, piece_.query_row(first_), head_), o.row * piece_.q_step, count, call_.d_v}, o_);
+  }
+
+  const Call& call_;
+  const PieceView& piece_;
+  const ListView& list_;
+  Item item_;
+  std::int32_t head_;
+  std::int64_t nk_;
+  Source<T> keys_, values_;
+  std::uint32_t memory_;
+  SharedTile<kWidth> q_;
+  std::int64_t first_;
+  float o_[kTiles][kWidth / 8][4];
+  float top_[kTiles][2], sum_[kTiles][2];
+  bool strange_ = false;
+};
+
+// Grid: (items, heads).
+template <class T, int kWidth, int kTiles, bool kGeneral>
+__global__ void __launch_bounds__(kMmaThreads, kWidth <= 128 ? 2 : 1) mma_forward_kernel(const __grid_constant__ Call call) {
+  extern __shared__ __align__(128) char memory[];
+  const Item item = call.items[blockIdx.x];
+  const PieceView& piece = call.pieces[item.piece];
+  const auto head = static_cast<std::int32_t>(blockIdx.y);
+  if (piece.kv_head >= 0 && piece.kv_head != call.kv_head_of(head)) return report(call, false);
+  MmaForward<T, kWidth, kTiles, kGeneral>(call, piece, item, head, static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))).run();
+}
+
+}  // namespace fovea::tile::cuda

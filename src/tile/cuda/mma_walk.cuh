@@ -1,0 +1,127 @@
+#pragma once
+
+#include "tile/cuda/mma.cuh"
+#include "tile/cuda/weigh.cuh"
+
+// What the tensor-core kernels share: walking over a list, masks of fragments, weights of fragments, results.
+namespace fovea::tile::cuda {
+
+inline constexpr int kBlock = 64;  // rows of a plan's block
+
+// One streamed block after the other, head by head.
+struct Walk {
+  const ListView::Entry* entries;
+  std::int32_t begin, end, index, offset, head, last_head;
+  ListView::Entry entry;
+
+  __device__ Walk(const ListView& list, const Item& item, std::int32_t first_head, std::int32_t heads)
+      : entries(list.entries), begin(item.begin), end(item.end), index(item.begin), offset(0), head(first_head),
+        last_head(begin < end ? first_head + heads : first_head) {
+    if (!done()) entry = entries[index];
+  }
+  __device__ bool done() const { return head >= last_head; }
+  __device__ std::int32_t block() const { return entry.block + offset; }
+  __device__ void next() {
+    if (++offset < entry.count) return;
+    offset = 0;
+    if (++index == end) {
+      index = begin;
+      ++head;
+    }
+    if (!done()) entry = entries[index];
+  }
+};
+
+// A piece's rows of one head of an array.
+template <class T>
+struct Source {
+  const T* data;
+  std::int64_t stride;
+};
+template <class T>
+__device__ Source<T> source_of(const In& array, const PieceView& piece, std::int32_t head, bool of_keys) {
+  const std::int64_t row = of_keys ? piece.k0 : piece.q0, step = of_keys ? piece.k_step : piece.q_step;
+  return {static_cast<const T*>(array.data) + offset_of(array, piece.batch, row, head), array.row * step};
+}
+
+// Which streamed rows each of a lane's own rows keeps; bit b is streamed row b.
+template <int kTiles>
+struct FragmentMask {
+  std::uint64_t row[kTiles][2];
+  bool is_whole;
+
+  // `first`: the warp's first row in its own block; `streamed`: how many streamed rows exist.
+  __device__ __forceinline__ FragmentMask(const ListView& list, std::int32_t mask, int first, std::int64_t streamed) {
+    is_whole = mask == Plan::kWhole && streamed >= kBlock;
+    const std::uint64_t exist = streamed >= kBlock ? ~std::uint64_t{0} : (std::uint64_t{1} << streamed) - 1;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int i = first + t * 16 + lane() / 4 + half * 8;
+        row[t][half] = mask == Plan::kWhole ? exist : exist & list.masks[std::int64_t{mask} * kBlock + i];
+      }
+  }
+  __device__ __forceinline__ bool keeps(int t, int column, int e) const {
+    return (row[t][e / 2] >> (column + column_of(e)) & 1) != 0;
+  }
+};
+
+// Weights with every option, chosen at run time; for the kernels that are general.
+struct FragmentWeights {
+  Shares<float> shares;
+  Points<float> points;
+  bool has_top;
+
+  __device__ explicit FragmentWeights(const Call& call)
+      : shares(call), points(call), has_top(has_statistic(call.weight)) {}
+  __device__ float weigh(float score, float top, float& sum) const {
+    if (!has_top) return points.weigh(score, {}, {});
+    const float share = Softmax::weigh(score, top);
+    sum += share;
+    return shares.weight(score, share);
+  }
+  __device__ Weighed<float> pull(float score, float grad, const RowStatistic<float>& row) const {
+    return has_top ? shares.pull(score, grad, row, {}) : points.pull(score, grad, {}, {});
+  }
+};
+
+// Writes a warp's own rows, kTiles x 16 of them, through shared memory that nobody else uses.
+struct RowTarget {
+  void* data;
+  std::int64_t offset, stride;  // of the own tile's first row
+  std::int32_t count, width;    // rows that exist, halves of a row
+};
+template <class T, int kWidth, int kTiles>
+__device__ __forceinline__ void store_own(const SharedTile<kWidth>& room, const RowTarget& to,
+                                          const float (&acc)[kTiles][kWidth / 8][4]) {
+  const int first = warp() * 16 * kTiles;
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t at = room.at(first + t * 16 + lane() / 4 + half * 8, n) + lane() % 4 * 4;
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(pack<T>(acc[t][n][2 * half], acc[t][n][2 * half + 1])) : "memory");
+      }
+  __syncwarp();
+  constexpr int kPieces = kWidth / 8;
+  for (int e = lane(); e < 16 * kTiles * kPieces; e += 32) {
+    const int row = first + e / kPieces, piece = e % kPieces;
+    if (row >= to.count || piece * 8 >= to.width) continue;
+    uint4 r;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(room.at(row, piece)));
+    *reinterpret_cast<uint4*>(static_cast<T*>(to.data) + to.offset + row * to.stride + piece * 8) = r;
+  }
+  __syncwarp();
+}
+
+// Tells the portable kernels whether this block has to be done again.
+__device__ __forceinline__ void report(const Call& call, bool strange) {
+  if (call.flags == nullptr) return;
+  const int any = __syncthreads_or(strange ? 1 : 0);
+  if (threadIdx.x == 0) call.flags[blockIdx.x * gridDim.y + blockIdx.y] = static_cast<std::uint32_t>(any);
+}
+
+}  // namespace fovea::tile::cuda
