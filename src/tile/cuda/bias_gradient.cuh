@@ -138,6 +138,12 @@ struct HeadSpan {
   }
 };
 
+__device__ inline Item whole_list(const ListView& list, std::int32_t tile) {
+  Item item{0, tile, list.start[tile], 0, 0, -1, 0, 1};
+  for (std::int32_t e = item.begin; e < list.start[tile + 1]; ++e) item.blocks += list.entries[e].count;
+  return item;
+}
+
 template <class R, class W, Role kRole>
 __device__ void add_own(const Call& call, const PieceView& piece, const BiasWork& work, const SimtRoom<R>& room) {
   constexpr bool kByColumns = kRole == Role::column;
@@ -155,7 +161,7 @@ __device__ void add_own(const Call& call, const PieceView& piece, const BiasWork
     if (own.count == 0) continue;
     at.own = own.first;
     at.own_count = own.count;
-    const Item item{work.piece, part / each, list.start[part / each], list.start[part / each + 1], -1};
+    const Item item = whole_list(list, part / each);
     walk(list, item, own, kSimtRows<R>, n_streamed, [&](const TileAt& tile) {
       for (std::int32_t head = heads.begin; head < heads.end; ++head) sums.add(tile, head);
       if (work.owner == BiasOwner::tile) sums.store_pairs(tile, heads.begin);

@@ -111,7 +111,7 @@ struct RuleRun {
   Call call;
   std::size_t terms;  // bytes
 
-  RuleRun(const Problem& problem, const Rule& rule) : schedule(schedule_for(problem.pieces)), call(call_of(problem, *schedule)) {
+  RuleRun(const Problem& problem, const Rule& rule) : schedule(schedule_for(problem)), call(call_of(problem, *schedule)) {
     call.unit = 1.0;
     call.rule = rule;
     const std::size_t each = is_f64(problem) ? sizeof(RowTerms<double>) : sizeof(RowTerms<float>);
@@ -124,7 +124,7 @@ struct RuleRun {
 void forward(const Launch& launch, const Problem& problem, const Forward& io) {
   tile::check(problem, io);
   if (problem.pieces.empty()) return;
-  const auto schedule = schedule_for(problem.pieces);
+  const auto schedule = schedule_for(problem);
   Call call = call_of(problem, *schedule);
   set(call, io);
   if (mma_forward(launch, call, *schedule)) return;
@@ -135,7 +135,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   tile::check(problem, io);
   check_diagonal(problem, io.d_bias);
   if (problem.pieces.empty()) return;
-  const auto schedule = schedule_for(problem.pieces);
+  const auto schedule = schedule_for(problem);
   Call call = call_of(problem, *schedule);
   set(call, io);
   const bool statistic = has_statistic(problem.weight);

@@ -22,6 +22,8 @@ class MmaBackward {
         head_(head), n_streamed_(kByColumns ? piece.nq : piece.nk), memory_(memory) {
     first_ = std::int64_t{item.tile} * kOwn;
     own_count_ = static_cast<std::int32_t>(min((kByColumns ? piece.nk : piece.nq) - first_, std::int64_t{kOwn}));
+    b1_ = source_of<T>(streamed1(), piece, 0, !kByColumns);
+    b2_ = source_of<T>(streamed2(), piece, 0, !kByColumns);
     clear(acc1_);
     if constexpr (kByColumns) clear(acc2_);
   }
@@ -41,8 +43,8 @@ class MmaBackward {
     }
     await_copies<0>();
     __syncthreads();
-    store();
-    report(call_, strange_);
+    item_.slot < 0 ? store() : leave();
+    report(call_, item_, strange_);
   }
 
  private:
@@ -59,6 +61,8 @@ class MmaBackward {
         for (float& x : fragment) x = 0;
   }
 
+  __device__ const In& streamed1() const { return kByColumns ? call_.q : call_.k; }
+  __device__ const In& streamed2() const { return kByColumns ? call_.d_o : call_.v; }
   __device__ SharedTile<kWidth> own_tile(int i) const { return {memory_ + static_cast<std::uint32_t>(i * kOwnBytes)}; }
   __device__ SharedTile<kWidth> streamed_tile(int stage, int i) const {
     return {memory_ + static_cast<std::uint32_t>(2 * kOwnBytes + stage * kStageBytes + i * kTileBytes)};
@@ -79,10 +83,10 @@ class MmaBackward {
       const std::int64_t first = std::int64_t{ahead.block()} * kBlock;
       const int count = static_cast<int>(min(n_streamed_ - first, std::int64_t{kBlock}));
       const std::int32_t head = kByColumns ? ahead.head : call_.kv_head_of(head_);
-      const Source<T> s1 = source_of<T>(kByColumns ? call_.q : call_.k, piece_, head, !kByColumns);
-      const Source<T> s2 = source_of<T>(kByColumns ? call_.d_o : call_.v, piece_, head, !kByColumns);
-      streamed_tile(stage, 0).fetch(s1.data + first * s1.stride, s1.stride, kBlock, count, call_.d_k);
-      streamed_tile(stage, 1).fetch(s2.data + first * s2.stride, s2.stride, kBlock, count, call_.d_v);
+      const T* b1 = b1_.data + head * streamed1().head + first * b1_.stride;
+      const T* b2 = b2_.data + head * streamed2().head + first * b2_.stride;
+      streamed_tile(stage, 0).fetch(b1, b1_.stride, kBlock, count, call_.d_k);
+      streamed_tile(stage, 1).fetch(b2, b2_.stride, kBlock, count, call_.d_v);
       if (kByColumns && call_.statistics != nullptr && threadIdx.x < kBlock) {
         const bool exists = static_cast<int>(threadIdx.x) < count;
         const auto* terms = terms_of(head) + first + (exists ? threadIdx.x : 0);
@@ -249,12 +253,20 @@ class MmaBackward {
       store_own<T, kWidth, kTiles>(own_tile(1), {call_.dv.data, offset_of(call_.dv, piece_.batch, row, head_), call_.dv.row * step, own_count_, call_.d_v}, acc2_);
   }
 
+  __device__ void leave() const {
+    const PartialShape shape{kOwn, kWidth, kByColumns ? kWidth : 0};
+    float* to = call_.partial + shape.offset(item_.slot, gridDim.y, head_);
+    leave_sums<kWidth, kTiles>(to, shape.columns(), own_count_, acc1_);
+    if constexpr (kByColumns) leave_sums<kWidth, kTiles>(to + kWidth, shape.columns(), own_count_, acc2_);
+  }
+
   const Call& call_;
   const PieceView& piece_;
   const ListView& list_;
   Item item_;
   std::int32_t head_;  // by columns that of the keys
   std::int64_t n_streamed_;
+  Source<T> b1_, b2_;  // of head 0
   std::uint32_t memory_;
   std::int64_t first_;
   std::int32_t own_count_;
@@ -272,7 +284,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2) mma_backward_kernel(const __gr
   const PieceView& piece = call.pieces[item.piece];
   const auto head = static_cast<std::int32_t>(blockIdx.y);
   const std::int32_t kv_head = kRole == Role::column ? head : call.kv_head_of(head);
-  if (piece.kv_head >= 0 && piece.kv_head != kv_head) return report(call, false);
+  if (piece.kv_head >= 0 && piece.kv_head != kv_head) return report(call, item, false);
   MmaBackward<T, kWidth, kTiles, kGeneral, kRole>(call, piece, item, head, static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))).run();
 }
 

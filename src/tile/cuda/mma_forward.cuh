@@ -40,8 +40,8 @@ class MmaForward {
     }
     await_copies<0>();
     __syncthreads();
-    store();
-    report(call_, strange_);
+    item_.slot < 0 ? store() : leave();
+    report(call_, item_, strange_);
   }
 
  private:
@@ -231,6 +231,22 @@ class MmaForward {
     store_own<T, kWidth, kTiles>(q_, {o.data, offset_of(o, piece_.batch, piece_.query_row(first_), head_), o.row * piece_.q_step, count, call_.d_v}, o_);
   }
 
+  __device__ void leave() const {
+    const PartialShape shape{kOwn, kWidth, 0};
+    float* to = call_.partial + shape.offset(item_.slot, call_.heads, head_);
+    const auto count = static_cast<int>(min(piece_.nq - first_, std::int64_t{kOwn}));
+    leave_sums<kWidth, kTiles>(to, shape.columns(), count, o_);
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float sum = quad_sum(sum_[t][half]);
+        const int row = warp_row() + 16 * t + lane() / 4 + 8 * half;
+        if (lane() % 4 == 0 && row < count)
+          *reinterpret_cast<float2*>(to + row * shape.columns() + kWidth) = {top_[t][half], sum};
+      }
+  }
+
   const Call& call_;
   const PieceView& piece_;
   const ListView& list_;
@@ -253,7 +269,7 @@ __global__ void __launch_bounds__(kMmaThreads, kWidth <= 128 ? 2 : 1) mma_forwar
   const Item item = call.items[blockIdx.x];
   const PieceView& piece = call.pieces[item.piece];
   const auto head = static_cast<std::int32_t>(blockIdx.y);
-  if (piece.kv_head >= 0 && piece.kv_head != call.kv_head_of(head)) return report(call, false);
+  if (piece.kv_head >= 0 && piece.kv_head != call.kv_head_of(head)) return report(call, item, false);
   MmaForward<T, kWidth, kTiles, kGeneral>(call, piece, item, head, static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))).run();
 }
 

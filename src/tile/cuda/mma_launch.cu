@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <span>
 
+#include "tile/cuda/merge.cuh"
+
 namespace fovea::tile::cuda {
 
 extern const MmaKernel mma_forward_bf16_64[3], mma_forward_bf16_128[3], mma_forward_bf16_256[1];
@@ -13,6 +15,8 @@ extern const MmaKernel mma_row_bf16_64[3], mma_row_bf16_128[2], mma_column_bf16_
 extern const MmaKernel mma_row_f16_64[3], mma_row_f16_128[2], mma_column_f16_64[3], mma_column_f16_128[2];
 
 namespace {
+
+constexpr int kBlockRows = kTile.query;
 
 std::span<const MmaKernel> kernels_of(DType dtype, Role role, int width) {
   const bool bf16 = dtype == DType::bf16;
@@ -62,16 +66,30 @@ const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
   return found;
 }
 
+// Puts the parts of long lists together.
+void merge(const Launch& launch, const Call& call, const Schedule::Items& items, const MmaKernel& kernel) {
+  const bool by_columns = kernel.role == Role::column;
+  const int width = kernel.width;
+  const PartialShape shape{kBlockRows * kernel.tiles, width, by_columns ? width : 0};
+  const dim3 grid(static_cast<unsigned>(items.merge_count), static_cast<unsigned>(by_columns ? call.kv_heads : call.heads));
+  merge_kernel<<<grid, 256, 0, launch.stream>>>(call, items.merges, shape, kernel.role);
+  check_cuda(cudaGetLastError(), "tiled attention");
+}
+
 void run(const Launch& launch, Call call, const Schedule& schedule, const MmaKernel& kernel) {
   const bool by_columns = kernel.role == Role::column;
   const Schedule::Items& items = (by_columns ? schedule.by_columns : schedule.by_rows)[kernel.tiles - 1];
   if (items.count == 0) return;
   const std::int64_t heads = by_columns ? call.kv_heads : call.heads;
   const bool may_hide = schedule.has_parts || call.bias.data != nullptr;
-  const DeviceScratch flags(launch, may_hide ? static_cast<std::size_t>(items.count * heads) * sizeof(std::uint32_t) : 0);
-  call.items = items.data;
+  const DeviceScratch flags(launch, may_hide ? static_cast<std::size_t>(items.part_count * heads) * sizeof(std::uint32_t) : 0);
+  const PartialShape shape{kBlockRows * kernel.tiles, kernel.width, by_columns ? kernel.width : 0};
+  const DeviceScratch partial(launch, static_cast<std::size_t>(shape.offset(items.slots, heads, 0)) * sizeof(float));
+  call.items = items.parts;
   call.flags = static_cast<std::uint32_t*>(flags.data());
-  kernel.run(launch, call, dim3(static_cast<unsigned>(items.count), static_cast<unsigned>(heads)));
+  call.partial = static_cast<float*>(partial.data());
+  kernel.run(launch, call, dim3(static_cast<unsigned>(items.part_count), static_cast<unsigned>(heads)));
+  if (items.merge_count > 0) merge(launch, call, items, kernel);
   const Family family = has_statistic(call.weight) ? Family::shares : Family::points;
   if (may_hide) simt_kernels(family, false).run(launch, call, schedule, kernel.role, kernel.tiles);
 }

@@ -11,23 +11,31 @@ inline constexpr int kBlock = 64;  // rows of a plan's block
 // One streamed block after the other, head by head.
 struct Walk {
   const ListView::Entry* entries;
-  std::int32_t begin, end, index, offset, head, last_head;
+  const Item& item;
+  std::int32_t index, offset, left, head, last_head;
   ListView::Entry entry;
 
   __device__ Walk(const ListView& list, const Item& item, std::int32_t first_head, std::int32_t heads)
-      : entries(list.entries), begin(item.begin), end(item.end), index(item.begin), offset(0), head(first_head),
-        last_head(begin < end ? first_head + heads : first_head) {
-    if (!done()) entry = entries[index];
+      : entries(list.entries), item(item), head(first_head), last_head(item.blocks > 0 ? first_head + heads : first_head) {
+    open();
   }
   __device__ bool done() const { return head >= last_head; }
   __device__ std::int32_t block() const { return entry.block + offset; }
   __device__ void next() {
-    if (++offset < entry.count) return;
-    offset = 0;
-    if (++index == end) {
-      index = begin;
+    if (--left == 0) {
       ++head;
+      open();
+    } else if (++offset == entry.count) {
+      offset = 0;
+      entry = entries[++index];
     }
+  }
+
+ private:
+  __device__ void open() {
+    index = item.begin;
+    offset = item.skip;
+    left = item.blocks;
     if (!done()) entry = entries[index];
   }
 };
@@ -118,10 +126,25 @@ __device__ __forceinline__ void store_own(const SharedTile<kWidth>& room, const 
 }
 
 // Tells the portable kernels whether this block has to be done again.
-__device__ __forceinline__ void report(const Call& call, bool strange) {
+__device__ __forceinline__ void report(const Call& call, const Item& item, bool strange) {
   if (call.flags == nullptr) return;
   const int any = __syncthreads_or(strange ? 1 : 0);
-  if (threadIdx.x == 0) call.flags[blockIdx.x * gridDim.y + blockIdx.y] = static_cast<std::uint32_t>(any);
+  if (threadIdx.x == 0) call.flags[item.flag * gridDim.y + blockIdx.y] = static_cast<std::uint32_t>(any);
+}
+
+// Leaves a warp's sums where the parts of a list are put together.
+template <int kWidth, int kTiles>
+__device__ __forceinline__ void leave_sums(float* to, std::int64_t columns, int count, const float (&acc)[kTiles][kWidth / 8][4]) {
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = warp() * 16 * kTiles + t * 16 + lane() / 4 + half * 8;
+        if (row < count)
+          *reinterpret_cast<float2*>(to + row * columns + 8 * n + lane() % 4 * 2) = {acc[t][n][2 * half], acc[t][n][2 * half + 1]};
+      }
 }
 
 }  // namespace fovea::tile::cuda

@@ -135,6 +135,7 @@ std::shared_ptr<const DevicePlan> upload_plan(const Plan& plan) {
     view.words = (view.streamed + 63) / 64;
     (is_row ? made->row_blocks : made->column_blocks)[i % 2] = std::move(lists[i]->blocks);
     (is_row ? made->row_start : made->column_start)[i % 2] = std::move(lists[i]->start);
+    (is_row ? made->row_entries : made->column_entries)[i % 2] = std::move(lists[i]->entries);
   }
   return made;
 }
@@ -174,19 +175,62 @@ std::shared_ptr<const DevicePlan> plan_on(int device, const Plan& plan) {
   return kPlans->find({device, plan.id}, [&] { return upload_plan(plan); });
 }
 
-// Own tiles of all pieces, those with the most blocks first.
-std::vector<Item> items_of(const Schedule& schedule, bool by_rows, int group) {
-  std::vector<std::pair<std::int32_t, Item>> tiles;
-  for (std::size_t p = 0; p < schedule.host_pieces.size(); ++p) {
+struct HostItems {
+  std::vector<Item> whole, parts;
+  std::vector<Merge> merges;
+  std::int32_t slots = 0;
+};
+
+// A list longer than this is cut: twice as many parts as an H200 runs blocks would then be as long.
+std::int32_t longest_part(std::int64_t blocks, std::int64_t heads) {
+  constexpr std::int64_t kParts = 4 * 132, kLeast = 8;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(blocks * heads / kParts, kLeast, 1 << 30));
+}
+
+void cut(HostItems& items, const Item& whole, std::span<const Entry> entries) {
+  const std::int32_t count = whole.flags, each = (whole.blocks + count - 1) / count;
+  if (count == 1) {
+    items.parts.push_back(whole);
+    return;
+  }
+  items.merges.push_back({whole.piece, whole.tile, items.slots, count});
+  Item part = whole;
+  part.flags = 1;
+  for (std::int32_t first = 0; first < whole.blocks; first += each, ++part.flag) {
+    part.blocks = std::min(each, whole.blocks - first);
+    part.slot = items.slots++;
+    items.parts.push_back(part);
+    for (part.skip += part.blocks; part.skip >= entries[static_cast<std::size_t>(part.begin)].count && first + each < whole.blocks; ++part.begin)
+      part.skip -= entries[static_cast<std::size_t>(part.begin)].count;
+  }
+}
+
+void longest_first(std::vector<Item>& items) {
+  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.blocks > b.blocks; });
+}
+
+HostItems items_of(const Schedule& schedule, bool by_rows, int group, std::int64_t heads) {
+  HostItems items;
+  std::int64_t all = 0;
+  for (const auto& plan : schedule.plans)
+    for (std::int32_t blocks : (by_rows ? plan->row_blocks : plan->column_blocks)[group]) all += blocks;
+  const std::int32_t longest = longest_part(all, heads);
+  std::int32_t flag = 0;
+  for (std::size_t p = 0; p < schedule.plans.size(); ++p) {
     const DevicePlan& plan = *schedule.plans[p];
     const auto& blocks = (by_rows ? plan.row_blocks : plan.column_blocks)[group];
     const auto& start = (by_rows ? plan.row_start : plan.column_start)[group];
-    for (std::size_t t = 0; t < blocks.size(); ++t)
-      tiles.push_back({blocks[t], {static_cast<std::int32_t>(p), static_cast<std::int32_t>(t), start[t], start[t + 1], -1}});
+    for (std::size_t t = 0; t < blocks.size(); ++t) {
+      const std::int32_t parts = blocks[t] <= longest ? 1 : (blocks[t] + longest - 1) / longest;
+      const std::int32_t each = (blocks[t] + parts - 1) / parts, flags = blocks[t] == 0 ? 1 : (blocks[t] + each - 1) / each;
+      const Item whole{static_cast<std::int32_t>(p), static_cast<std::int32_t>(t), start[t], 0, blocks[t], -1, flag, flags};
+      items.whole.push_back(whole);
+      cut(items, whole, (by_rows ? plan.row_entries : plan.column_entries)[group]);
+      flag += flags;
+    }
   }
-  std::stable_sort(tiles.begin(), tiles.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<Item> items;
-  for (const auto& tile : tiles) items.push_back(tile.second);
+  longest_first(items.whole);
+  longest_first(items.parts);
   return items;
 }
 
@@ -213,37 +257,47 @@ void add_piece(Schedule& schedule, const Piece& piece, int device) {
   schedule.is_standard &= TileSize{piece.plan->tile_q, piece.plan->tile_k} == kTile;
 }
 
-std::shared_ptr<const Schedule> make_schedule(std::span<const Piece> pieces, int device) {
+std::shared_ptr<const Schedule> make_schedule(const Problem& problem, int device) {
   auto schedule = std::make_shared<Schedule>();
-  for (const Piece& piece : pieces) add_piece(*schedule, piece, device);
+  for (const Piece& piece : problem.pieces) add_piece(*schedule, piece, device);
   Uploader uploader;
   const std::size_t pieces_at = uploader.place(schedule->host_pieces);
   Schedule::Items* lists[4] = {&schedule->by_rows[0], &schedule->by_rows[1], &schedule->by_columns[0],
                                &schedule->by_columns[1]};
-  std::size_t at[4];
+  std::size_t at[4][3];
   for (int i = 0; i < 4; ++i) {
-    const std::vector<Item> items = items_of(*schedule, i < 2, i % 2);
-    at[i] = uploader.place(items);
-    lists[i]->count = static_cast<std::int32_t>(items.size());
+    const HostItems items = items_of(*schedule, i < 2, i % 2, problem.heads);
+    at[i][0] = uploader.place(items.whole);
+    at[i][1] = uploader.place(items.parts);
+    at[i][2] = uploader.place(items.merges);
+    lists[i]->count = static_cast<std::int32_t>(items.whole.size());
+    lists[i]->part_count = static_cast<std::int32_t>(items.parts.size());
+    lists[i]->merge_count = static_cast<std::int32_t>(items.merges.size());
+    lists[i]->slots = items.slots;
     lists[i]->mean_blocks = mean_blocks(*schedule, i < 2, i % 2);
   }
   schedule->memory = uploader.upload();
-  schedule->pieces = reinterpret_cast<const PieceView*>(schedule->memory.data() + pieces_at);
-  for (int i = 0; i < 4; ++i) lists[i]->data = reinterpret_cast<const Item*>(schedule->memory.data() + at[i]);
+  const std::byte* base = schedule->memory.data();
+  schedule->pieces = reinterpret_cast<const PieceView*>(base + pieces_at);
+  for (int i = 0; i < 4; ++i) {
+    lists[i]->data = reinterpret_cast<const Item*>(base + at[i][0]);
+    lists[i]->parts = reinterpret_cast<const Item*>(base + at[i][1]);
+    lists[i]->merges = reinterpret_cast<const Merge*>(base + at[i][2]);
+  }
   return schedule;
 }
 
 }  // namespace
 
-std::shared_ptr<const Schedule> schedule_for(std::span<const Piece> pieces) {
+std::shared_ptr<const Schedule> schedule_for(const Problem& problem) {
   static auto* const kSchedules = new Recent<std::vector<std::int64_t>, Schedule>(256);
   int device = 0;
   check_cuda(cudaGetDevice(&device), "the current device");
-  std::vector<std::int64_t> key{device};
-  for (const Piece& p : pieces)
+  std::vector<std::int64_t> key{device, problem.heads, problem.kv_heads};
+  for (const Piece& p : problem.pieces)
     key.insert(key.end(), {p.batch, p.q0, p.nq, p.k0, p.nk, static_cast<std::int64_t>(p.plan->id), p.q_step, p.k_step, p.gap,
                            p.kv_head, p.bias_at, p.d_bias_at});
-  return kSchedules->find(key, [&] { return make_schedule(pieces, device); });
+  return kSchedules->find(key, [&] { return make_schedule(problem, device); });
 }
 
 }  // namespace fovea::tile::cuda

@@ -15,15 +15,21 @@ struct DevicePlan {
   ListView rows[2], columns[2];
   std::vector<std::int32_t> row_blocks[2], column_blocks[2];  // streamed blocks of each own tile
   std::vector<std::int32_t> row_start[2], column_start[2];
+  std::vector<ListView::Entry> row_entries[2], column_entries[2];
   bool has_parts = false;
 };
 
 // The work of a list of pieces on the card.
 struct Schedule {
+  // Own tiles, those with the most blocks first: whole lists, and the same with long lists cut into parts.
   struct Items {
     const Item* data = nullptr;
     std::int32_t count = 0;
-    double mean_blocks = 0.0;  // streamed, of an item
+    const Item* parts = nullptr;
+    std::int32_t part_count = 0;
+    const Merge* merges = nullptr;
+    std::int32_t merge_count = 0, slots = 0;
+    double mean_blocks = 0.0;  // streamed, of a whole list
   };
   std::vector<std::shared_ptr<const DevicePlan>> plans;
   DeviceBuffer memory;
@@ -37,7 +43,7 @@ struct Schedule {
   Items by_rows[2], by_columns[2];
 };
 
-// Uploads, or finds what was uploaded for the same pieces and plans before (bounded, thread-safe, per device).
-std::shared_ptr<const Schedule> schedule_for(std::span<const Piece> pieces);
+// Uploads, or finds what was uploaded for the same pieces, plans and heads before (bounded, thread-safe, per device).
+std::shared_ptr<const Schedule> schedule_for(const Problem& problem);
 
 }  // namespace fovea::tile::cuda

@@ -206,14 +206,21 @@ class SimtTile {
   R top_[M], sum_[M], factor_[M], one_[M];
 };
 
+// Did a tensor-core kernel leave this item, or a part of it, to us?
+__device__ inline bool is_flagged(const Call& call, const Item& item) {
+  bool any = false;
+  for (std::int32_t i = 0; i < item.flags; ++i) any |= call.flags[(item.flag + i) * gridDim.y + blockIdx.y] != 0;
+  return any;
+}
+
 // Grid: (items x parts of an own tile, heads or kv heads).
 template <class R, class W, Role kRole>
 __global__ void __launch_bounds__(kSimtThreads) simt_kernel(const __grid_constant__ Call call, int group, int parts) {
   extern __shared__ char memory[];
   const auto index = static_cast<std::int32_t>(blockIdx.x) / parts, part = static_cast<std::int32_t>(blockIdx.x) % parts;
   const auto y = static_cast<std::int32_t>(blockIdx.y);
-  if (call.flags != nullptr && call.flags[index * gridDim.y + y] == 0) return;
   const Item item = call.items[index];
+  if (call.flags != nullptr && !is_flagged(call, item)) return;
   const PieceView& piece = call.pieces[item.piece];
   constexpr bool kByColumns = kRole == Role::column;
   const std::int32_t kv_head = kByColumns ? y : call.kv_head_of(y);

@@ -165,10 +165,10 @@ struct OwnPart {
   }
 };
 
-// Calls f(tile) for the streamed rows of entries [begin, end), `size` at a time.
+// Calls f(tile) for the streamed rows of an item's whole list, `size` at a time.
 template <class F>
 __device__ void walk(const ListView& list, const Item& item, const OwnPart& own, std::int32_t size, std::int64_t n, F&& f) {
-  for (std::int32_t e = item.begin; e < item.end; ++e) {
+  for (std::int32_t e = item.begin, left = item.blocks; left > 0; left -= list.entries[e].count, ++e) {
     const ListView::Entry entry = list.entries[e];
     const std::int32_t mask = entry.mask[own.half];
     if (mask == ListView::kNone) continue;
@@ -177,8 +177,8 @@ __device__ void walk(const ListView& list, const Item& item, const OwnPart& own,
     for (std::int32_t block = entry.block; block < entry.block + entry.count; ++block)
       for (std::int32_t offset = 0; offset < list.streamed; offset += size) {
         const std::int64_t first = std::int64_t{block} * list.streamed + offset;
-        const std::int64_t left = min(n - first, std::int64_t{min(size, list.streamed - offset)});
-        if (left > 0) f(TileAt{own.first, first, own.count, static_cast<std::int32_t>(left), bits, list.words, offset});
+        const std::int64_t count = min(n - first, std::int64_t{min(size, list.streamed - offset)});
+        if (count > 0) f(TileAt{own.first, first, own.count, static_cast<std::int32_t>(count), bits, list.words, offset});
       }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "policy/softmax.h"
 #include "tile/cuda/storage.cuh"
 #include "tile/cuda/view.h"
 

@@ -40,9 +40,15 @@ struct PieceView {
   }
 };
 
-// A part of an own tile's list. Whoever has a slot leaves sums there instead of results.
+// An own tile's list, or a part of it: `blocks` streamed blocks from entry `begin` on, without its first `skip` ones.
+// Whoever has a slot leaves sums there instead of results. Flags [flag, flag + flags) are the item's or, of a whole
+// list, those of its parts.
 struct Item {
-  std::int32_t piece, tile, begin, end, slot;
+  std::int32_t piece, tile, begin, skip, blocks, slot, flag, flags;
+};
+// The parts of a list, in slots [slot, slot + parts).
+struct Merge {
+  std::int32_t piece, tile, slot, parts;
 };
 
 // The row statistic as backward wants it.
@@ -80,13 +86,23 @@ struct Call {
   Out dq, dk, dv;
   BiasArray<void*> d_bias;
   const void* statistics = nullptr;  // RowStatistic or RowTerms: [heads, rows]
-  std::uint32_t* flags = nullptr;    // one of each block of a tensor-core kernel: is it to be done again?
+  std::uint32_t* flags = nullptr;    // [flags, heads] of a tensor-core kernel: is this item to be done again?
+  float* partial = nullptr;          // sums of parts: [slots, heads, own rows, columns]; see PartialShape
 
   FOVEA_HD std::int32_t kv_head_of(std::int32_t head) const {
     return static_cast<std::int32_t>(std::int64_t{head} * kv_heads / heads);
   }
   FOVEA_HD std::int32_t first_head_of(std::int32_t kv) const {
     return static_cast<std::int32_t>((std::int64_t{kv} * heads + kv_heads - 1) / kv_heads);
+  }
+};
+
+// What a part leaves of an own row: `width` sums of the first result and of the second, then top and sum of its weights.
+struct PartialShape {
+  std::int32_t own, width1, width2;
+  FOVEA_HD std::int64_t columns() const { return width1 + width2 + 2; }
+  FOVEA_HD std::int64_t offset(std::int64_t slot, std::int64_t heads, std::int64_t head) const {
+    return (slot * heads + head) * own * columns();
   }
 };
 
