@@ -117,7 +117,8 @@ __device__ void add_diagonal(const Call& call, const PieceView& piece, const Bia
     if (mask == ListView::kNone || own.count == 0 || left <= 0) continue;
     const std::uint64_t* bits =
         mask == Plan::kWhole ? nullptr : list.masks + (std::int64_t{mask} * list.own + own.offset) * list.words;
-    const std::int32_t count = min(static_cast<std::int32_t>(min(left, std::int64_t{size})), list.streamed - k % each * size);
+    const std::int32_t count =
+        min(static_cast<std::int32_t>(min(left, std::int64_t{size})), list.streamed - k % each * size);
     const TileAt at{own.first, key, own.count, count, bits, list.words, k % each * size};
     if (!any) first = at;
     any = true;
@@ -156,7 +157,8 @@ __device__ void add_own(const Call& call, const PieceView& piece, const BiasWork
   if (heads.begin >= heads.end) return;
   BiasTile<R, W, kRole> sums(call, piece, room);
   TileAt at{};
-  for (std::int32_t part = one ? 0 : static_cast<std::int32_t>(blockIdx.x); part < (one ? all : static_cast<std::int32_t>(blockIdx.x) + 1); ++part) {
+  for (std::int32_t part = one ? 0 : static_cast<std::int32_t>(blockIdx.x);
+       part < (one ? all : static_cast<std::int32_t>(blockIdx.x) + 1); ++part) {
     const OwnPart own(list, part / each, 1, part % each, kSimtRows<R>, n_own);
     if (own.count == 0) continue;
     at.own = own.first;
@@ -176,7 +178,7 @@ __global__ void __launch_bounds__(kSimtThreads) bias_gradient_kernel(const __gri
   extern __shared__ char memory[];
   if (work.piece < 0) work.piece = static_cast<std::int32_t>(blockIdx.z);  // all of them at once
   const PieceView& piece = call.pieces[work.piece];
-  const SimtRoom<R> room(memory, 0, 0);
+  const SimtRoom<R> room(memory, 0);
   work.query_blocks = static_cast<std::int32_t>((piece.nq + piece.rows[0].own - 1) / piece.rows[0].own);
   work.key_blocks = static_cast<std::int32_t>((piece.nk + piece.rows[0].streamed - 1) / piece.rows[0].streamed);
   const HeadSpan heads(call, piece, work.sums_heads);

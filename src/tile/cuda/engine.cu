@@ -77,9 +77,24 @@ void write_statistics(const Launch& launch, const Call& call, const Schedule& sc
   std::int64_t longest = 0;
   for (const PieceView& piece : schedule.host_pieces) longest = std::max(longest, piece.nq);
   if (longest == 0) return;
-  const dim3 grid(static_cast<unsigned>((longest + 7) / 8), static_cast<unsigned>(call.heads),
-                  static_cast<unsigned>(schedule.host_pieces.size()));
-  statistics_kernel<R><<<grid, 256, 0, launch.stream>>>(call, static_cast<RowStatistic<R>*>(to));
+  constexpr int kThreads = 256;
+  const auto start = [&](auto* kernel, std::int64_t lanes) {
+    const std::int64_t rows = kThreads / lanes, blocks = (longest * call.heads + rows - 1) / rows;
+    const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(schedule.host_pieces.size()));
+    kernel<<<grid, kThreads, 0, launch.stream>>>(call, static_cast<RowStatistic<R>*>(to));
+  };
+  if constexpr (std::is_same_v<R, float>) {
+    constexpr int kLanes = 8;
+    const bool pieces = call.d_v % 8 == 0 && is_aligned(call.o) && is_aligned(call.d_o);
+    if (call.dtype == DType::bf16 && pieces)
+      start(half_statistics_kernel<__nv_bfloat16, kLanes>, kLanes);
+    else if (call.dtype == DType::f16 && pieces)
+      start(half_statistics_kernel<__half, kLanes>, kLanes);
+    else
+      start(statistics_kernel<R>, 32);
+  } else {
+    start(statistics_kernel<R>, 32);
+  }
   check_cuda(cudaGetLastError(), "row statistics");
 }
 
@@ -111,7 +126,8 @@ struct RuleRun {
   Call call;
   std::size_t terms;  // bytes
 
-  RuleRun(const Problem& problem, const Rule& rule) : schedule(schedule_for(problem)), call(call_of(problem, *schedule)) {
+  RuleRun(const Problem& problem, const Rule& rule)
+      : schedule(schedule_for(problem)), call(call_of(problem, *schedule)) {
     call.unit = 1.0;
     call.rule = rule;
     const std::size_t each = is_f64(problem) ? sizeof(RowTerms<double>) : sizeof(RowTerms<float>);

@@ -45,7 +45,8 @@ __global__ void merge_kernel(const __grid_constant__ Call call, const Merge* mer
     const Out& out = c < d1 ? out1 : call.dv;
     store_as<float>(out.data, call.dtype, offset_of(out, piece.batch, at, head) + (c < d1 ? c : c - d1), value);
     if (has_top && c == 0 && call.out_lse.data != nullptr)
-      static_cast<float*>(call.out_lse.data)[offset_of(call.out_lse, piece.batch, at, head)] = Softmax::statistic(top, sum);
+      static_cast<float*>(call.out_lse.data)[offset_of(call.out_lse, piece.batch, at, head)] =
+          Softmax::statistic(top, sum);
   }
 }
 

@@ -6,20 +6,29 @@
 namespace fovea::tile::cuda {
 
 // The row kernel (dq) and the column kernel (dk, dv) of backward, as simt.cuh has them: own a1, a2; streamed b1, b2;
-// S = a1 b1^T, dP = a2 b2^T, then dS b1 and, by columns, P b2. 32 streamed rows at a time, which is what registers hold.
+// S = a1 b1^T, dP = a2 b2^T, then dS b1 and, by columns, P b2. 32 streamed rows at a time, which is what registers
+// hold.
 template <class T, int kWidth, int kTiles, bool kGeneral, Role kRole>
 class MmaBackward {
  public:
   static constexpr bool kByColumns = kRole == Role::column;
   static constexpr int kOwn = 64 * kTiles, kStages = 2, kPart = 32;
+  static constexpr bool kKeepsOwn = !kByColumns && kWidth <= 64;  // in registers
+  static constexpr int kResident = kGeneral ? 1 : (kWidth <= 64 && kTiles == 1 ? 4 : 2);
   static constexpr int kOwnBytes = SharedTile<kWidth>::bytes(kOwn), kTileBytes = SharedTile<kWidth>::bytes(kBlock);
   static constexpr int kTermBytes = kByColumns ? kBlock * 8 : 0;
   static constexpr int kStageBytes = 2 * kTileBytes + kTermBytes;
-  static constexpr int kBytes = 2 * kOwnBytes + kStages * kStageBytes;
+  static constexpr int kBytes = 2 * kOwnBytes + kStages * kStageBytes + kStages * 16;
 
-  __device__ MmaBackward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, std::uint32_t memory)
-      : call_(call), piece_(piece), list_(kByColumns ? piece.columns[kTiles - 1] : piece.rows[kTiles - 1]), item_(item),
-        head_(head), n_streamed_(kByColumns ? piece.nq : piece.nk), memory_(memory) {
+  __device__ MmaBackward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, char* memory)
+      : call_(call),
+        piece_(piece),
+        list_(kByColumns ? piece.columns[kTiles - 1] : piece.rows[kTiles - 1]),
+        item_(item),
+        head_(head),
+        n_streamed_(kByColumns ? piece.nq : piece.nk),
+        memory_(static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))),
+        arrivals_(reinterpret_cast<Arrival*>(memory + kBytes - kStages * 16)) {
     first_ = std::int64_t{item.tile} * kOwn;
     own_count_ = static_cast<std::int32_t>(min((kByColumns ? piece.nk : piece.nq) - first_, std::int64_t{kOwn}));
     b1_ = source_of<T>(streamed1(), piece, 0, !kByColumns);
@@ -33,11 +42,14 @@ class MmaBackward {
     const std::int32_t first = kByColumns ? call_.first_head_of(head_) : head_;
     const std::int32_t heads = kByColumns ? call_.first_head_of(head_ + 1) - first : 1;
     if constexpr (!kByColumns) read_terms();
-    Walk ahead(list_, item_, first, heads), now = ahead;
+    Walk ahead(list_, item_, first, heads);
     fetch(ahead, 0);
-    for (int stage = 0; !now.done(); now.next(), stage ^= 1) {
+    for (std::int32_t i = 0, stage = 0; i < item_.blocks * heads; ++i, stage ^= 1) {
       await_copies<0>();
       __syncthreads();
+      if constexpr (kKeepsOwn)
+        if (i == 0) keep_own();
+      const Arrival now = arrivals_[stage];
       fetch(ahead, stage ^ 1);
       visit(now, stage);
     }
@@ -92,6 +104,7 @@ class MmaBackward {
         const auto* terms = terms_of(head) + first + (exists ? threadIdx.x : 0);
         copy8(terms_at(stage) + threadIdx.x * 8, terms, exists);
       }
+      if (threadIdx.x == 0) arrivals_[stage] = {ahead.block(), ahead.head, {ahead.entry.mask[0], ahead.entry.mask[1]}};
       ahead.next();
     }
     commit_copies();
@@ -110,22 +123,31 @@ class MmaBackward {
       }
   }
 
-  __device__ void visit(const Walk& now, int stage) {
-    const bool hides = (kGeneral && call_.bias.data != nullptr) || now.entry.mask[0] != Plan::kWhole ||
-                       (kTiles == 2 && now.entry.mask[1] != Plan::kWhole);
+  __device__ __forceinline__ void keep_own() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int step = 0; step < kWidth / 16; ++step)
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) own_tile(i).own(kept_[i][step][t], warp_row() + 16 * t, step);
+  }
+
+  __device__ __forceinline__ void visit(const Arrival& now, int stage) {
+    const bool hides = (kGeneral && call_.bias.data != nullptr) || now.mask[0] != Plan::kWhole ||
+                       (kTiles == 2 && now.mask[1] != Plan::kWhole);
     if (hides) {
       strange_ |= streamed_tile(stage, 0).template is_strange_in<T>(kBlock);
       if constexpr (kByColumns) strange_ |= streamed_tile(stage, 1).template is_strange_in<T>(kBlock);
     }
-    const std::int32_t mask = kTiles == 2 && warp() >= 2 ? now.entry.mask[1] : now.entry.mask[0];
+    const std::int32_t mask = kTiles == 2 && warp() >= 2 ? now.mask[1] : now.mask[0];
     if (mask == ListView::kNone) return;
-    const std::int64_t first = std::int64_t{now.block()} * kBlock;
-    const FragmentMask<kTiles> keeps(list_, mask, warp_row() % kBlock, n_streamed_ - first);
+    const std::int64_t first = std::int64_t{now.block} * kBlock;
 #pragma unroll 1
     for (int part = 0; part < kBlock / kPart; ++part) {
+      const FragmentMask<kTiles> keeps(list_, mask, warp_row() % kBlock, part, n_streamed_ - first);
       Scores s, g;
-      multiply(own_tile(0), streamed_tile(stage, 0), part * kPart, s);
-      multiply(own_tile(1), streamed_tile(stage, 1), part * kPart, g);
+      multiply<0>(streamed_tile(stage, 0), part * kPart, s);
+      multiply<1>(streamed_tile(stage, 1), part * kPart, g);
       if constexpr (kGeneral)
         pull_any(now, part, keeps, s, g);
       else
@@ -136,13 +158,21 @@ class MmaBackward {
   }
 
   // s = own rows . streamed rows [row, row + kPart)
-  __device__ __forceinline__ void multiply(const SharedTile<kWidth>& own, const SharedTile<kWidth>& streamed, int row, Scores& s) const {
+  template <int kOperand>
+  __device__ __forceinline__ void multiply(const SharedTile<kWidth>& streamed, int row, Scores& s) const {
     clear(s);
 #pragma unroll
     for (int step = 0; step < kWidth / 16; ++step) {
       std::uint32_t a[kTiles][4];
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) own.own(a[t], warp_row() + 16 * t, step);
+      for (int t = 0; t < kTiles; ++t) {
+        if constexpr (kKeepsOwn) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) a[t][i] = kept_[kOperand][step][t][i];
+        } else {
+          own_tile(kOperand).own(a[t], warp_row() + 16 * t, step);
+        }
+      }
 #pragma unroll
       for (int pair = 0; pair < kPart / 16; ++pair) {
         std::uint32_t b[4];
@@ -156,57 +186,64 @@ class MmaBackward {
     }
   }
 
-  // The statistic of the row of a pair.
-  __device__ __forceinline__ RowStatistic<float> terms(int stage, int t, int column, int e) const {
-    if constexpr (!kByColumns) return terms_[t][e / 2];
-    RowStatistic<float> r;
-    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];"
-                 : "=f"(r.reopened), "=f"(r.delta)
-                 : "r"(terms_at(stage) + static_cast<std::uint32_t>(column + column_of(e)) * 8));
-    return r;
+  // The statistics of the rows of a fragment's columns.
+  __device__ __forceinline__ void streamed_terms(int stage, int column, RowStatistic<float> (&r)[2]) const {
+    asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(r[0].reopened), "=f"(r[0].delta), "=f"(r[1].reopened), "=f"(r[1].delta)
+                 : "r"(terms_at(stage) + static_cast<std::uint32_t>(column + column_of(0)) * 8));
   }
 
   // Scores become weights, gradients of weights those of scores.
-  __device__ __forceinline__ void pull_softmax(int stage, int part, const FragmentMask<kTiles>& keeps, Scores& s, Scores& g) const {
+  __device__ __forceinline__ void pull_softmax(int stage, int part, const FragmentMask<kTiles>& keeps, Scores& s,
+                                               Scores& g) const {
     const float scale = static_cast<float>(call_.scale * call_.unit);
 #pragma unroll
     for (int n = 0; n < kPart / 8; ++n) {
-      const int column = part * kPart + 8 * n;
-      RowStatistic<float> own[2];
-      if constexpr (kByColumns) own[0] = terms(stage, 0, column, 0), own[1] = terms(stage, 0, column, 1);
+      RowStatistic<float> across[2];
+      if constexpr (kByColumns) streamed_terms(stage, part * kPart + 8 * n, across);
 #pragma unroll
       for (int t = 0; t < kTiles; ++t)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const RowStatistic<float> row = kByColumns ? own[e % 2] : terms_[t][e / 2];
-          float p = quick_exp2(fmaf(s[t][n][e], scale, -row.reopened));
-          if (!keeps.is_whole) p = keeps.keeps(t, column, e) ? p : 0.0f;
-          g[t][n][e] = Softmax::pull(0.0f, p, g[t][n][e], row.delta);
+          const RowStatistic<float> row = kByColumns ? across[e % 2] : terms_[t][e / 2];
+          const float p = quick_exp2(fmaf(s[t][n][e], scale, -row.reopened));
+          g[t][n][e] = p * (g[t][n][e] - row.delta);
           s[t][n][e] = p;
         }
     }
-  }
-
-  __device__ __forceinline__ void pull_any(const Walk& now, int part, const FragmentMask<kTiles>& keeps, Scores& s, Scores& g) const {
-    const std::int32_t head = kByColumns ? now.head : head_;
-    const FragmentWeights weights(call_);
-    const Modifier<float> modify(call_, piece_, head);
-    const Dropper<float> drop(call_, piece_, head);
-    const std::int64_t streamed = std::int64_t{now.block()} * kBlock;
+    if (keeps.is_whole) return;
 #pragma unroll
     for (int t = 0; t < kTiles; ++t)
 #pragma unroll
       for (int n = 0; n < kPart / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int column = part * kPart + 8 * n, i = warp_row() + 16 * t + row_of(e);
-          const std::int64_t own = first_ + i, other = streamed + column + column_of(e);
+          const bool kept = keeps.keeps(t, 8 * n, e);
+          g[t][n][e] = kept ? g[t][n][e] : 0.0f;
+          s[t][n][e] = kept ? s[t][n][e] : 0.0f;
+        }
+  }
+
+  __device__ __forceinline__ void pull_any(const Arrival& now, int part, const FragmentMask<kTiles>& keeps, Scores& s,
+                                           Scores& g) const {
+    const FragmentWeights weights(call_);
+    const Modifier<float> modify(call_, piece_, now.head);
+    const Dropper<float> drop(call_, piece_, now.head);
+    const std::int64_t streamed = std::int64_t{now.block} * kBlock + part * kPart;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int n = 0; n < kPart / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int i = warp_row() + 16 * t + row_of(e);
+          const std::int64_t own = first_ + i, other = streamed + 8 * n + column_of(e);
           const Pair at = kByColumns ? Pair{other, own} : Pair{own, other};
-          const bool kept = keeps.keeps(t, column, e) && i < own_count_;
+          const bool kept = (keeps.is_whole || keeps.keeps(t, 8 * n, e)) && i < own_count_;
           const float score = kept ? modify(s[t][n][e], at) : -math::kInfinity<float>;
           const float factor = call_.has_dropout && kept ? drop(at) : 1.0f;
           RowStatistic<float> row = Shares<float>::nothing();
-          if (kept && call_.statistics != nullptr) row = kByColumns ? terms_of(head)[other] : terms_[t][e / 2];
+          if (kept && call_.statistics != nullptr) row = kByColumns ? terms_of(now.head)[other] : terms_[t][e / 2];
           const Weighed<float> w = weights.pull(score, g[t][n][e] * factor, row);
           const bool counts = score != -math::kInfinity<float>;
           g[t][n][e] = counts ? w.gradient : 0.0f;
@@ -215,7 +252,8 @@ class MmaBackward {
   }
 
   // acc += weights . streamed rows [row, row + kPart)
-  __device__ __forceinline__ void gather(const Scores& s, const SharedTile<kWidth>& streamed, int row, Accumulator& acc) {
+  __device__ __forceinline__ void gather(const Scores& s, const SharedTile<kWidth>& streamed, int row,
+                                         Accumulator& acc) {
 #pragma unroll
     for (int step = 0; step < kPart / 16; ++step) {
       std::uint32_t a[kTiles][4];
@@ -248,9 +286,13 @@ class MmaBackward {
     const std::int64_t row = kByColumns ? piece_.key_row(first_) : piece_.query_row(first_);
     const std::int64_t step = kByColumns ? piece_.k_step : piece_.q_step;
     const Out& to = kByColumns ? call_.dk : call_.dq;
-    store_own<T, kWidth, kTiles>(own_tile(0), {to.data, offset_of(to, piece_.batch, row, head_), to.row * step, own_count_, call_.d_k}, acc1_);
+    store_own<T, kWidth, kTiles>(
+        own_tile(0), {to.data, offset_of(to, piece_.batch, row, head_), to.row * step, own_count_, call_.d_k}, acc1_);
     if constexpr (kByColumns)
-      store_own<T, kWidth, kTiles>(own_tile(1), {call_.dv.data, offset_of(call_.dv, piece_.batch, row, head_), call_.dv.row * step, own_count_, call_.d_v}, acc2_);
+      store_own<T, kWidth, kTiles>(
+          own_tile(1),
+          {call_.dv.data, offset_of(call_.dv, piece_.batch, row, head_), call_.dv.row * step, own_count_, call_.d_v},
+          acc2_);
   }
 
   __device__ void leave() const {
@@ -268,6 +310,8 @@ class MmaBackward {
   std::int64_t n_streamed_;
   Source<T> b1_, b2_;  // of head 0
   std::uint32_t memory_;
+  Arrival* arrivals_;
+  std::uint32_t kept_[2][kKeepsOwn ? kWidth / 16 : 1][kTiles][4];
   std::int64_t first_;
   std::int32_t own_count_;
   Accumulator acc1_;
@@ -278,14 +322,15 @@ class MmaBackward {
 
 // Grid: (items, heads), by columns (items, kv heads).
 template <class T, int kWidth, int kTiles, bool kGeneral, Role kRole>
-__global__ void __launch_bounds__(kMmaThreads, 2) mma_backward_kernel(const __grid_constant__ Call call) {
+__global__ void __launch_bounds__(kMmaThreads, (MmaBackward<T, kWidth, kTiles, kGeneral, kRole>::kResident))
+    mma_backward_kernel(const __grid_constant__ Call call) {
   extern __shared__ __align__(128) char memory[];
   const Item item = call.items[blockIdx.x];
   const PieceView& piece = call.pieces[item.piece];
   const auto head = static_cast<std::int32_t>(blockIdx.y);
   const std::int32_t kv_head = kRole == Role::column ? head : call.kv_head_of(head);
   if (piece.kv_head >= 0 && piece.kv_head != kv_head) return report(call, item, false);
-  MmaBackward<T, kWidth, kTiles, kGeneral, kRole>(call, piece, item, head, static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))).run();
+  MmaBackward<T, kWidth, kTiles, kGeneral, kRole>(call, piece, item, head, memory).run();
 }
 
 }  // namespace fovea::tile::cuda

@@ -10,12 +10,24 @@ namespace fovea::tile::cuda {
 template <class T, int kWidth, int kTiles, bool kGeneral>
 class MmaForward {
  public:
-  static constexpr int kOwn = 64 * kTiles, kStages = kWidth <= 64 ? 3 : 2;
+  static constexpr int kOwn = 64 * kTiles, kStages = kWidth <= 64 && kTiles == 2 ? 3 : 2;
+  // Keys that are weighed at a time: what registers hold beside the outputs.
+  static constexpr int kPart = kWidth <= 64 && !kGeneral ? 64 : 32;
+  static constexpr bool kKeepsQueries = kWidth <= 64;  // in registers
+  static constexpr int kResident = kGeneral || kWidth > 128 ? 1 : (kWidth <= 64 && kTiles == 1 ? 4 : 2);
   static constexpr int kTileBytes = SharedTile<kWidth>::bytes(kBlock);
-  static constexpr int kBytes = SharedTile<kWidth>::bytes(kOwn) + 2 * kStages * kTileBytes;
+  static constexpr int kBytes = SharedTile<kWidth>::bytes(kOwn) + 2 * kStages * kTileBytes + kStages * 16;
 
-  __device__ MmaForward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, std::uint32_t memory)
-      : call_(call), piece_(piece), list_(piece.rows[kTiles - 1]), item_(item), head_(head), nk_(piece.nk), memory_(memory), q_{memory} {
+  __device__ MmaForward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, char* memory)
+      : call_(call),
+        piece_(piece),
+        list_(piece.rows[kTiles - 1]),
+        item_(item),
+        head_(head),
+        nk_(piece.nk),
+        memory_(static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))),
+        arrivals_(reinterpret_cast<Arrival*>(memory + kBytes - kStages * 16)),
+        q_{memory_} {
     keys_ = source_of<T>(call.k, piece, call.kv_head_of(head), true);
     values_ = source_of<T>(call.v, piece, call.kv_head_of(head), true);
     first_ = std::int64_t{item.tile} * kOwn;
@@ -30,11 +42,15 @@ class MmaForward {
     const std::int64_t left = piece_.nq - first_;
     const Source<T> q = source_of<T>(call_.q, piece_, head_, false);
     q_.fetch(q.data + first_ * q.stride, q.stride, kOwn, static_cast<int>(min(left, std::int64_t{kOwn})), call_.d_k);
-    Walk ahead(list_, item_, head_, 1), now = ahead;
+    Walk ahead(list_, item_, head_, 1);
     for (int s = 0; s < kStages - 1; ++s) fetch(ahead, s);
-    for (int stage = 0; !now.done(); now.next(), stage = stage + 1 == kStages ? 0 : stage + 1) {
+    int stage = 0;
+    for (std::int32_t i = 0; i < item_.blocks; ++i, stage = stage + 1 == kStages ? 0 : stage + 1) {
       await_copies<kStages - 2>();
       __syncthreads();
+      if constexpr (kKeepsQueries)
+        if (i == 0) keep_queries();
+      const Arrival now = arrivals_[stage];
       fetch(ahead, stage == 0 ? kStages - 1 : stage - 1);
       visit(now, stage);
     }
@@ -45,6 +61,8 @@ class MmaForward {
   }
 
  private:
+  using Scores = float[kTiles][kPart / 8][4];
+
   __device__ SharedTile<kWidth> key_tile(int stage) const {
     return {memory_ + SharedTile<kWidth>::bytes(kOwn) + static_cast<std::uint32_t>(2 * stage) * kTileBytes};
   }
@@ -57,47 +75,69 @@ class MmaForward {
       const int count = static_cast<int>(min(nk_ - first, std::int64_t{kBlock}));
       key_tile(stage).fetch(keys_.data + first * keys_.stride, keys_.stride, kBlock, count, call_.d_k);
       value_tile(stage).fetch(values_.data + first * values_.stride, values_.stride, kBlock, count, call_.d_v);
+      if (threadIdx.x == 0) arrivals_[stage] = {ahead.block(), head_, {ahead.entry.mask[0], ahead.entry.mask[1]}};
       ahead.next();
     }
     commit_copies();
   }
 
-  __device__ int warp_row() const { return warp() * 16 * kTiles; }
-
-  __device__ void visit(const Walk& now, int stage) {
-    const bool hides = (kGeneral && call_.bias.data != nullptr) || now.entry.mask[0] != Plan::kWhole ||
-                       (kTiles == 2 && now.entry.mask[1] != Plan::kWhole);
-    if (hides) strange_ |= value_tile(stage).template is_strange_in<T>(kBlock);
-    const std::int32_t mask = kTiles == 2 && warp() >= 2 ? now.entry.mask[1] : now.entry.mask[0];
-    if (mask == ListView::kNone) return;
-    const std::int64_t first = std::int64_t{now.block()} * kBlock;
-    const FragmentMask<kTiles> keeps(list_, mask, warp_row() % kBlock, nk_ - first);
-    float s[kTiles][8][4];
-    score(key_tile(stage), s);
-    if constexpr (kGeneral)
-      weigh_any(first, keeps, s);
-    else
-      weigh_softmax(keeps, s);
-    gather(value_tile(stage), s);
+  __device__ __forceinline__ void keep_queries() {
+#pragma unroll
+    for (int step = 0; step < kWidth / 16; ++step)
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) q_.own(kept_[step][t], warp_row() + 16 * t, step);
   }
 
-  // s = q k^T
-  __device__ __forceinline__ void score(const SharedTile<kWidth>& keys, float (&s)[kTiles][8][4]) {
+  __device__ int warp_row() const { return warp() * 16 * kTiles; }
+
+  __device__ __forceinline__ void visit(const Arrival& now, int stage) {
+    const bool hides = (kGeneral && call_.bias.data != nullptr) || now.mask[0] != Plan::kWhole ||
+                       (kTiles == 2 && now.mask[1] != Plan::kWhole);
+    if (hides) strange_ |= value_tile(stage).template is_strange_in<T>(kBlock);
+    const std::int32_t mask = kTiles == 2 && warp() >= 2 ? now.mask[1] : now.mask[0];
+    if (mask == ListView::kNone) return;
+    const std::int64_t first = std::int64_t{now.block} * kBlock;
+#pragma unroll
+    for (int row = 0; row < kBlock; row += kPart) {
+      Scores s;
+      score(key_tile(stage), row, s);
+#pragma unroll
+      for (int part = row / 32; part < (row + kPart) / 32; ++part) {
+        const FragmentMask<kTiles> keeps(list_, mask, warp_row() % kBlock, part, nk_ - first);
+        hide(keeps, part * 32 - row, s);
+      }
+      if constexpr (kGeneral)
+        weigh_any(first + row, s);
+      else
+        weigh_softmax(s);
+      gather(value_tile(stage), row, s);
+    }
+  }
+
+  // s = q k^T for keys [row, row + kPart)
+  __device__ __forceinline__ void score(const SharedTile<kWidth>& keys, int row, Scores& s) {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t)
 #pragma unroll
-      for (int n = 0; n < 8; ++n)
+      for (int n = 0; n < kPart / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) s[t][n][e] = 0;
 #pragma unroll
     for (int step = 0; step < kWidth / 16; ++step) {
       std::uint32_t a[kTiles][4];
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) q_.own(a[t], warp_row() + 16 * t, step);
+      for (int t = 0; t < kTiles; ++t) {
+        if constexpr (kKeepsQueries) {
 #pragma unroll
-      for (int pair = 0; pair < 4; ++pair) {
+          for (int i = 0; i < 4; ++i) a[t][i] = kept_[step][t][i];
+        } else {
+          q_.own(a[t], warp_row() + 16 * t, step);
+        }
+      }
+#pragma unroll
+      for (int pair = 0; pair < kPart / 16; ++pair) {
         std::uint32_t b[4];
-        keys.across(b, 16 * pair, step);
+        keys.across(b, row + 16 * pair, step);
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
           multiply_add<T>(s[t][2 * pair], a[t], b[0], b[1]);
@@ -107,26 +147,35 @@ class MmaForward {
     }
   }
 
+  // Columns [first, first + 32) of the scores.
+  __device__ __forceinline__ static void hide(const FragmentMask<kTiles>& keeps, int first, Scores& s) {
+    if (keeps.is_whole) return;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          float& x = s[t][first / 8 + n][e];
+          x = keeps.keeps(t, 8 * n, e) ? x : -math::kInfinity<float>;
+        }
+  }
+
   // Scores become weights, not normalised; what was gathered is rescaled.
-  __device__ __forceinline__ void weigh_softmax(const FragmentMask<kTiles>& keeps, float (&s)[kTiles][8][4]) {
+  __device__ __forceinline__ void weigh_softmax(Scores& s) {
     const float scale = static_cast<float>(call_.scale * call_.unit);
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
-      if (!keeps.is_whole)
-#pragma unroll
-        for (int n = 0; n < 8; ++n)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) s[t][n][e] = keeps.keeps(t, 8 * n, e) ? s[t][n][e] : -math::kInfinity<float>;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float most = s[t][0][2 * half];
 #pragma unroll
-        for (int n = 0; n < 8; ++n) most = fmaxf(most, fmaxf(s[t][n][2 * half], s[t][n][2 * half + 1]));
+        for (int n = 0; n < kPart / 8; ++n) most = fmaxf(most, fmaxf(s[t][n][2 * half], s[t][n][2 * half + 1]));
         raise(t, half, quad_max(most) * scale);
         const float top = top_[t][half];
         float sum = 0;
 #pragma unroll
-        for (int n = 0; n < 8; ++n)
+        for (int n = 0; n < kPart / 8; ++n)
 #pragma unroll
           for (int e = 2 * half; e < 2 * half + 2; ++e) {
             s[t][n][e] = quick_exp2(fmaf(s[t][n][e], scale, -top));
@@ -150,7 +199,8 @@ class MmaForward {
     }
   }
 
-  __device__ __forceinline__ void weigh_any(std::int64_t key, const FragmentMask<kTiles>& keeps, float (&s)[kTiles][8][4]) {
+  // The same for any weight; `key` is that of the first column. Scores are -infinity where no pair is kept.
+  __device__ __forceinline__ void weigh_any(std::int64_t key, Scores& s) {
     const FragmentWeights weights(call_);
     const Modifier<float> modify(call_, piece_, head_);
     const Dropper<float> drop(call_, piece_, head_);
@@ -158,16 +208,16 @@ class MmaForward {
     for (int t = 0; t < kTiles; ++t) {
       const std::int64_t query = first_ + warp_row() + 16 * t;
 #pragma unroll
-      for (int n = 0; n < 8; ++n)
+      for (int n = 0; n < kPart / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const Pair at{query + row_of(e), key + 8 * n + column_of(e)};
-          const bool kept = keeps.keeps(t, 8 * n, e) && at.query < piece_.nq;
+          const bool kept = s[t][n][e] != -math::kInfinity<float> && at.query < piece_.nq;
           s[t][n][e] = kept ? modify(s[t][n][e], at) : -math::kInfinity<float>;
         }
       if (weights.has_top) raise_any(t, s[t]);
 #pragma unroll
-      for (int n = 0; n < 8; ++n)
+      for (int n = 0; n < kPart / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           float w = weights.weigh(s[t][n][e], top_[t][e / 2], sum_[t][e / 2]);
@@ -176,20 +226,20 @@ class MmaForward {
         }
     }
   }
-  __device__ __forceinline__ void raise_any(int t, const float (&s)[8][4]) {
+  __device__ __forceinline__ void raise_any(int t, const float (&s)[kPart / 8][4]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float most = top_[t][half];
 #pragma unroll
-      for (int n = 0; n < 8; ++n) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+      for (int n = 0; n < kPart / 8; ++n) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
       raise(t, half, quad_max(most));
     }
   }
 
-  // o += weights v
-  __device__ __forceinline__ void gather(const SharedTile<kWidth>& values, const float (&s)[kTiles][8][4]) {
+  // o += weights v for keys [row, row + kPart)
+  __device__ __forceinline__ void gather(const SharedTile<kWidth>& values, int row, const Scores& s) {
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
+    for (int step = 0; step < kPart / 16; ++step) {
       std::uint32_t a[kTiles][4];
 #pragma unroll
       for (int t = 0; t < kTiles; ++t)
@@ -199,7 +249,7 @@ class MmaForward {
 #pragma unroll
       for (int pair = 0; pair < kWidth / 16; ++pair) {
         std::uint32_t b[4];
-        values.along(b, 16 * step, pair);
+        values.along(b, row + 16 * step, pair);
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
           multiply_add<T>(o_[t][2 * pair], a[t], b[0], b[1]);
@@ -223,12 +273,16 @@ class MmaForward {
         }
         const std::int64_t query = first_ + warp_row() + 16 * t + lane() / 4 + 8 * half;
         if (has_top && call_.out_lse.data != nullptr && lane() % 4 == 0 && query < piece_.nq)
-          static_cast<float*>(call_.out_lse.data)[offset_of(call_.out_lse, piece_.batch, piece_.query_row(query), head_)] =
+          static_cast<float*>(
+              call_.out_lse.data)[offset_of(call_.out_lse, piece_.batch, piece_.query_row(query), head_)] =
               Softmax::statistic(top_[t][half], sum);
       }
     const Out& o = call_.out;
     const auto count = static_cast<std::int32_t>(min(piece_.nq - first_, std::int64_t{kOwn}));
-    store_own<T, kWidth, kTiles>(q_, {o.data, offset_of(o, piece_.batch, piece_.query_row(first_), head_), o.row * piece_.q_step, count, call_.d_v}, o_);
+    store_own<T, kWidth, kTiles>(
+        q_,
+        {o.data, offset_of(o, piece_.batch, piece_.query_row(first_), head_), o.row * piece_.q_step, count, call_.d_v},
+        o_);
   }
 
   __device__ void leave() const {
@@ -255,8 +309,10 @@ class MmaForward {
   std::int64_t nk_;
   Source<T> keys_, values_;
   std::uint32_t memory_;
+  Arrival* arrivals_;
   SharedTile<kWidth> q_;
   std::int64_t first_;
+  std::uint32_t kept_[kKeepsQueries ? kWidth / 16 : 1][kTiles][4];
   float o_[kTiles][kWidth / 8][4];
   float top_[kTiles][2], sum_[kTiles][2];
   bool strange_ = false;
@@ -264,13 +320,14 @@ class MmaForward {
 
 // Grid: (items, heads).
 template <class T, int kWidth, int kTiles, bool kGeneral>
-__global__ void __launch_bounds__(kMmaThreads, kWidth <= 128 ? 2 : 1) mma_forward_kernel(const __grid_constant__ Call call) {
+__global__ void __launch_bounds__(kMmaThreads, (MmaForward<T, kWidth, kTiles, kGeneral>::kResident))
+    mma_forward_kernel(const __grid_constant__ Call call) {
   extern __shared__ __align__(128) char memory[];
   const Item item = call.items[blockIdx.x];
   const PieceView& piece = call.pieces[item.piece];
   const auto head = static_cast<std::int32_t>(blockIdx.y);
   if (piece.kv_head >= 0 && piece.kv_head != call.kv_head_of(head)) return report(call, item, false);
-  MmaForward<T, kWidth, kTiles, kGeneral>(call, piece, item, head, static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))).run();
+  MmaForward<T, kWidth, kTiles, kGeneral>(call, piece, item, head, memory).run();
 }
 
 }  // namespace fovea::tile::cuda

@@ -34,12 +34,6 @@ std::span<const MmaKernel> kernels_of(DType dtype, Role role, int width) {
   return {};
 }
 
-// Is every row made of whole, aligned 16-byte pieces?
-template <class Pointer>
-bool is_aligned(const Array<Pointer>& a) {
-  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 8 == 0 && a.row % 8 == 0 && a.head % 8 == 0;
-}
-
 bool is_general(const Call& call) {
   return call.weight != Weight::softmax || !(call.scale > 0) || call.bias.data != nullptr || call.alibi != nullptr ||
          call.has_dropout;
@@ -71,7 +65,8 @@ void merge(const Launch& launch, const Call& call, const Schedule::Items& items,
   const bool by_columns = kernel.role == Role::column;
   const int width = kernel.width;
   const PartialShape shape{kBlockRows * kernel.tiles, width, by_columns ? width : 0};
-  const dim3 grid(static_cast<unsigned>(items.merge_count), static_cast<unsigned>(by_columns ? call.kv_heads : call.heads));
+  const dim3 grid(static_cast<unsigned>(items.merge_count),
+                  static_cast<unsigned>(by_columns ? call.kv_heads : call.heads));
   merge_kernel<<<grid, 256, 0, launch.stream>>>(call, items.merges, shape, kernel.role);
   check_cuda(cudaGetLastError(), "tiled attention");
 }
@@ -82,7 +77,8 @@ void run(const Launch& launch, Call call, const Schedule& schedule, const MmaKer
   if (items.count == 0) return;
   const std::int64_t heads = by_columns ? call.kv_heads : call.heads;
   const bool may_hide = schedule.has_parts || call.bias.data != nullptr;
-  const DeviceScratch flags(launch, may_hide ? static_cast<std::size_t>(items.part_count * heads) * sizeof(std::uint32_t) : 0);
+  const DeviceScratch flags(launch,
+                            may_hide ? static_cast<std::size_t>(items.part_count * heads) * sizeof(std::uint32_t) : 0);
   const PartialShape shape{kBlockRows * kernel.tiles, kernel.width, by_columns ? kernel.width : 0};
   const DeviceScratch partial(launch, static_cast<std::size_t>(shape.offset(items.slots, heads, 0)) * sizeof(float));
   call.items = items.parts;

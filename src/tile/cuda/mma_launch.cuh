@@ -15,7 +15,8 @@ void launch_mma(const Launch& launch, const Call& call, dim3 grid, Kernel* kerne
 
 template <class T, int kWidth, int kTiles, bool kGeneral>
 void run_mma_forward(const Launch& launch, const Call& call, dim3 grid) {
-  launch_mma(launch, call, grid, mma_forward_kernel<T, kWidth, kTiles, kGeneral>, MmaForward<T, kWidth, kTiles, kGeneral>::kBytes);
+  launch_mma(launch, call, grid, mma_forward_kernel<T, kWidth, kTiles, kGeneral>,
+             MmaForward<T, kWidth, kTiles, kGeneral>::kBytes);
 }
 template <class T, int kWidth, int kTiles, bool kGeneral, Role kRole>
 void run_mma_backward(const Launch& launch, const Call& call, dim3 grid) {

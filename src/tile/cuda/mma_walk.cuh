@@ -16,7 +16,10 @@ struct Walk {
   ListView::Entry entry;
 
   __device__ Walk(const ListView& list, const Item& item, std::int32_t first_head, std::int32_t heads)
-      : entries(list.entries), item(item), head(first_head), last_head(item.blocks > 0 ? first_head + heads : first_head) {
+      : entries(list.entries),
+        item(item),
+        head(first_head),
+        last_head(item.blocks > 0 ? first_head + heads : first_head) {
     open();
   }
   __device__ bool done() const { return head >= last_head; }
@@ -52,24 +55,34 @@ __device__ Source<T> source_of(const In& array, const PieceView& piece, std::int
   return {static_cast<const T*>(array.data) + offset_of(array, piece.batch, row, head), array.row * step};
 }
 
-// Which streamed rows each of a lane's own rows keeps; bit b is streamed row b.
+// A streamed block that is on its way: written where it is fetched, read where it has arrived.
+struct Arrival {
+  std::int32_t block, head, mask[2];
+};
+
+// Which of 32 streamed rows, from row `32 part` of a block on, each of a lane's own rows keeps.
 template <int kTiles>
 struct FragmentMask {
-  std::uint64_t row[kTiles][2];
+  std::uint32_t row[kTiles][2];
   bool is_whole;
 
-  // `first`: the warp's first row in its own block; `streamed`: how many streamed rows exist.
-  __device__ __forceinline__ FragmentMask(const ListView& list, std::int32_t mask, int first, std::int64_t streamed) {
+  // `mask` of the list; `first`: the warp's first row in its own block; `streamed`: how many of the block's rows exist.
+  __device__ __forceinline__ FragmentMask(const ListView& list, std::int32_t mask, int first, int part,
+                                          std::int64_t streamed) {
     is_whole = mask == Plan::kWhole && streamed >= kBlock;
-    const std::uint64_t exist = streamed >= kBlock ? ~std::uint64_t{0} : (std::uint64_t{1} << streamed) - 1;
+    if (is_whole) return;
+    const std::int64_t left = streamed - 32 * part;
+    const std::uint32_t exist = left >= 32 ? ~0u : (left > 0 ? (1u << left) - 1 : 0u);
+    const auto* words = reinterpret_cast<const std::uint32_t*>(list.masks);
 #pragma unroll
     for (int t = 0; t < kTiles; ++t)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int i = first + t * 16 + lane() / 4 + half * 8;
-        row[t][half] = mask == Plan::kWhole ? exist : exist & list.masks[std::int64_t{mask} * kBlock + i];
+        const std::int64_t i = std::int64_t{mask} * kBlock + first + t * 16 + lane() / 4 + half * 8;
+        row[t][half] = mask == Plan::kWhole ? exist : exist & words[2 * i + part];
       }
   }
+  // Element e of the fragment of columns [column, column + 8) of these 32.
   __device__ __forceinline__ bool keeps(int t, int column, int e) const {
     return (row[t][e / 2] >> (column + column_of(e)) & 1) != 0;
   }
@@ -111,7 +124,8 @@ __device__ __forceinline__ void store_own(const SharedTile<kWidth>& room, const 
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const std::uint32_t at = room.at(first + t * 16 + lane() / 4 + half * 8, n) + lane() % 4 * 4;
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(pack<T>(acc[t][n][2 * half], acc[t][n][2 * half + 1])) : "memory");
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(pack<T>(acc[t][n][2 * half], acc[t][n][2 * half + 1]))
+                     : "memory");
       }
   __syncwarp();
   constexpr int kPieces = kWidth / 8;
@@ -119,7 +133,9 @@ __device__ __forceinline__ void store_own(const SharedTile<kWidth>& room, const 
     const int row = first + e / kPieces, piece = e % kPieces;
     if (row >= to.count || piece * 8 >= to.width) continue;
     uint4 r;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(room.at(row, piece)));
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+                 : "r"(room.at(row, piece)));
     *reinterpret_cast<uint4*>(static_cast<T*>(to.data) + to.offset + row * to.stride + piece * 8) = r;
   }
   __syncwarp();
@@ -134,7 +150,8 @@ __device__ __forceinline__ void report(const Call& call, const Item& item, bool 
 
 // Leaves a warp's sums where the parts of a list are put together.
 template <int kWidth, int kTiles>
-__device__ __forceinline__ void leave_sums(float* to, std::int64_t columns, int count, const float (&acc)[kTiles][kWidth / 8][4]) {
+__device__ __forceinline__ void leave_sums(float* to, std::int64_t columns, int count,
+                                           const float (&acc)[kTiles][kWidth / 8][4]) {
 #pragma unroll
   for (int t = 0; t < kTiles; ++t)
 #pragma unroll
@@ -143,7 +160,8 @@ __device__ __forceinline__ void leave_sums(float* to, std::int64_t columns, int 
       for (int half = 0; half < 2; ++half) {
         const int row = warp() * 16 * kTiles + t * 16 + lane() / 4 + half * 8;
         if (row < count)
-          *reinterpret_cast<float2*>(to + row * columns + 8 * n + lane() % 4 * 2) = {acc[t][n][2 * half], acc[t][n][2 * half + 1]};
+          *reinterpret_cast<float2*>(to + row * columns + 8 * n + lane() % 4 * 2) = {acc[t][n][2 * half],
+                                                                                     acc[t][n][2 * half + 1]};
       }
 }
 

@@ -99,7 +99,9 @@ struct RuleSearch {
 
  private:
   __device__ R exponential(R score, R top) const { return math::exp2_low((score - top) * math::kLog2e<R>); }
-  __device__ R weight(R score, const Terms& t, std::int32_t i) const { return weights.weigh(score, t, {0, row.keys[i]}); }
+  __device__ R weight(R score, const Terms& t, std::int32_t i) const {
+    return weights.weigh(score, t, {0, row.keys[i]});
+  }
 
   // Makes the weights, which are exponentials so far, sum to one.
   __device__ void normalize(Terms& t) const {
@@ -177,7 +179,8 @@ struct RuleSearch {
                                                      : (exists ? static_cast<std::int32_t>(position) : -1);
       const R fee = static_cast<R>(rule.margin);
       R top = Softmax::kFloor<R>;
-      row.each([&](R score, R, std::int32_t i) { top = math::larger(row.keys[i] == t.first ? score - fee : score, top); });
+      row.each(
+          [&](R score, R, std::int32_t i) { top = math::larger(row.keys[i] == t.first ? score - fee : score, top); });
       t.top = -row.least(-top);
     }
     normalize(t);
@@ -256,27 +259,30 @@ __device__ std::int32_t write_rows(SimtTile<R, RuleWeights<R>, Role::row>& tile,
 
 // Blocks take (item, part, head) in turns; terms: [heads, rows].
 template <class R>
-__global__ void __launch_bounds__(kSimtThreads)
-    rule_search_kernel(const __grid_constant__ Call call, SearchRoom room, int parts, std::int64_t count, RowTerms<R>* terms) {
+__global__ void __launch_bounds__(kSimtThreads) rule_search_kernel(const __grid_constant__ Call call, SearchRoom room,
+                                                                   int parts, std::int64_t count, RowTerms<R>* terms) {
   extern __shared__ char memory[];
   room.memory += room.block_bytes * blockIdx.x;
   const R* scores = reinterpret_cast<const R*>(room.memory);
   const R* gradients = scores + kSimtRows<R> * room.longest;
-  const auto* keys = reinterpret_cast<const std::int32_t*>(gradients + (room.backward ? kSimtRows<R> * room.longest : 0));
+  const auto* keys =
+      reinterpret_cast<const std::int32_t*>(gradients + (room.backward ? kSimtRows<R> * room.longest : 0));
   const RuleWeights<R> weights(call);
   for (std::int64_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const auto head = static_cast<std::int32_t>(index % call.heads), part = static_cast<std::int32_t>(index / call.heads % parts);
+    const auto head = static_cast<std::int32_t>(index % call.heads),
+               part = static_cast<std::int32_t>(index / call.heads % parts);
     const Item item = call.items[index / call.heads / parts];
     const PieceView& piece = call.pieces[item.piece];
     if (piece.kv_head >= 0 && piece.kv_head != call.kv_head_of(head)) continue;
     const OwnPart own(piece.rows[0], item.tile, 1, part, kSimtRows<R>, piece.nq);
     if (own.count == 0) continue;
-    SimtTile<R, RuleWeights<R>, Role::row> tile(call, piece, SimtRoom<R>(memory, 0, 0));
+    SimtTile<R, RuleWeights<R>, Role::row> tile(call, piece, SimtRoom<R>(memory, 0));
     const Sides<Role::row> sides{call, piece, head, call.kv_head_of(head)};
     const std::int32_t size = write_rows<R>(tile, sides, room, piece.rows[0], item, own);
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x) / 32; i < own.count; i += kSimtThreads / 32) {
-      const WarpRow<R> row{scores + i * room.longest, room.backward ? gradients + i * room.longest : nullptr, keys, size};
+      const WarpRow<R> row{scores + i * room.longest, room.backward ? gradients + i * room.longest : nullptr, keys,
+                           size};
       const std::int64_t query = own.first + i;
       const RuleSearch<R> search{call.rule, weights, row, query + piece.nk - piece.nq, piece.nk};
       const RowTerms<R> found = search.find();

@@ -66,7 +66,8 @@ HostList pairs_of(const HostList& single) {
 void count_blocks(HostList& list) {
   for (std::size_t i = 0; i + 1 < list.start.size(); ++i) {
     std::int32_t blocks = 0;
-    for (std::int32_t e = list.start[i]; e < list.start[i + 1]; ++e) blocks += list.entries[static_cast<std::size_t>(e)].count;
+    for (std::int32_t e = list.start[i]; e < list.start[i + 1]; ++e)
+      blocks += list.entries[static_cast<std::size_t>(e)].count;
     list.blocks.push_back(blocks);
   }
 }
@@ -80,7 +81,8 @@ std::vector<std::uint64_t> turn_masks(const Plan& plan) {
     for (std::int64_t j = 0; j < plan.tile_k; ++j)
       for (std::int64_t i = 0; i < plan.tile_q; ++i)
         if (plan.mask(static_cast<std::int32_t>(m))[j * words + i / 64] >> (i % 64) & 1)
-          turned[static_cast<std::size_t>((m * plan.tile_q + i) * turned_words + j / 64)] |= std::uint64_t{1} << (j % 64);
+          turned[static_cast<std::size_t>((m * plan.tile_q + i) * turned_words + j / 64)] |= std::uint64_t{1}
+                                                                                             << (j % 64);
   return turned;
 }
 
@@ -91,7 +93,8 @@ class Uploader {
   std::size_t place(const std::vector<T>& values) {
     const std::size_t at = (bytes_.size() + 15) / 16 * 16;
     bytes_.resize(at + values.size() * sizeof(T));
-    std::copy_n(reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T), bytes_.begin() + static_cast<std::ptrdiff_t>(at));
+    std::copy_n(reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T),
+                bytes_.begin() + static_cast<std::ptrdiff_t>(at));
     return at;
   }
   DeviceBuffer upload() const {
@@ -200,7 +203,8 @@ void cut(HostItems& items, const Item& whole, std::span<const Entry> entries) {
     part.blocks = std::min(each, whole.blocks - first);
     part.slot = items.slots++;
     items.parts.push_back(part);
-    for (part.skip += part.blocks; part.skip >= entries[static_cast<std::size_t>(part.begin)].count && first + each < whole.blocks; ++part.begin)
+    for (part.skip += part.blocks;
+         part.skip >= entries[static_cast<std::size_t>(part.begin)].count && first + each < whole.blocks; ++part.begin)
       part.skip -= entries[static_cast<std::size_t>(part.begin)].count;
   }
 }
@@ -222,8 +226,10 @@ HostItems items_of(const Schedule& schedule, bool by_rows, int group, std::int64
     const auto& start = (by_rows ? plan.row_start : plan.column_start)[group];
     for (std::size_t t = 0; t < blocks.size(); ++t) {
       const std::int32_t parts = blocks[t] <= longest ? 1 : (blocks[t] + longest - 1) / longest;
-      const std::int32_t each = (blocks[t] + parts - 1) / parts, flags = blocks[t] == 0 ? 1 : (blocks[t] + each - 1) / each;
-      const Item whole{static_cast<std::int32_t>(p), static_cast<std::int32_t>(t), start[t], 0, blocks[t], -1, flag, flags};
+      const std::int32_t each = (blocks[t] + parts - 1) / parts,
+                         flags = blocks[t] == 0 ? 1 : (blocks[t] + each - 1) / each;
+      const Item whole{
+          static_cast<std::int32_t>(p), static_cast<std::int32_t>(t), start[t], 0, blocks[t], -1, flag, flags};
       items.whole.push_back(whole);
       cut(items, whole, (by_rows ? plan.row_entries : plan.column_entries)[group]);
       flag += flags;
@@ -244,9 +250,23 @@ double mean_blocks(const Schedule& schedule, bool by_rows, int group) {
 void add_piece(Schedule& schedule, const Piece& piece, int device) {
   schedule.plans.push_back(plan_on(device, *piece.plan));
   const DevicePlan& plan = *schedule.plans.back();
-  PieceView view{piece.batch, piece.q0, piece.k0, piece.q_step, piece.k_step, piece.nq, piece.nk, piece.gap,
-                 piece.bias_at, piece.d_bias_at, schedule.rows, static_cast<std::int32_t>(piece.kv_head), 0, {}, {}};
-  for (int group = 0; group < 2; ++group) view.rows[group] = plan.rows[group], view.columns[group] = plan.columns[group];
+  PieceView view{piece.batch,
+                 piece.q0,
+                 piece.k0,
+                 piece.q_step,
+                 piece.k_step,
+                 piece.nq,
+                 piece.nk,
+                 piece.gap,
+                 piece.bias_at,
+                 piece.d_bias_at,
+                 schedule.rows,
+                 static_cast<std::int32_t>(piece.kv_head),
+                 0,
+                 {},
+                 {}};
+  for (int group = 0; group < 2; ++group)
+    view.rows[group] = plan.rows[group], view.columns[group] = plan.columns[group];
   schedule.host_pieces.push_back(view);
   schedule.rows += piece.nq;
   for (std::int32_t blocks : plan.row_blocks[0])
@@ -295,8 +315,8 @@ std::shared_ptr<const Schedule> schedule_for(const Problem& problem) {
   check_cuda(cudaGetDevice(&device), "the current device");
   std::vector<std::int64_t> key{device, problem.heads, problem.kv_heads};
   for (const Piece& p : problem.pieces)
-    key.insert(key.end(), {p.batch, p.q0, p.nq, p.k0, p.nk, static_cast<std::int64_t>(p.plan->id), p.q_step, p.k_step, p.gap,
-                           p.kv_head, p.bias_at, p.d_bias_at});
+    key.insert(key.end(), {p.batch, p.q0, p.nq, p.k0, p.nk, static_cast<std::int64_t>(p.plan->id), p.q_step, p.k_step,
+                           p.gap, p.kv_head, p.bias_at, p.d_bias_at});
   return kSchedules->find(key, [&] { return make_schedule(problem, device); });
 }
 

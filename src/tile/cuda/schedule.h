@@ -35,8 +35,8 @@ struct Schedule {
   DeviceBuffer memory;
   const PieceView* pieces = nullptr;
   std::vector<PieceView> host_pieces;
-  std::int64_t rows = 0;         // queries of all pieces
-  std::int64_t longest_row = 0;  // keys, in whole blocks
+  std::int64_t rows = 0;                 // queries of all pieces
+  std::int64_t longest_row = 0;          // keys, in whole blocks
   std::int32_t largest_own[2] = {0, 0};  // rows of the largest query block and key block
   bool has_parts = false;
   bool is_standard = true;  // every plan is made of kTile

@@ -34,7 +34,8 @@ struct Sides {
     return kByColumns ? queries(call.q, at.streamed, at.streamed_count) : keys(call.k, at.streamed, at.streamed_count);
   }
   __device__ RowsAt streamed2(const TileAt& at) const {
-    return kByColumns ? queries(call.d_o, at.streamed, at.streamed_count) : keys(call.v, at.streamed, at.streamed_count);
+    return kByColumns ? queries(call.d_o, at.streamed, at.streamed_count)
+                      : keys(call.v, at.streamed, at.streamed_count);
   }
   __device__ static Pair pair(const TileAt& at, int m, int n) {
     return kByColumns ? Pair{at.streamed + n, at.own + m} : Pair{at.own + m, at.streamed + n};
@@ -206,21 +207,10 @@ class SimtTile {
   R top_[M], sum_[M], factor_[M], one_[M];
 };
 
-// Did a tensor-core kernel leave this item, or a part of it, to us?
-__device__ inline bool is_flagged(const Call& call, const Item& item) {
-  bool any = false;
-  for (std::int32_t i = 0; i < item.flags; ++i) any |= call.flags[(item.flag + i) * gridDim.y + blockIdx.y] != 0;
-  return any;
-}
-
-// Grid: (items x parts of an own tile, heads or kv heads).
+// One own tile's part of a head (by columns: of a key head).
 template <class R, class W, Role kRole>
-__global__ void __launch_bounds__(kSimtThreads) simt_kernel(const __grid_constant__ Call call, int group, int parts) {
+__device__ void run_part(const Call& call, const Item& item, std::int32_t y, int group, int part) {
   extern __shared__ char memory[];
-  const auto index = static_cast<std::int32_t>(blockIdx.x) / parts, part = static_cast<std::int32_t>(blockIdx.x) % parts;
-  const auto y = static_cast<std::int32_t>(blockIdx.y);
-  const Item item = call.items[index];
-  if (call.flags != nullptr && !is_flagged(call, item)) return;
   const PieceView& piece = call.pieces[item.piece];
   constexpr bool kByColumns = kRole == Role::column;
   const std::int32_t kv_head = kByColumns ? y : call.kv_head_of(y);
@@ -230,14 +220,41 @@ __global__ void __launch_bounds__(kSimtThreads) simt_kernel(const __grid_constan
   if (own.count == 0) return;
 
   const int d1 = kRole == Role::forward ? call.d_v : call.d_k, d2 = kByColumns ? call.d_v : 0;
-  const SimtRoom<R> room(memory, d1, d2);
+  const SimtRoom<R> room(memory, d1);
+  __syncthreads();
   for (int e = static_cast<int>(threadIdx.x); e < kSimtRows<R> * (d1 + d2); e += kSimtThreads) room.acc1[e] = 0;
   SimtTile<R, W, kRole> tile(call, piece, room);
-  const std::int32_t first = kByColumns ? call.first_head_of(y) : y, last = kByColumns ? call.first_head_of(y + 1) : y + 1;
+  const std::int32_t first = kByColumns ? call.first_head_of(y) : y;
+  const std::int32_t last = kByColumns ? call.first_head_of(y + 1) : y + 1;
   for (std::int32_t head = first; head < last; ++head)
     walk(list, item, own, kSimtRows<R>, kByColumns ? piece.nq : piece.nk,
          [&](const TileAt& at) { tile.visit(at, head); });
   tile.store(own.first, own.count, y);
+}
+
+// Did a tensor-core kernel leave this item, or a part of it, to us?
+__device__ inline bool is_flagged(const Call& call, const Item& item, std::int64_t heads, std::int64_t y) {
+  bool any = false;
+  for (std::int32_t i = 0; i < item.flags; ++i) any |= call.flags[(item.flag + i) * heads + y] != 0;
+  return any;
+}
+
+// How the work is numbered: parts of own tiles, then items, then heads or key heads.
+struct SimtWork {
+  int group, parts;
+  std::int64_t items, heads;
+  __host__ __device__ std::int64_t count() const { return parts * items * heads; }
+};
+
+// A block for each, or a few blocks that look after those which are flagged.
+template <class R, class W, Role kRole>
+__global__ void __launch_bounds__(kSimtThreads) simt_kernel(const __grid_constant__ Call call, SimtWork work) {
+  for (std::int64_t index = blockIdx.x; index < work.count(); index += gridDim.x) {
+    const Item& item = call.items[index / work.parts % work.items];
+    const std::int64_t y = index / work.parts / work.items;
+    if (call.flags != nullptr && !is_flagged(call, item, work.heads, y)) continue;
+    run_part<R, W, kRole>(call, item, static_cast<std::int32_t>(y), work.group, static_cast<int>(index % work.parts));
+  }
 }
 
 }  // namespace fovea::tile::cuda

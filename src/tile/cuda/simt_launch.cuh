@@ -19,6 +19,8 @@ inline void allow_shared_memory(const void* kernel, std::size_t bytes) {
   }
 }
 
+inline constexpr std::int64_t kCheckers = 132;  // blocks that look for flags: one on each multiprocessor of an H200
+
 inline unsigned to_grid(std::int64_t n) { return static_cast<unsigned>(n); }
 
 template <class R, class W, Role kRole>
@@ -32,8 +34,9 @@ void run_role(const Launch& launch, Call call, const Schedule& schedule, int gro
   const std::size_t bytes = SimtRoom<R>::bytes(d1, d2);
   auto* kernel = simt_kernel<R, W, kRole>;
   allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
-  const dim3 grid(to_grid(std::int64_t{items.count} * parts), to_grid(kByColumns ? call.kv_heads : call.heads));
-  kernel<<<grid, kSimtThreads, bytes, launch.stream>>>(call, group, parts);
+  const SimtWork work{group, parts, items.count, kByColumns ? call.kv_heads : call.heads};
+  const std::int64_t blocks = call.flags == nullptr ? work.count() : std::min<std::int64_t>(work.count(), kCheckers);
+  kernel<<<to_grid(blocks), kSimtThreads, bytes, launch.stream>>>(call, work);
   check_cuda(cudaGetLastError(), "tiled attention");
 }
 
@@ -68,7 +71,8 @@ void run_bias(const Launch& launch, const Call& call, const Schedule& schedule) 
   const bool apart = pieces_are_apart(call.d_bias, schedule);
   const auto count = static_cast<std::int32_t>(schedule.host_pieces.size());
   if (owner != BiasOwner::diagonal)
-    clear_bias_kernel<R><<<dim3(256, to_grid(call.d_bias.head == 0 ? 1 : call.heads), to_grid(count)), 256, 0, launch.stream>>>(call);
+    clear_bias_kernel<R>
+        <<<dim3(256, to_grid(call.d_bias.head == 0 ? 1 : call.heads), to_grid(count)), 256, 0, launch.stream>>>(call);
   auto* kernel = bias_gradient_kernel<R, W>;
   const std::size_t bytes = SimtRoom<R>::bytes(0, 0);
   allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);

@@ -44,11 +44,11 @@ __device__ R row_max(R x) {
 template <class R>
 struct SimtRoom {
   static constexpr int kLine = kChunk + 1, kPairs = kSimtRows<R> + 1;
-  R *a, *b;      // [rows, kLine]
-  R *p, *g;      // [rows, kPairs]: weights, gradients of scores; own rows first
+  R *a, *b;        // [rows, kLine]
+  R *p, *g;        // [rows, kPairs]: weights, gradients of scores; own rows first
   R *acc1, *acc2;  // [rows, d]
 
-  __device__ SimtRoom(char* memory, int d1, int) {
+  __device__ SimtRoom(char* memory, int d1) {
     a = reinterpret_cast<R*>(memory);
     b = a + kSimtRows<R> * kLine;
     p = b + kSimtRows<R> * kLine;
@@ -67,13 +67,15 @@ __device__ void load_chunk(const RowsAt& rows, DType dtype, int c0, int width, R
   for (int e = static_cast<int>(threadIdx.x); e < kSimtRows<R> * kChunk; e += kSimtThreads) {
     const int row = e / kChunk, c = e % kChunk;
     const bool inside = row < rows.count && c0 + c < width;
-    to[row * SimtRoom<R>::kLine + c] = inside ? load_as<R>(rows.data, dtype, rows.first + row * rows.stride + c0 + c) : R{0};
+    to[row * SimtRoom<R>::kLine + c] =
+        inside ? load_as<R>(rows.data, dtype, rows.first + row * rows.stride + c0 + c) : R{0};
   }
 }
 
 // dots[m][n] = own row m . streamed row n, columns in order: every kernel comes to the same bits.
 template <class R>
-__device__ void multiply_rows(const SimtRoom<R>& room, const RowsAt (&rows)[2], DType dtype, int width, Micro<R>& dots) {
+__device__ void multiply_rows(const SimtRoom<R>& room, const RowsAt (&rows)[2], DType dtype, int width,
+                              Micro<R>& dots) {
   constexpr int M = kMicro<R>, L = SimtRoom<R>::kLine;
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < M; ++n) dots[m][n] = 0;
@@ -101,7 +103,7 @@ struct Accumulate {
   const R* weights;  // [rows, kPairs]
   const RowsAt& streamed;
   int width;
-  R* to;  // [rows, width]
+  R* to;       // [rows, width]
   bool hides;  // may a zero weight meet what must not matter?
 };
 
@@ -167,7 +169,8 @@ struct OwnPart {
 
 // Calls f(tile) for the streamed rows of an item's whole list, `size` at a time.
 template <class F>
-__device__ void walk(const ListView& list, const Item& item, const OwnPart& own, std::int32_t size, std::int64_t n, F&& f) {
+__device__ void walk(const ListView& list, const Item& item, const OwnPart& own, std::int32_t size, std::int64_t n,
+                     F&& f) {
   for (std::int32_t e = item.begin, left = item.blocks; left > 0; left -= list.entries[e].count, ++e) {
     const ListView::Entry entry = list.entries[e];
     const std::int32_t mask = entry.mask[own.half];
@@ -178,7 +181,8 @@ __device__ void walk(const ListView& list, const Item& item, const OwnPart& own,
       for (std::int32_t offset = 0; offset < list.streamed; offset += size) {
         const std::int64_t first = std::int64_t{block} * list.streamed + offset;
         const std::int64_t count = min(n - first, std::int64_t{min(size, list.streamed - offset)});
-        if (count > 0) f(TileAt{own.first, first, own.count, static_cast<std::int32_t>(count), bits, list.words, offset});
+        if (count > 0)
+          f(TileAt{own.first, first, own.count, static_cast<std::int32_t>(count), bits, list.words, offset});
       }
   }
 }

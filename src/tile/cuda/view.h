@@ -30,7 +30,7 @@ struct PieceView {
   std::int64_t batch, q0, k0, q_step, k_step, nq, nk, gap, bias_at, d_bias_at;
   std::int64_t first_row;  // of its queries among those of all pieces
   std::int32_t kv_head;
-  std::int32_t plan;        // which one of the call
+  std::int32_t plan;             // which one of the call
   ListView rows[2], columns[2];  // own tiles of one block and of two
 
   FOVEA_HD std::int64_t query_row(std::int64_t i) const { return q0 + i * q_step; }
@@ -97,7 +97,14 @@ struct Call {
   }
 };
 
-// What a part leaves of an own row: `width` sums of the first result and of the second, then top and sum of its weights.
+// Is every row of halves made of whole, aligned 16-byte pieces, if its width is?
+template <class Pointer>
+bool is_aligned(const Array<Pointer>& a) {
+  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 8 == 0 && a.row % 8 == 0 && a.head % 8 == 0;
+}
+
+// What a part leaves of an own row: `width` sums of the first result and of the second, then top and sum of its
+// weights.
 struct PartialShape {
   std::int32_t own, width1, width2;
   FOVEA_HD std::int64_t columns() const { return width1 + width2 + 2; }

@@ -59,7 +59,9 @@ struct Dropper {
   R factor;
 
   __device__ Dropper(const Call& call, const PieceView& piece, std::int32_t head)
-      : piece(piece), rule(call.dropout.at(piece.batch, call.first_head + head)), factor(static_cast<R>(call.drop_scale)) {}
+      : piece(piece),
+        rule(call.dropout.at(piece.batch, call.first_head + head)),
+        factor(static_cast<R>(call.drop_scale)) {}
   __device__ R operator()(Pair at) const {
     return rule.keep(piece.query_row(at.query), piece.key_row(at.key)) ? factor : R{0};
   }
@@ -81,8 +83,8 @@ struct Shares {
   __device__ R weight(R score, R share) const { return self_adjust ? SelfAdjust::weight(score, share) : share; }
   __device__ Weighed<R> pull(R score, R grad, const Terms& row, Pair) const {
     const R share = Softmax::again(score, row.reopened);
-    const R pulled = self_adjust ? SelfAdjust::pull(score, share, grad, row.delta)
-                                 : Softmax::pull(score, share, grad, row.delta);
+    const R pulled =
+        self_adjust ? SelfAdjust::pull(score, share, grad, row.delta) : Softmax::pull(score, share, grad, row.delta);
     return {weight(score, share), pulled};
   }
   // Rows beyond the sequence.
@@ -127,7 +129,8 @@ struct Points {
 //   top_k                   bound; of scores equal to it, keys up to `first`; then softmax by top and factor
 //   sparsemax, entmax15     top, bound
 //   margin                  key `first` pays; then softmax by top and factor
-//   self_adjust_normalized  top, factor, low, bound (the inverse width); to_top goes to key `first`, to_bottom to `second`
+//   self_adjust_normalized  top, factor, low, bound (the inverse width); to_top goes to key `first`, to_bottom to
+//   `second`
 template <class R>
 struct RuleWeights {
   static constexpr bool kHasTop = false;
@@ -135,8 +138,7 @@ struct RuleWeights {
   RowRule kind;
   R margin;
 
-  __device__ explicit RuleWeights(const Call& call)
-      : kind(call.rule.kind), margin(static_cast<R>(call.rule.margin)) {}
+  __device__ explicit RuleWeights(const Call& call) : kind(call.rule.kind), margin(static_cast<R>(call.rule.margin)) {}
 
   __device__ static R softmax(R score, const Terms& row) {
     return math::exp2_low((score - row.top) * math::kLog2e<R>) * row.factor;

@@ -42,7 +42,8 @@ void run(AttentionCase& c) {
 std::vector<std::byte> results_of(const AttentionCase& c) {
   std::vector<std::byte> all;
   const Arrays& a = c.arrays();
-  for (const Field* f : {&a.o, &a.lse, &a.dq, &a.dk, &a.dv}) all.insert(all.end(), f->storage.begin(), f->storage.end());
+  for (const Field* f : {&a.o, &a.lse, &a.dq, &a.dk, &a.dv})
+    all.insert(all.end(), f->storage.begin(), f->storage.end());
   for (double x : a.d_bias) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&x);
     all.insert(all.end(), bytes, bytes + sizeof(x));
@@ -85,10 +86,19 @@ Options random_options(std::uint64_t seed, DType dtype) {
   Random random(seed, 11);
   constexpr std::int64_t kLengths[] = {1, 17, 63, 64, 65, 100, 128, 200, 257, 333};
   constexpr std::int64_t kWidths[] = {8, 16, 32, 40, 64, 64, 64, 72, 96, 128, 128, 7, 21, 160, 256};
-  constexpr Weight kWeights[] = {Weight::softmax, Weight::softmax, Weight::softmax, Weight::self_adjust, Weight::rela,
-                                 Weight::relu2,   Weight::sigmoid, Weight::exp,     Weight::power,       Weight::taylor};
-  constexpr Bias kBiases[] = {Bias::none, Bias::none, Bias::none, Bias::dense, Bias::per_head_broadcast, Bias::per_batch_broadcast,
-                              Bias::keys_only, Bias::queries_only, Bias::queries_of_all_heads, Bias::one_per_head};
+  constexpr Weight kWeights[] = {Weight::softmax, Weight::softmax, Weight::softmax, Weight::self_adjust,
+                                 Weight::rela,    Weight::relu2,   Weight::sigmoid, Weight::exp,
+                                 Weight::power,   Weight::taylor};
+  constexpr Bias kBiases[] = {Bias::none,
+                              Bias::none,
+                              Bias::none,
+                              Bias::dense,
+                              Bias::per_head_broadcast,
+                              Bias::per_batch_broadcast,
+                              Bias::keys_only,
+                              Bias::queries_only,
+                              Bias::queries_of_all_heads,
+                              Bias::one_per_head};
   constexpr TileSize kTiles[] = {{64, 64}, {64, 64}, {64, 64}, {16, 16}, {32, 48}, {128, 64}};
   Options o;
   o.seed = seed;
@@ -107,7 +117,8 @@ Options random_options(std::uint64_t seed, DType dtype) {
   o.bias = pick(random, kBiases);
   o.bias_hides = random.below(3) == 0;
   o.alibi = random.below(4) == 0;
-  if (dtype == DType::f16 && (o.weight == Weight::power || o.weight == Weight::taylor)) o.alibi = false;  // beyond its range
+  if (dtype == DType::f16 && (o.weight == Weight::power || o.weight == Weight::taylor))
+    o.alibi = false;  // beyond its range
   o.dropout = random.below(4) == 0 ? 0.25f : 0.0f;
   o.d_lse = has_statistic(o.weight) && random.below(2) == 0;
   o.heads_first = random.below(2) == 0;
@@ -127,11 +138,11 @@ std::vector<Options> random_problems() {
 class RandomProblem : public ::testing::TestWithParam<Options> {};
 TEST_P(RandomProblem, AgreesWithPlainLoops) {
   const Options& o = GetParam();
-  SCOPED_TRACE("n_q " + std::to_string(o.n_q) + " n_k " + std::to_string(o.n_k) + " heads " + std::to_string(o.heads) + "/" +
-               std::to_string(o.kv_heads) + " d " + std::to_string(o.d_k) + " " + std::to_string(o.d_v) + " weight " +
-               name_of(o.weight) + " bias " + std::to_string(static_cast<int>(o.bias)) + " tile " + std::to_string(o.tile.query) +
-               " dropout " + std::to_string(o.dropout) + " alibi " + std::to_string(o.alibi) + " step " + std::to_string(o.step) +
-               " pattern " + o.pattern.text());
+  SCOPED_TRACE("n_q " + std::to_string(o.n_q) + " n_k " + std::to_string(o.n_k) + " heads " + std::to_string(o.heads) +
+               "/" + std::to_string(o.kv_heads) + " d " + std::to_string(o.d_k) + " " + std::to_string(o.d_v) +
+               " weight " + name_of(o.weight) + " bias " + std::to_string(static_cast<int>(o.bias)) + " tile " +
+               std::to_string(o.tile.query) + " dropout " + std::to_string(o.dropout) + " alibi " +
+               std::to_string(o.alibi) + " step " + std::to_string(o.step) + " pattern " + o.pattern.text());
   check_case(o);
 }
 INSTANTIATE_TEST_SUITE_P(All, RandomProblem, ::testing::ValuesIn(random_problems()),
@@ -154,14 +165,18 @@ std::vector<Options> special_problems() {
   add("no_queries", [](Options& o) { o.n_q = 0; });
   add("no_keys", [](Options& o) { o.n_k = 0; });
   add("long_causal", [](Options& o) { o.n_q = o.n_k = 700, o.pattern = Pattern::causal(), o.heads = o.kv_heads = 1; });
-  add("diagonal_blocks", [](Options& o) { o.n_q = o.n_k = 500, o.pattern = Pattern::block_diagonal(64), o.d_lse = true; });
+  add("diagonal_blocks",
+      [](Options& o) { o.n_q = o.n_k = 500, o.pattern = Pattern::block_diagonal(64), o.d_lse = true; });
   add("longformer", [](Options& o) {
     o.n_q = o.n_k = 600, o.heads = o.kv_heads = 1;
     o.pattern = Pattern::window(60, 60) | Pattern::box({0, 64, 0, 600}) | Pattern::box({0, 600, 0, 64});
   });
   add("packed", [](Options& o) {
     o.n_q = o.n_k = 330, o.pattern = Pattern::causal(), o.alibi = true, o.dropout = 0.2f;
-    o.pieces = {{0, 0, 7, 0, 7, nullptr}, {0, 7, 0, 7, 0, nullptr}, {0, 7, 240, 7, 240, nullptr}, {0, 247, 83, 247, 83, nullptr}};
+    o.pieces = {{0, 0, 7, 0, 7, nullptr},
+                {0, 7, 0, 7, 0, nullptr},
+                {0, 7, 240, 7, 240, nullptr},
+                {0, 247, 83, 247, 83, nullptr}};
   });
   add("lengths", [](Options& o) {
     o.batch = 3, o.n_q = 140, o.n_k = 144, o.bias = Bias::per_batch_broadcast;
@@ -172,7 +187,8 @@ std::vector<Options> special_problems() {
     o.pieces = {{0, 1, 20, 2, 90, nullptr, 1, 5, 7}};
   });
   add("steps_of_queries", [](Options& o) {
-    o.batch = 2, o.n_q = 400, o.n_k = 140, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::queries_only, o.d_lse = true;
+    o.batch = 2, o.n_q = 400, o.n_k = 140, o.alibi = true, o.dropout = 0.1f, o.bias = Bias::queries_only,
+    o.d_lse = true;
     o.pieces = {{0, 3, 56, 0, 140, nullptr, 7, 1, -4}, {1, 0, 100, 4, 67, nullptr, 4, 2, 0}};
   });
   add("huge", [](Options& o) { o.size = 30.0, o.d_k = 8, o.tolerance = 1000.0; });
@@ -217,7 +233,8 @@ TEST_P(HiddenNan, InKeysThatNobodyReads) {
   o.n_q = o.n_k = 200;
   o.pattern = Pattern::box({0, 200, 0, 130});
   AttentionCase c(o);
-  for (std::int64_t x = 0; x < o.d_v; ++x) c.arrays().v.at(0, 140, 0, x) = c.arrays().k.at(0, 135, 1, x) = std::numeric_limits<double>::quiet_NaN();
+  for (std::int64_t x = 0; x < o.d_v; ++x)
+    c.arrays().v.at(0, 140, 0, x) = c.arrays().k.at(0, 135, 1, x) = std::numeric_limits<double>::quiet_NaN();
   c.arrays().v.store();
   c.arrays().k.store();
   run(c);

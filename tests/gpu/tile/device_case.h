@@ -39,7 +39,9 @@ class Mirror {
     if (device != nullptr) blocks_.back().host = data, blocks_.back().bytes = bytes;
     return device;
   }
-  In in(const Field& field) { return {in(field.storage.data(), field.storage.size()), field.in().batch, field.in().row, field.in().head}; }
+  In in(const Field& field) {
+    return {in(field.storage.data(), field.storage.size()), field.in().batch, field.in().row, field.in().head};
+  }
   Out out(Field& field) {
     const Out host = field.out();
     return {out(field.storage.data(), field.storage.size()), host.batch, host.row, host.head};
@@ -65,7 +67,8 @@ inline DType wide_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DT
 // The problem with its slopes and bias on the card.
 inline Problem problem_on(Mirror& mirror, const AttentionCase& c) {
   Problem p = c.problem();
-  if (p.alibi != nullptr) p.alibi = static_cast<const float*>(mirror.in(p.alibi, static_cast<std::size_t>(p.heads) * sizeof(float)));
+  if (p.alibi != nullptr)
+    p.alibi = static_cast<const float*>(mirror.in(p.alibi, static_cast<std::size_t>(p.heads) * sizeof(float)));
   if (p.bias.data != nullptr) p.bias.data = mirror.in(p.bias.data, c.arrays().bias.size() * size_of(wide_of(p.dtype)));
   return p;
 }
@@ -76,7 +79,8 @@ void forward_on_card(AttentionCase& c, bool statistic, F&& call) {
   Arrays& a = c.arrays();
   Mirror mirror;
   const Problem problem = problem_on(mirror, c);
-  const Forward io{mirror.in(a.q), mirror.in(a.k), mirror.in(a.v), mirror.out(a.o), statistic ? mirror.out(a.lse) : Out{}};
+  const Forward io{mirror.in(a.q), mirror.in(a.k), mirror.in(a.v), mirror.out(a.o),
+                   statistic ? mirror.out(a.lse) : Out{}};
   call(problem, io);
   mirror.finish();
   a.o.load();
@@ -88,13 +92,24 @@ void backward_on_card(AttentionCase& c, bool statistic, F&& call) {
   Arrays& a = c.arrays();
   Mirror mirror;
   const Problem problem = problem_on(mirror, c);
-  Backward io{mirror.in(a.q), mirror.in(a.k), mirror.in(a.v), statistic ? mirror.in(a.o) : In{}, statistic ? mirror.in(a.lse) : In{},
-              mirror.in(a.d_o), c.options().d_lse ? mirror.in(a.d_lse) : In{}, mirror.out(a.dq), mirror.out(a.dk), mirror.out(a.dv), {}};
+  Backward io{mirror.in(a.q),
+              mirror.in(a.k),
+              mirror.in(a.v),
+              statistic ? mirror.in(a.o) : In{},
+              statistic ? mirror.in(a.lse) : In{},
+              mirror.in(a.d_o),
+              c.options().d_lse ? mirror.in(a.d_lse) : In{},
+              mirror.out(a.dq),
+              mirror.out(a.dk),
+              mirror.out(a.dv),
+              {}};
   const DType wide = wide_of(problem.dtype);
   // Where pieces reach everything the engine must overwrite NaN.
-  std::vector<std::byte> d_bias(a.bias.size() * size_of(wide), std::byte{c.covers() ? std::uint8_t{0xff} : std::uint8_t{0}});
+  std::vector<std::byte> d_bias(a.bias.size() * size_of(wide),
+                                std::byte{c.covers() ? std::uint8_t{0xff} : std::uint8_t{0}});
   if (!d_bias.empty())
-    io.d_bias = {mirror.out(d_bias.data(), d_bias.size()), problem.bias.batch, problem.bias.head, problem.bias.query, problem.bias.key};
+    io.d_bias = {mirror.out(d_bias.data(), d_bias.size()), problem.bias.batch, problem.bias.head, problem.bias.query,
+                 problem.bias.key};
   call(problem, io);
   mirror.finish();
   for (Field* field : {&a.dq, &a.dk, &a.dv}) field->load();
@@ -105,10 +120,12 @@ void backward_on_card(AttentionCase& c, bool statistic, F&& call) {
 }
 
 inline void run_forward_on_card(AttentionCase& c) {
-  forward_on_card(c, has_statistic(c.options().weight), [](const Problem& p, const Forward& io) { cuda::forward({}, p, io); });
+  forward_on_card(c, has_statistic(c.options().weight),
+                  [](const Problem& p, const Forward& io) { cuda::forward({}, p, io); });
 }
 inline void run_backward_on_card(AttentionCase& c) {
-  backward_on_card(c, has_statistic(c.options().weight), [](const Problem& p, const Backward& io) { cuda::backward({}, p, io); });
+  backward_on_card(c, has_statistic(c.options().weight),
+                   [](const Problem& p, const Backward& io) { cuda::backward({}, p, io); });
 }
 
 }  // namespace fovea::tile::testing

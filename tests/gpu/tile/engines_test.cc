@@ -26,7 +26,9 @@ TEST_P(EnginesAgree, PiecesOfSingleHeads) {
   o.dtype = GetParam();
   o.heads = 4, o.kv_heads = 2, o.n_q = 150, o.n_k = 130, o.d_k = o.d_v = 32, o.tile = {64, 64}, o.dropout = 0.2f;
   o.pattern = Pattern::causal();
-  o.pieces = {{0, 0, 150, 0, 70, nullptr, 1, 1, 0, 0}, {0, 10, 40, 70, 60, nullptr, 2, 1, 0, 1}, {0, 11, 60, 5, 20, nullptr, 2, 1, 0, 1}};
+  o.pieces = {{0, 0, 150, 0, 70, nullptr, 1, 1, 0, 0},
+              {0, 10, 40, 70, 60, nullptr, 2, 1, 0, 1},
+              {0, 11, 60, 5, 20, nullptr, 2, 1, 0, 1}};
   AttentionCase card(o);
   o.dtype = DType::f64;
   AttentionCase host(o);
@@ -43,7 +45,8 @@ TEST_P(EnginesAgree, PiecesOfSingleHeads) {
   EXPECT_LT(difference(a.dv.values, b.dv.values), limit()) << "dv";
 }
 
-// One element for every distance from -(n_k - 1) to n_q - 1, for each head and batch item; gradients are added to what is there.
+// One element for every distance from -(n_k - 1) to n_q - 1, for each head and batch item; gradients are added to what
+// is there.
 struct DistanceBias {
   std::int64_t size, heads, batch;
   std::vector<double> wide;
@@ -88,23 +91,44 @@ TEST_P(EnginesAgree, BiasOfTheDistance) {
     Arrays& b = host.arrays();
     const Context context({.threads = 1});
     forward(context, p, {b.q.in(), b.k.in(), b.v.in(), b.o.out(), b.lse.out()});
-    backward(context, p, {b.q.in(), b.k.in(), b.v.in(), b.o.in(), b.lse.in(), b.d_o.in(), {}, b.dq.out(), b.dk.out(), b.dv.out(),
-                          gradient.array<void*>(gradient.wide.data())});
+    backward(context, p,
+             {b.q.in(),
+              b.k.in(),
+              b.v.in(),
+              b.o.in(),
+              b.lse.in(),
+              b.d_o.in(),
+              {},
+              b.dq.out(),
+              b.dk.out(),
+              b.dv.out(),
+              gradient.array<void*>(gradient.wide.data())});
 
     Mirror mirror;
     Problem c = card.problem();
     std::vector<Piece> card_pieces(c.pieces.begin(), c.pieces.end());
     bias.place(card_pieces, o.n_k);
     c.pieces = card_pieces;
-    c.bias = bias.array<const void*>(mirror.in(is_wide ? static_cast<void*>(bias.wide.data()) : bias.narrow.data(), bytes));
+    c.bias =
+        bias.array<const void*>(mirror.in(is_wide ? static_cast<void*>(bias.wide.data()) : bias.narrow.data(), bytes));
     std::vector<double> wide_gradient = DistanceBias(o, 6).wide;
     void* to = is_wide ? static_cast<void*>(wide_gradient.data()) : gradient.narrow.data();
     Arrays& a = card.arrays();
     const Out o_out = mirror.out(a.o), lse = mirror.out(a.lse);
     const In q = mirror.in(a.q), k = mirror.in(a.k), v = mirror.in(a.v);
     cuda::forward({}, c, {q, k, v, o_out, lse});
-    cuda::backward({}, c, {q, k, v, {o_out.data, o_out.batch, o_out.row, o_out.head}, {lse.data, lse.batch, lse.row, lse.head}, mirror.in(a.d_o), {},
-                           mirror.out(a.dq), mirror.out(a.dk), mirror.out(a.dv), gradient.array<void*>(mirror.out(to, bytes))});
+    cuda::backward({}, c,
+                   {q,
+                    k,
+                    v,
+                    {o_out.data, o_out.batch, o_out.row, o_out.head},
+                    {lse.data, lse.batch, lse.row, lse.head},
+                    mirror.in(a.d_o),
+                    {},
+                    mirror.out(a.dq),
+                    mirror.out(a.dk),
+                    mirror.out(a.dv),
+                    gradient.array<void*>(mirror.out(to, bytes))});
     mirror.finish();
     for (Field* f : {&a.o, &a.dq, &a.dk, &a.dv}) f->load();
     for (Field* f : {&b.o, &b.dq, &b.dk, &b.dv}) f->load();
@@ -112,7 +136,8 @@ TEST_P(EnginesAgree, BiasOfTheDistance) {
     EXPECT_LT(difference(a.dq.values, b.dq.values), limit()) << "dq";
     EXPECT_LT(difference(a.dk.values, b.dk.values), limit()) << "dk";
     EXPECT_LT(difference(a.dv.values, b.dv.values), limit()) << "dv";
-    const std::vector<double> ours = is_wide ? wide_gradient : std::vector<double>(gradient.narrow.begin(), gradient.narrow.end());
+    const std::vector<double> ours =
+        is_wide ? wide_gradient : std::vector<double>(gradient.narrow.begin(), gradient.narrow.end());
     EXPECT_LT(difference(ours, gradient.wide), limit()) << "d_bias";
   }
 }

@@ -22,7 +22,8 @@ std::vector<Setting> settings() {
   rules.push_back({.kind = RowRule::top_k, .k = 100000});
   for (std::size_t r = 0; r < rules.size(); ++r)
     for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
-      const std::string name = std::string(name_of(rules[r].kind)) + std::to_string(r) + "_" + std::string(name_of(dtype));
+      const std::string name =
+          std::string(name_of(rules[r].kind)) + std::to_string(r) + "_" + std::string(name_of(dtype));
       Options o;
       o.dtype = dtype;
       o.n_q = 75, o.n_k = 83, o.heads = 4, o.d_k = 12, o.d_v = 20, o.tile = {64, 64};
@@ -43,14 +44,17 @@ TEST_P(RuleOnCard, AgreesWithTheCpu) {
   RuleCase host(wide, s.rule);
   Arrays& a = card.arrays();
   Arrays& b = host.arrays();
-  for (auto [from, to] : {std::pair{&a.q, &b.q}, {&a.k, &b.k}, {&a.v, &b.v}, {&a.d_o, &b.d_o}}) to->values = from->values;
+  for (auto [from, to] : {std::pair{&a.q, &b.q}, {&a.k, &b.k}, {&a.v, &b.v}, {&a.d_o, &b.d_o}})
+    to->values = from->values;
   b.bias = a.bias;
   host.store();
   const Context context({.threads = 1});
   host.run_forward(context);
   host.run_backward(context);
-  forward_on_card(card.attention(), false, [&](const Problem& p, const Forward& io) { cuda::rule_forward({}, p, s.rule, io); });
-  backward_on_card(card.attention(), false, [&](const Problem& p, const Backward& io) { cuda::rule_backward({}, p, s.rule, io); });
+  forward_on_card(card.attention(), false,
+                  [&](const Problem& p, const Forward& io) { cuda::rule_forward({}, p, s.rule, io); });
+  backward_on_card(card.attention(), false,
+                   [&](const Problem& p, const Backward& io) { cuda::rule_backward({}, p, s.rule, io); });
   const double limit = s.options.dtype == DType::f64 ? 1e-12 : (s.options.dtype == DType::f32 ? 1e-4 : 1.5e-2);
   EXPECT_LT(difference(a.o.values, b.o.values), limit) << "o";
   EXPECT_LT(difference(a.dq.values, b.dq.values), limit) << "dq";
