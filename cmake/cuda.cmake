@@ -23,5 +23,8 @@ set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 # Policies are constexpr or FOVEA_HD; what they take of the standard library (bit_cast, numeric_limits) is constexpr.
 target_compile_options(
   fovea_flags
-  INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xptxas=-v;-Xcompiler=-Wall,-Wextra,-fno-math-errno>")
+  INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-fno-math-errno>")
+if("90a" IN_LIST FOVEA_CUDA_ARCHS)
+  target_compile_definitions(fovea_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FOVEA_CUDA_HOPPER>)
+endif()
 list(APPEND FOVEA_DEPENDENCIES CUDA::cudart_static)

@@ -84,7 +84,7 @@ __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 3
 __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / 32; }
 
 // A tile of rows of kWidth halves in shared memory. The 16-byte pieces of a row are exchanged by the row's number, so
-// that eight rows' pieces of one column lie in different banks.
+// that eight rows' pieces of one column lie in different banks; of rows of 64 bytes two stand side by side anyway.
 template <int kWidth>
 struct SharedTile {
   static constexpr int kPieces = kWidth / 8;
@@ -92,8 +92,9 @@ struct SharedTile {
   static constexpr int bytes(int rows) { return rows * row_bytes(); }
   std::uint32_t base;
 
+  __device__ __forceinline__ static int turn(int row) { return kPieces >= 8 ? row % 8 : row / 2 % 4; }
   __device__ __forceinline__ std::uint32_t at(int row, int piece) const {
-    return base + static_cast<std::uint32_t>((row * kPieces + (piece ^ (row % 8))) * 16);
+    return base + static_cast<std::uint32_t>((row * kPieces + (piece ^ turn(row))) * 16);
   }
   // First operand: rows [row, row + 16), columns [16 step, 16 step + 16).
   __device__ __forceinline__ void own(std::uint32_t (&a)[4], int row, int step) const {
@@ -109,20 +110,20 @@ struct SharedTile {
   }
 
   // Starts to copy `count` rows of `width` halves; the others become zero.
-  template <class T>
+  template <int kThreads = kMmaThreads, class T>
   __device__ __forceinline__ void fetch(const T* from, std::int64_t stride, int rows, int count, int width) const {
     const int piece = static_cast<int>(threadIdx.x) % kPieces, first = static_cast<int>(threadIdx.x) / kPieces;
     const T* source = from + first * stride + piece * 8;
-    for (int row = first; row < rows; row += kMmaThreads / kPieces, source += stride * (kMmaThreads / kPieces)) {
+    for (int row = first; row < rows; row += kThreads / kPieces, source += stride * (kThreads / kPieces)) {
       const bool exists = row < count && piece * 8 < width;
       copy16(at(row, piece), exists ? source : from, exists);
     }
   }
   // Have this thread's pieces of `rows` rows anything that is not finite?
-  template <class T>
+  template <class T, int kThreads = kMmaThreads>
   __device__ __forceinline__ bool is_strange_in(int rows) const {
     bool strange = false;
-    for (int e = static_cast<int>(threadIdx.x); e < rows * kPieces; e += kMmaThreads) {
+    for (int e = static_cast<int>(threadIdx.x); e < rows * kPieces; e += kThreads) {
       std::uint32_t r[4];
       asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                    : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

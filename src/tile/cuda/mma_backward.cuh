@@ -324,7 +324,7 @@ class MmaBackward {
 template <class T, int kWidth, int kTiles, bool kGeneral, Role kRole>
 __global__ void __launch_bounds__(kMmaThreads, (MmaBackward<T, kWidth, kTiles, kGeneral, kRole>::kResident))
     mma_backward_kernel(const __grid_constant__ Call call) {
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(1024) char memory[];
   const Item item = call.items[blockIdx.x];
   const PieceView& piece = call.pieces[item.piece];
   const auto head = static_cast<std::int32_t>(blockIdx.y);

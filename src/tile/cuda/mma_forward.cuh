@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tile/cuda/mma_walk.cuh"
+#include "tile/cuda/output_rows.cuh"
 
 namespace fovea::tile::cuda {
 
@@ -31,11 +31,6 @@ class MmaForward {
     keys_ = source_of<T>(call.k, piece, call.kv_head_of(head), true);
     values_ = source_of<T>(call.v, piece, call.kv_head_of(head), true);
     first_ = std::int64_t{item.tile} * kOwn;
-    for (int t = 0; t < kTiles; ++t)
-      for (int half = 0; half < 2; ++half) top_[t][half] = Softmax::kFloor<float>, sum_[t][half] = 0;
-    for (auto& tile : o_)
-      for (auto& fragment : tile)
-        for (float& x : fragment) x = 0;
   }
 
   __device__ void run() {
@@ -109,7 +104,7 @@ class MmaForward {
       if constexpr (kGeneral)
         weigh_any(first + row, s);
       else
-        weigh_softmax(s);
+        rows_.weigh(s, static_cast<float>(call_.scale * call_.unit));
       gather(value_tile(stage), row, s);
     }
   }
@@ -147,59 +142,7 @@ class MmaForward {
     }
   }
 
-  // Columns [first, first + 32) of the scores.
-  __device__ __forceinline__ static void hide(const FragmentMask<kTiles>& keeps, int first, Scores& s) {
-    if (keeps.is_whole) return;
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t)
-#pragma unroll
-      for (int n = 0; n < 4; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          float& x = s[t][first / 8 + n][e];
-          x = keeps.keeps(t, 8 * n, e) ? x : -math::kInfinity<float>;
-        }
-  }
-
-  // Scores become weights, not normalised; what was gathered is rescaled.
-  __device__ __forceinline__ void weigh_softmax(Scores& s) {
-    const float scale = static_cast<float>(call_.scale * call_.unit);
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float most = s[t][0][2 * half];
-#pragma unroll
-        for (int n = 0; n < kPart / 8; ++n) most = fmaxf(most, fmaxf(s[t][n][2 * half], s[t][n][2 * half + 1]));
-        raise(t, half, quad_max(most) * scale);
-        const float top = top_[t][half];
-        float sum = 0;
-#pragma unroll
-        for (int n = 0; n < kPart / 8; ++n)
-#pragma unroll
-          for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            s[t][n][e] = quick_exp2(fmaf(s[t][n][e], scale, -top));
-            sum += s[t][n][e];
-          }
-        sum_[t][half] += sum;
-      }
-    }
-  }
-
-  // A new maximum: sums and outputs so far are worth less.
-  __device__ __forceinline__ void raise(int t, int half, float candidate) {
-    const float top = math::larger(candidate, top_[t][half]), factor = quick_exp2(top_[t][half] - top);
-    top_[t][half] = top;
-    if (!__any_sync(0xffffffffu, factor != 1.0f)) return;
-    sum_[t][half] *= factor;
-#pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
-      o_[t][n][2 * half] *= factor;
-      o_[t][n][2 * half + 1] *= factor;
-    }
-  }
-
-  // The same for any weight; `key` is that of the first column. Scores are -infinity where no pair is kept.
+  // Products become weights of any kind; `key` is that of the first column. Scores are -infinity where no pair is kept.
   __device__ __forceinline__ void weigh_any(std::int64_t key, Scores& s) {
     const FragmentWeights weights(call_);
     const Modifier<float> modify(call_, piece_, head_);
@@ -219,20 +162,23 @@ class MmaForward {
 #pragma unroll
       for (int n = 0; n < kPart / 8; ++n)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          float w = weights.weigh(s[t][n][e], top_[t][e / 2], sum_[t][e / 2]);
-          if (call_.has_dropout && w != 0) w *= drop({query + row_of(e), key + 8 * n + column_of(e)});
-          s[t][n][e] = w;
+        for (int half = 0; half < 2; ++half) {
+          float* w = &s[t][n][2 * half];
+          for (int e = 0; e < 2; ++e) w[e] = weights.weigh(w[e], rows_.top[t][half], rows_.sum[t][half]);
+          if (!call_.has_dropout) continue;
+          float factors[2];
+          drop.draw({query + row_of(2 * half), key + 8 * n + column_of(0)}, factors);
+          for (int e = 0; e < 2; ++e) w[e] = w[e] == 0 ? 0.0f : w[e] * factors[e];
         }
     }
   }
   __device__ __forceinline__ void raise_any(int t, const float (&s)[kPart / 8][4]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float most = top_[t][half];
+      float most = rows_.top[t][half];
 #pragma unroll
       for (int n = 0; n < kPart / 8; ++n) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-      raise(t, half, quad_max(most));
+      rows_.raise(t, half, quad_max(most));
     }
   }
 
@@ -252,53 +198,22 @@ class MmaForward {
         values.along(b, row + 16 * step, pair);
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
-          multiply_add<T>(o_[t][2 * pair], a[t], b[0], b[1]);
-          multiply_add<T>(o_[t][2 * pair + 1], a[t], b[2], b[3]);
+          multiply_add<T>(rows_.o[t][2 * pair], a[t], b[0], b[1]);
+          multiply_add<T>(rows_.o[t][2 * pair + 1], a[t], b[2], b[3]);
         }
       }
     }
   }
 
   __device__ void store() {
-    const bool has_top = !kGeneral || has_statistic(call_.weight);
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float sum = quad_sum(sum_[t][half]), factor = has_top ? Softmax::close(sum) : 1.0f;
-#pragma unroll
-        for (int n = 0; n < kWidth / 8; ++n) {
-          o_[t][n][2 * half] *= factor;
-          o_[t][n][2 * half + 1] *= factor;
-        }
-        const std::int64_t query = first_ + warp_row() + 16 * t + lane() / 4 + 8 * half;
-        if (has_top && call_.out_lse.data != nullptr && lane() % 4 == 0 && query < piece_.nq)
-          static_cast<float*>(
-              call_.out_lse.data)[offset_of(call_.out_lse, piece_.batch, piece_.query_row(query), head_)] =
-              Softmax::statistic(top_[t][half], sum);
-      }
-    const Out& o = call_.out;
-    const auto count = static_cast<std::int32_t>(min(piece_.nq - first_, std::int64_t{kOwn}));
-    store_own<T, kWidth, kTiles>(
-        q_,
-        {o.data, offset_of(o, piece_.batch, piece_.query_row(first_), head_), o.row * piece_.q_step, count, call_.d_v},
-        o_);
+    if (!kGeneral || has_statistic(call_.weight)) rows_.close(call_, piece_, head_, first_ + warp_row());
+    store_own<T, kWidth, kTiles>(q_, rows_.target(call_, piece_, head_, first_, kOwn), rows_.o);
   }
 
   __device__ void leave() const {
     const PartialShape shape{kOwn, kWidth, 0};
-    float* to = call_.partial + shape.offset(item_.slot, call_.heads, head_);
-    const auto count = static_cast<int>(min(piece_.nq - first_, std::int64_t{kOwn}));
-    leave_sums<kWidth, kTiles>(to, shape.columns(), count, o_);
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float sum = quad_sum(sum_[t][half]);
-        const int row = warp_row() + 16 * t + lane() / 4 + 8 * half;
-        if (lane() % 4 == 0 && row < count)
-          *reinterpret_cast<float2*>(to + row * shape.columns() + kWidth) = {top_[t][half], sum};
-      }
+    rows_.leave(call_.partial + shape.offset(item_.slot, call_.heads, head_), shape,
+                static_cast<int>(min(piece_.nq - first_, std::int64_t{kOwn})));
   }
 
   const Call& call_;
@@ -313,8 +228,7 @@ class MmaForward {
   SharedTile<kWidth> q_;
   std::int64_t first_;
   std::uint32_t kept_[kKeepsQueries ? kWidth / 16 : 1][kTiles][4];
-  float o_[kTiles][kWidth / 8][4];
-  float top_[kTiles][2], sum_[kTiles][2];
+  OutputRows<T, kWidth, kTiles> rows_;
   bool strange_ = false;
 };
 
@@ -322,7 +236,7 @@ class MmaForward {
 template <class T, int kWidth, int kTiles, bool kGeneral>
 __global__ void __launch_bounds__(kMmaThreads, (MmaForward<T, kWidth, kTiles, kGeneral>::kResident))
     mma_forward_kernel(const __grid_constant__ Call call) {
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(1024) char memory[];
   const Item item = call.items[blockIdx.x];
   const PieceView& piece = call.pieces[item.piece];
   const auto head = static_cast<std::int32_t>(blockIdx.y);

@@ -9,6 +9,9 @@
 
 namespace fovea::tile::cuda {
 
+extern const MmaKernel hopper_kernels_bf16[3], hopper_kernels_f16[3];
+extern const MmaKernel mma_forward_bf16_32[3], mma_forward_f16_32[3], mma_row_bf16_32[3], mma_row_f16_32[3],
+    mma_column_bf16_32[3], mma_column_f16_32[3];
 extern const MmaKernel mma_forward_bf16_64[3], mma_forward_bf16_128[3], mma_forward_bf16_256[1];
 extern const MmaKernel mma_forward_f16_64[3], mma_forward_f16_128[3], mma_forward_f16_256[1];
 extern const MmaKernel mma_row_bf16_64[3], mma_row_bf16_128[2], mma_column_bf16_64[3], mma_column_bf16_128[2];
@@ -21,12 +24,15 @@ constexpr int kBlockRows = kTile.query;
 std::span<const MmaKernel> kernels_of(DType dtype, Role role, int width) {
   const bool bf16 = dtype == DType::bf16;
   if (role == Role::forward) {
+    if (width <= 32) return bf16 ? mma_forward_bf16_32 : mma_forward_f16_32;
     if (width <= 64) return bf16 ? mma_forward_bf16_64 : mma_forward_f16_64;
     if (width <= 128) return bf16 ? mma_forward_bf16_128 : mma_forward_f16_128;
     if (width <= 256) return bf16 ? mma_forward_bf16_256 : mma_forward_f16_256;
     return {};
   }
   const bool row = role == Role::row;
+  if (width <= 32)
+    return row ? (bf16 ? mma_row_bf16_32 : mma_row_f16_32) : (bf16 ? mma_column_bf16_32 : mma_column_f16_32);
   if (width <= 64)
     return row ? (bf16 ? mma_row_bf16_64 : mma_row_f16_64) : (bf16 ? mma_column_bf16_64 : mma_column_f16_64);
   if (width <= 128)
@@ -47,17 +53,44 @@ int best_tiles(const Schedule::Items (&items)[2], std::int64_t heads) {
   return items[1].count * heads >= kFull && items[1].mean_blocks >= kLong ? 2 : 1;
 }
 
+// Can this device run code of sm_90a, and was any built?
+bool has_warpgroups() {
+#if defined(FOVEA_CUDA_HOPPER)
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), "the current device");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "the current device");
+  return major == 9;
+#else
+  return false;
+#endif
+}
+
+const MmaKernel* find(std::span<const MmaKernel> kernels, Variant variant, Role role, int width, int tiles) {
+  const MmaKernel* found = nullptr;
+  for (const MmaKernel& kernel : kernels) {
+    if (kernel.variant != variant || kernel.role != role || kernel.width < width) continue;
+    if (found == nullptr || kernel.width < found->width || (kernel.width == found->width && kernel.tiles == tiles))
+      found = &kernel;
+  }
+  return found;
+}
+
 const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
   if (call.dtype != DType::bf16 && call.dtype != DType::f16) return nullptr;
   if (!schedule.is_standard || call.d_k % 8 != 0 || call.d_v % 8 != 0) return nullptr;
-  const bool by_columns = role == Role::column, general = is_general(call);
+  const bool by_columns = role == Role::column;
+  const int width = std::max(call.d_k, call.d_v);
   int tiles = best_tiles(by_columns ? schedule.by_columns : schedule.by_rows, by_columns ? call.kv_heads : call.heads);
   if (const char* forced = std::getenv("FOVEA_TILES")) tiles = std::atoi(forced);
+  const auto kernels = kernels_of(call.dtype, role, width);
   const MmaKernel* found = nullptr;
-  for (const MmaKernel& kernel : kernels_of(call.dtype, role, std::max(call.d_k, call.d_v)))
-    if (kernel.is_general || !general)
-      if (found == nullptr || (!general && !kernel.is_general && kernel.tiles == tiles)) found = &kernel;
-  return found;
+  if (!is_general(call)) {
+    if (width > 32 && has_warpgroups() && std::getenv("FOVEA_PLAIN") == nullptr)
+      found = find(call.dtype == DType::bf16 ? hopper_kernels_bf16 : hopper_kernels_f16, Variant::hopper, role, width,
+                   tiles);
+    if (found == nullptr) found = find(kernels, Variant::softmax, role, width, tiles);
+  }
+  return found != nullptr ? found : find(kernels, Variant::general, role, width, tiles);
 }
 
 // Puts the parts of long lists together.

@@ -7,9 +7,10 @@
 namespace fovea::tile::cuda {
 
 template <class Kernel>
-void launch_mma(const Launch& launch, const Call& call, dim3 grid, Kernel* kernel, int bytes) {
+void launch_mma(const Launch& launch, const Call& call, dim3 grid, Kernel* kernel, int bytes,
+                int threads = kMmaThreads) {
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "tiled attention");
-  kernel<<<grid, kMmaThreads, static_cast<std::size_t>(bytes), launch.stream>>>(call);
+  kernel<<<grid, threads, static_cast<std::size_t>(bytes), launch.stream>>>(call);
   check_cuda(cudaGetLastError(), "tiled attention");
 }
 

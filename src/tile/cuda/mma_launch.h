@@ -12,10 +12,13 @@ bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedul
 // dq, dk and dv.
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule);
 
-// One that is compiled.
+// What a kernel was compiled for: softmax with a positive scale and nothing more, the same with products of warpgroups
+// (Hopper alone), or anything.
+enum class Variant : std::uint8_t { softmax, hopper, general };
+
 struct MmaKernel {
   int width, tiles;  // widest head, blocks of an own tile
-  bool is_general;   // else softmax with a positive scale and nothing more
+  Variant variant;
   Role role;
   void (*run)(const Launch& launch, const Call& call, dim3 grid);
 };

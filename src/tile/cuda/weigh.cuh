@@ -65,6 +65,22 @@ struct Dropper {
   __device__ R operator()(Pair at) const {
     return rule.keep(piece.query_row(at.query), piece.key_row(at.key)) ? factor : R{0};
   }
+  // Two neighbouring keys, which mostly share a call of Philox.
+  __device__ void draw(Pair at, R (&factors)[2]) const {
+    const auto query = static_cast<std::uint32_t>(piece.query_row(at.query));
+    const std::int64_t first = piece.key_row(at.key), second = first + piece.k_step;
+    const Philox words = rule.words(query, static_cast<std::uint32_t>(first / 4));
+    factors[0] = pick(words, first % 4);
+    factors[1] = second / 4 == first / 4 ? pick(words, second % 4)
+                                         : pick(rule.words(query, static_cast<std::uint32_t>(second / 4)), second % 4);
+  }
+
+ private:
+  __device__ R pick(const Philox& words, std::int64_t i) const {  // a register array has no run-time index
+    const std::uint32_t word =
+        i == 0 ? words.word[0] : (i == 1 ? words.word[1] : (i == 2 ? words.word[2] : words.word[3]));
+    return word >= rule.threshold ? factor : R{0};
+  }
 };
 
 template <class R>
