@@ -19,8 +19,11 @@ __device__ __forceinline__ std::uint64_t describe(std::uint32_t address) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void finish_products() {
-  asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Until all but the last kOpen committed groups are done.
+template <int kOpen>
+__device__ __forceinline__ void await_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kOpen) : "memory");
 }
 // What ordinary stores and copies left in shared memory is for the tensor cores to read, after the next barrier.
 __device__ __forceinline__ void show_to_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -71,7 +74,9 @@ __device__ __forceinline__ void multiply_rows(float (&d)[kColumns][4], const std
 #else
 
 __device__ __forceinline__ void begin_products() { __trap(); }
-__device__ __forceinline__ void finish_products() {}
+__device__ __forceinline__ void commit_products() {}
+template <int kOpen>
+__device__ __forceinline__ void await_products() {}
 __device__ __forceinline__ void show_to_tensor_cores() {}
 template <class T, int kFirst, int kColumns>
 __device__ __forceinline__ void multiply_tiles(float (&)[kColumns][4], std::uint64_t, std::uint64_t, int) {}
@@ -79,5 +84,46 @@ template <class T, int kFirst, int kColumns>
 __device__ __forceinline__ void multiply_rows(float (&)[kColumns][4], const std::uint32_t (&)[4], std::uint64_t) {}
 
 #endif
+
+// Keeps the compiler, which takes results for ready as soon as they are asked for, from using them before this point.
+template <int kColumns>
+__device__ __forceinline__ void settle(float (&d)[kColumns][4]) {
+#pragma unroll
+  for (auto& fragment : d)
+#pragma unroll
+    for (float& x : fragment) asm volatile("" : "+f"(x)::"memory");
+}
+template <int kColumns>
+__device__ __forceinline__ void finish_products(float (&d)[kColumns][4]) {
+  commit_products();
+  await_products<0>();
+  settle(d);
+}
+
+// d (+)= a b^T of two tiles of 64 columns, a's rows from `a` on.
+template <class T>
+__device__ __forceinline__ void multiply_panel(float (&d)[8][4], std::uint32_t a, std::uint32_t b, bool adds) {
+#pragma unroll
+  for (std::uint32_t step = 0; step < 4; ++step)
+    multiply_tiles<T, 0>(d, describe(a + 32 * step), describe(b + 32 * step), adds || step > 0);
+}
+
+// A warp's results of 64 columns as first operands of the next product.
+template <class T>
+__device__ __forceinline__ void pack_operands(const float (&s)[8][4], std::uint32_t (&a)[4][4]) {
+#pragma unroll
+  for (int step = 0; step < 4; ++step)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      a[step][i] = pack<T>(s[2 * step + i / 2][i % 2 * 2], s[2 * step + i / 2][i % 2 * 2 + 1]);
+}
+
+// d += a b for the 64 rows of a tile; columns [8 kFirst, 8 kFirst + 64) of d.
+template <class T, int kFirst, int kColumns>
+__device__ __forceinline__ void add_panel(float (&d)[kColumns][4], const std::uint32_t (&a)[4][4], std::uint32_t b) {
+#pragma unroll
+  for (std::uint32_t step = 0; step < 4; ++step)
+    multiply_rows<T, kFirst>(d, a[step], describe(b + step * SharedTile<64>::bytes(16)));
+}
 
 }  // namespace fovea::tile::cuda

@@ -87,7 +87,7 @@ class HopperForward {
         strange_ |= panel(stage, kPanels + p).template is_strange_in<T, kThreads>(kBlock);
     const std::int32_t mask = kGroups == 2 && group() == 1 ? now.mask[1] : now.mask[0];
     if (mask == ListView::kNone) return;
-    float s[1][8][4];
+    float s[1][8][4] = {};
     score(stage, s[0]);
     const std::int64_t left = nk_ - std::int64_t{now.block} * kBlock;
 #pragma unroll
@@ -99,30 +99,18 @@ class HopperForward {
   __device__ __forceinline__ void score(int stage, float (&s)[8][4]) const {
     begin_products();
 #pragma unroll
-    for (int step = 0; step < kWidth / 16; ++step) {
-      const std::uint32_t at = static_cast<std::uint32_t>(step) % 4 * 32;
-      multiply_tiles<T, 0>(s, describe(own_panel(step / 4).base + group() * kPanel + at),
-                           describe(panel(stage, step / 4).base + at), step > 0);
-    }
-    finish_products();
+    for (int p = 0; p < kPanels; ++p)
+      multiply_panel<T>(s, own_panel(p).base + group() * kPanel, panel(stage, p).base, p > 0);
+    finish_products(s);
   }
 
   __device__ __forceinline__ void gather(int stage, const float (&s)[8][4]) {
     std::uint32_t a[4][4];
-#pragma unroll
-    for (int step = 0; step < 4; ++step)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        a[step][i] = pack<T>(s[2 * step + i / 2][i % 2 * 2], s[2 * step + i / 2][i % 2 * 2 + 1]);
+    pack_operands<T>(s, a);
     begin_products();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      const std::uint32_t at = static_cast<std::uint32_t>(step) * SharedTile<64>::bytes(16);
-      multiply_rows<T, 0>(rows_.o[0], a[step], describe(panel(stage, kPanels).base + at));
-      if constexpr (kPanels == 2)
-        multiply_rows<T, 8>(rows_.o[0], a[step], describe(panel(stage, kPanels + 1).base + at));
-    }
-    finish_products();
+    add_panel<T, 0>(rows_.o[0], a, panel(stage, kPanels).base);
+    if constexpr (kPanels == 2) add_panel<T, 8>(rows_.o[0], a, panel(stage, kPanels + 1).base);
+    finish_products(rows_.o[0]);
   }
 
   __device__ void store() {

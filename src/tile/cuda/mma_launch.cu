@@ -9,7 +9,7 @@
 
 namespace fovea::tile::cuda {
 
-extern const MmaKernel hopper_kernels_bf16[3], hopper_kernels_f16[3];
+extern const MmaKernel hopper_kernels_bf16[5], hopper_kernels_f16[5];
 extern const MmaKernel mma_forward_bf16_32[3], mma_forward_f16_32[3], mma_row_bf16_32[3], mma_row_f16_32[3],
     mma_column_bf16_32[3], mma_column_f16_32[3];
 extern const MmaKernel mma_forward_bf16_64[3], mma_forward_bf16_128[3], mma_forward_bf16_256[1];
@@ -88,7 +88,7 @@ const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
     if (width > 32 && has_warpgroups() && std::getenv("FOVEA_PLAIN") == nullptr)
       found = find(call.dtype == DType::bf16 ? hopper_kernels_bf16 : hopper_kernels_f16, Variant::hopper, role, width,
                    tiles);
-    if (found == nullptr) found = find(kernels, Variant::softmax, role, width, tiles);
+    if (found == nullptr || found->tiles != tiles) found = find(kernels, Variant::softmax, role, width, tiles);
   }
   return found != nullptr ? found : find(kernels, Variant::general, role, width, tiles);
 }
