@@ -27,6 +27,7 @@ class BackwardTiles {
         list_(kByColumns ? piece.columns[kOwn / kBlock - 1] : piece.rows[kOwn / kBlock - 1]),
         item_(item),
         head_(head),
+        kv_head_(kByColumns ? head : call.kv_head_of(head)),
         n_streamed_(kByColumns ? piece.nq : piece.nk),
         memory_(static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))),
         arrivals_(reinterpret_cast<Arrival*>(memory)) {
@@ -65,19 +66,19 @@ class BackwardTiles {
     const In& a1 = kByColumns ? call_.k : call_.q;
     const In& a2 = kByColumns ? call_.v : call_.d_o;
     const Source<T> s1 = source_of<T>(a1, piece_, head_, kByColumns), s2 = source_of<T>(a2, piece_, head_, kByColumns);
-    own_tile(0).template fetch<kThreads>(s1.data + first_ * s1.stride, s1.stride, kOwn, own_count_, call_.d_k);
-    own_tile(1).template fetch<kThreads>(s2.data + first_ * s2.stride, s2.stride, kOwn, own_count_, call_.d_v);
+    own_tile(0).template fetch<kOwn, kThreads>(s1.data + first_ * s1.stride, s1.stride, own_count_, call_.d_k);
+    own_tile(1).template fetch<kOwn, kThreads>(s2.data + first_ * s2.stride, s2.stride, own_count_, call_.d_v);
   }
 
   __device__ void fetch(Walk& ahead, int stage) const {
     if (!ahead.done()) {
       const std::int64_t first = std::int64_t{ahead.block()} * kBlock;
       const int count = static_cast<int>(min(n_streamed_ - first, std::int64_t{kBlock}));
-      const std::int32_t head = kByColumns ? ahead.head : call_.kv_head_of(head_);
+      const std::int32_t head = kByColumns ? ahead.head : kv_head_;
       const T* b1 = b1_.data + head * streamed1().head + first * b1_.stride;
       const T* b2 = b2_.data + head * streamed2().head + first * b2_.stride;
-      streamed_tile(stage, 0).template fetch<kThreads>(b1, b1_.stride, kBlock, count, call_.d_k);
-      streamed_tile(stage, 1).template fetch<kThreads>(b2, b2_.stride, kBlock, count, call_.d_v);
+      streamed_tile(stage, 0).template fetch<kBlock, kThreads>(b1, b1_.stride, count, call_.d_k);
+      streamed_tile(stage, 1).template fetch<kBlock, kThreads>(b2, b2_.stride, count, call_.d_v);
       if (kByColumns && call_.statistics != nullptr && threadIdx.x < kBlock) {
         const bool exists = static_cast<int>(threadIdx.x) < count;
         copy8(terms_at(stage) + threadIdx.x * 8, terms_of(head) + first + (exists ? threadIdx.x : 0), exists);
@@ -144,7 +145,7 @@ class BackwardTiles {
   const PieceView& piece_;
   const ListView& list_;
   Item item_;
-  std::int32_t head_;  // by columns that of the keys
+  std::int32_t head_, kv_head_;  // by columns both that of the keys
   std::int64_t n_streamed_;
   Source<T> b1_, b2_;  // of head 0
   std::uint32_t memory_;

@@ -38,6 +38,7 @@ Call call_of(const Problem& problem, const Schedule& schedule) {
   call.degree = problem.degree;
   call.scale = problem.scale;
   call.unit = has_statistic(problem.weight) || problem.weight == Weight::exp ? math::kLog2e<double> : 1.0;
+  call.score_scale = static_cast<float>(call.scale * call.unit);
   call.alibi = problem.alibi;
   call.bias = problem.bias;
   call.has_dropout = problem.dropout.p > 0;

@@ -76,7 +76,7 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
 
   // Products become weights; 0 where a pair is not kept.
   __device__ __forceinline__ void weigh(const Arrival& now, int stage, std::int32_t mask, float (&s)[8][4]) const {
-    const float scale = static_cast<float>(call_.scale * call_.unit);
+    const float scale = call_.score_scale;
     const std::int64_t left = n_streamed_ - std::int64_t{now.block} * kBlock;
 #pragma unroll
     for (int part = 0; part < 2; ++part) {

@@ -34,8 +34,8 @@ class HopperForward {
     const Source<T> q = source_of<T>(call_.q, piece_, head_, false);
     const int count = static_cast<int>(min(piece_.nq - first_, std::int64_t{kOwn}));
     for (int panel = 0; panel < kPanels; ++panel)
-      own_panel(panel).template fetch<kThreads>(q.data + first_ * q.stride + 64 * panel, q.stride, kOwn, count,
-                                                call_.d_k - 64 * panel);
+      own_panel(panel).template fetch<kOwn, kThreads>(q.data + first_ * q.stride + 64 * panel, q.stride, count,
+                                                      call_.d_k - 64 * panel);
     Walk ahead(list_, item_, head_, 1);
     for (int s = 0; s < kStages - 1; ++s) fetch(ahead, s);
     int stage = 0;
@@ -71,9 +71,9 @@ class HopperForward {
       const T* v = values_.data + first * values_.stride;
 #pragma unroll
       for (int p = 0; p < kPanels; ++p) {
-        panel(stage, p).template fetch<kThreads>(k + 64 * p, keys_.stride, kBlock, count, call_.d_k - 64 * p);
+        panel(stage, p).template fetch<kBlock, kThreads>(k + 64 * p, keys_.stride, count, call_.d_k - 64 * p);
         panel(stage, kPanels + p)
-            .template fetch<kThreads>(v + 64 * p, values_.stride, kBlock, count, call_.d_v - 64 * p);
+            .template fetch<kBlock, kThreads>(v + 64 * p, values_.stride, count, call_.d_v - 64 * p);
       }
       if (threadIdx.x == 0) arrivals_[stage] = {ahead.block(), head_, {ahead.entry.mask[0], ahead.entry.mask[1]}};
       ahead.next();
@@ -92,7 +92,7 @@ class HopperForward {
     const std::int64_t left = nk_ - std::int64_t{now.block} * kBlock;
 #pragma unroll
     for (int part = 0; part < 2; ++part) hide(FragmentMask<1>(list_, mask, warp() % 4 * 16, part, left), 32 * part, s);
-    rows_.weigh(s, static_cast<float>(call_.scale * call_.unit));
+    rows_.weigh(s, call_.score_scale);
     gather(stage, s[0]);
   }
 

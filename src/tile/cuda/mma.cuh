@@ -109,20 +109,24 @@ struct SharedTile {
     load_turned(b, at(row + lane() % 16, 2 * step + lane() / 16));
   }
 
-  // Starts to copy `count` rows of `width` halves; the others become zero.
-  template <int kThreads = kMmaThreads, class T>
-  __device__ __forceinline__ void fetch(const T* from, std::int64_t stride, int rows, int count, int width) const {
+  // Starts to copy `count` of kRows rows of `width` halves; the others become zero.
+  template <int kRows, int kThreads = kMmaThreads, class T>
+  __device__ __forceinline__ void fetch(const T* from, std::int64_t stride, int count, int width) const {
+    constexpr int kStep = kThreads / kPieces;
     const int piece = static_cast<int>(threadIdx.x) % kPieces, first = static_cast<int>(threadIdx.x) / kPieces;
     const T* source = from + first * stride + piece * 8;
-    for (int row = first; row < rows; row += kThreads / kPieces, source += stride * (kThreads / kPieces)) {
-      const bool exists = row < count && piece * 8 < width;
-      copy16(at(row, piece), exists ? source : from, exists);
+    const int rows = piece * 8 < width ? count : 0;
+#pragma unroll
+    for (int i = 0; i < kRows / kStep; ++i, source += stride * kStep) {
+      const bool exists = first + i * kStep < rows;
+      copy16(at(first + i * kStep, piece), exists ? source : from, exists);
     }
   }
   // Have this thread's pieces of `rows` rows anything that is not finite?
   template <class T, int kThreads = kMmaThreads>
   __device__ __forceinline__ bool is_strange_in(int rows) const {
     bool strange = false;
+#pragma unroll 1
     for (int e = static_cast<int>(threadIdx.x); e < rows * kPieces; e += kThreads) {
       std::uint32_t r[4];
       asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"

@@ -108,7 +108,7 @@ class MmaBackward : public BackwardTiles<T, kWidth, 64 * kTiles, kMmaThreads, kR
   // Scores become weights, gradients of weights those of scores.
   __device__ __forceinline__ void pull_softmax(int stage, int part, const FragmentMask<kTiles>& keeps, Scores& s,
                                                Scores& g) const {
-    const float scale = static_cast<float>(call_.scale * call_.unit);
+    const float scale = call_.score_scale;
 #pragma unroll
     for (int n = 0; n < kPart / 8; ++n) {
       RowStatistic<float> across[2];

@@ -36,7 +36,8 @@ class MmaForward {
   __device__ void run() {
     const std::int64_t left = piece_.nq - first_;
     const Source<T> q = source_of<T>(call_.q, piece_, head_, false);
-    q_.fetch(q.data + first_ * q.stride, q.stride, kOwn, static_cast<int>(min(left, std::int64_t{kOwn})), call_.d_k);
+    q_.template fetch<kOwn>(q.data + first_ * q.stride, q.stride, static_cast<int>(min(left, std::int64_t{kOwn})),
+                            call_.d_k);
     Walk ahead(list_, item_, head_, 1);
     for (int s = 0; s < kStages - 1; ++s) fetch(ahead, s);
     int stage = 0;
@@ -68,8 +69,8 @@ class MmaForward {
     if (!ahead.done()) {
       const std::int64_t first = std::int64_t{ahead.block()} * kBlock;
       const int count = static_cast<int>(min(nk_ - first, std::int64_t{kBlock}));
-      key_tile(stage).fetch(keys_.data + first * keys_.stride, keys_.stride, kBlock, count, call_.d_k);
-      value_tile(stage).fetch(values_.data + first * values_.stride, values_.stride, kBlock, count, call_.d_v);
+      key_tile(stage).template fetch<kBlock>(keys_.data + first * keys_.stride, keys_.stride, count, call_.d_k);
+      value_tile(stage).template fetch<kBlock>(values_.data + first * values_.stride, values_.stride, count, call_.d_v);
       if (threadIdx.x == 0) arrivals_[stage] = {ahead.block(), head_, {ahead.entry.mask[0], ahead.entry.mask[1]}};
       ahead.next();
     }
@@ -104,7 +105,7 @@ class MmaForward {
       if constexpr (kGeneral)
         weigh_any(first + row, s);
       else
-        rows_.weigh(s, static_cast<float>(call_.scale * call_.unit));
+        rows_.weigh(s, call_.score_scale);
       gather(value_tile(stage), row, s);
     }
   }
