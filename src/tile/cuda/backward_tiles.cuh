@@ -12,8 +12,10 @@ template <class T, int kWidth, int kOwn, int kThreads, Role kRole>
 class BackwardTiles {
  public:
   static constexpr bool kByColumns = kRole == Role::column;
-  static constexpr int kStages = 2, kTiles = kOwn / 16 / (kThreads / 32);  // of 16 own rows, for each warp
-  static constexpr std::uint32_t kFront = 2048;                            // arrivals and row statistics
+  // Warpgroups leave their last products running while the next block is looked at.
+  static constexpr int kStages = kThreads == 256 ? 3 : 2,
+                       kTiles = kOwn / 16 / (kThreads / 32);  // of 16 own rows, for each warp
+  static constexpr std::uint32_t kFront = 3072;               // arrivals and row statistics
   static constexpr std::uint32_t kOwnBytes = SharedTile<kWidth>::bytes(kOwn);
   static constexpr std::uint32_t kTileBytes = SharedTile<kWidth>::bytes(kBlock);
   static constexpr int kBytes = static_cast<int>(kFront + 2 * kOwnBytes + 2 * kStages * kTileBytes);

@@ -26,24 +26,32 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
     if constexpr (!kByColumns) this->read_terms(terms_);
     Walk ahead(list_, item_, this->first_head(), this->heads());
     this->fetch(ahead, 0);
-    for (std::int32_t i = 0, stage = 0; i < item_.blocks * this->heads(); ++i, stage ^= 1) {
+    const std::int32_t blocks = item_.blocks * this->heads();
+    for (std::int32_t i = 0, stage = 0, next = 1; i < blocks; ++i, stage = next, next = next == 2 ? 0 : next + 1) {
       await_copies<0>();
       show_to_tensor_cores();
       __syncthreads();
       const Arrival now = arrivals_[stage];
-      this->fetch(ahead, stage ^ 1);
+      this->fetch(ahead, next);
       visit(now, stage);
     }
     await_copies<0>();
+    await_products<0>();
+    settle_all();
     __syncthreads();
     this->finish(acc1_, acc2_);
   }
 
  private:
+  __device__ __forceinline__ void settle_all() {
+    settle(acc1_[0]);
+    if constexpr (kByColumns) settle(acc2_[0]);
+  }
+
   __device__ __forceinline__ void visit(const Arrival& now, int stage) {
     this->look(now, stage, false);
     const std::int32_t mask = this->mask_of(now);
-    if (mask == ListView::kNone) return;
+    if (mask == ListView::kNone) return await_products<0>();  // whose tiles will be overwritten
     const std::uint32_t half = threadIdx.x / 128 * SharedTile<64>::bytes(kBlock);
     float s[8][4] = {}, g[8][4] = {};
     std::uint32_t a[4][4];
@@ -54,7 +62,11 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
     commit_products();
     await_products<1>();
     settle(s);
-    weigh(now, stage, mask, s);
+    settle_all();
+    weigh(stage, s);
+    const std::int64_t left = n_streamed_ - std::int64_t{now.block} * kBlock;
+    const bool is_whole = mask == Plan::kWhole && left >= kBlock;
+    if (!is_whole) drop(mask, left, s);
     if constexpr (kByColumns) {
       pack_operands<T>(s, a);
       begin_products();
@@ -66,32 +78,24 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
     }
     settle(g);
     pull(stage, s, g);
+    if (!is_whole) drop(mask, left, g);
     std::uint32_t b[4][4];
     pack_operands<T>(g, b);
     begin_products();
     add_panel<T, 0>(acc1_[0], b, streamed_tile(stage, 0).base);
-    finish_products(acc1_[0]);
-    if constexpr (kByColumns) settle(acc2_[0]);
+    commit_products();
   }
 
-  // Products become weights; 0 where a pair is not kept.
-  __device__ __forceinline__ void weigh(const Arrival& now, int stage, std::int32_t mask, float (&s)[8][4]) const {
+  // Products become weights.
+  __device__ __forceinline__ void weigh(int stage, float (&s)[8][4]) const {
     const float scale = call_.score_scale;
-    const std::int64_t left = n_streamed_ - std::int64_t{now.block} * kBlock;
 #pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      const FragmentMask<1> keeps(list_, mask, warp() % 4 * 16, part, left);
+    for (int n = 0; n < 8; ++n) {
+      RowStatistic<float> across[2];
+      if constexpr (kByColumns) this->streamed_terms(stage, 8 * n, across);
 #pragma unroll
-      for (int n = 4 * part; n < 4 * part + 4; ++n) {
-        RowStatistic<float> across[2];
-        if constexpr (kByColumns) this->streamed_terms(stage, 8 * n, across);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float reopened = kByColumns ? across[e % 2].reopened : terms_[0][e / 2].reopened;
-          const float p = quick_exp2(fmaf(s[n][e], scale, -reopened));
-          s[n][e] = keeps.is_whole || keeps.keeps(0, 8 * n - 32 * part, e) ? p : 0.0f;
-        }
-      }
+      for (int e = 0; e < 4; ++e)
+        s[n][e] = quick_exp2(fmaf(s[n][e], scale, -(kByColumns ? across[e % 2] : terms_[0][e / 2]).reopened));
     }
   }
 
@@ -102,8 +106,19 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
       RowStatistic<float> across[2];
       if constexpr (kByColumns) this->streamed_terms(stage, 8 * n, across);
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        g[n][e] = Softmax::pull(0.0f, p[n][e], g[n][e], kByColumns ? across[e % 2].delta : terms_[0][e / 2].delta);
+      for (int e = 0; e < 4; ++e) g[n][e] = p[n][e] * (g[n][e] - (kByColumns ? across[e % 2] : terms_[0][e / 2]).delta);
+    }
+  }
+
+  // Zeroes what belongs to pairs that are not kept.
+  __device__ __forceinline__ void drop(std::int32_t mask, std::int64_t left, float (&x)[8][4]) const {
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      const FragmentMask<1> keeps(list_, mask, warp() % 4 * 16, part, left);
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) x[4 * part + n][e] = keeps.keeps(0, 8 * n, e) ? x[4 * part + n][e] : 0.0f;
     }
   }
 

@@ -11,7 +11,11 @@ template <class T, int kWidth, int kGroups>
 class HopperForward {
  public:
   static constexpr int kPanels = kWidth / 64, kOwn = 64 * kGroups, kThreads = 128 * kGroups;
-  static constexpr int kStages = kWidth <= 64 && kGroups == 2 ? 3 : 2, kResident = kWidth <= 64 ? 4 / kGroups : 1;
+  // Two groups leave the last product with the values running while the next block is looked at: that takes more
+  // stages. With one group, four blocks fit a multiprocessor and hide it better.
+  static constexpr bool kDefers = kGroups == 2;
+  static constexpr int kAhead = kDefers ? 2 : 1, kStages = kDefers ? 4 : 2;
+  static constexpr int kResident = kWidth <= 64 ? 4 / kGroups : 1;
   static constexpr std::uint32_t kOwnPanel = SharedTile<64>::bytes(kOwn), kPanel = SharedTile<64>::bytes(kBlock);
   static constexpr std::uint32_t kFront = 1024;  // for arrivals; tiles stand at multiples of it
   static constexpr int kBytes = static_cast<int>(kFront + kPanels * (kOwnPanel + 2 * kStages * kPanel));
@@ -37,17 +41,19 @@ class HopperForward {
       own_panel(panel).template fetch<kOwn, kThreads>(q.data + first_ * q.stride + 64 * panel, q.stride, count,
                                                       call_.d_k - 64 * panel);
     Walk ahead(list_, item_, head_, 1);
-    for (int s = 0; s < kStages - 1; ++s) fetch(ahead, s);
-    int stage = 0;
-    for (std::int32_t i = 0; i < item_.blocks; ++i, stage = stage + 1 == kStages ? 0 : stage + 1) {
-      await_copies<kStages - 2>();
+    for (int s = 0; s < kAhead; ++s) fetch(ahead, s);
+    for (std::int32_t i = 0; i < item_.blocks; ++i) {
+      const int stage = i % kStages;
+      await_copies<kAhead - 1>();
       show_to_tensor_cores();
       __syncthreads();
       const Arrival now = arrivals_[stage];
-      fetch(ahead, stage == 0 ? kStages - 1 : stage - 1);
+      fetch(ahead, (i + kAhead) % kStages);
       visit(now, stage);
     }
     await_copies<0>();
+    await_products<0>();
+    settle(rows_.o[0]);
     __syncthreads();
     item_.slot < 0 ? store() : leave();
     report(call_, item_, strange_);
@@ -86,7 +92,7 @@ class HopperForward {
       for (int p = 0; p < kPanels; ++p)
         strange_ |= panel(stage, kPanels + p).template is_strange_in<T, kThreads>(kBlock);
     const std::int32_t mask = kGroups == 2 && group() == 1 ? now.mask[1] : now.mask[0];
-    if (mask == ListView::kNone) return;
+    if (mask == ListView::kNone) return await_products<0>();  // whose tiles will be overwritten
     float s[1][8][4] = {};
     score(stage, s[0]);
     const std::int64_t left = nk_ - std::int64_t{now.block} * kBlock;
@@ -96,12 +102,13 @@ class HopperForward {
     gather(stage, s[0]);
   }
 
-  __device__ __forceinline__ void score(int stage, float (&s)[8][4]) const {
+  __device__ __forceinline__ void score(int stage, float (&s)[8][4]) {
     begin_products();
 #pragma unroll
     for (int p = 0; p < kPanels; ++p)
       multiply_panel<T>(s, own_panel(p).base + group() * kPanel, panel(stage, p).base, p > 0);
     finish_products(s);
+    settle(rows_.o[0]);
   }
 
   __device__ __forceinline__ void gather(int stage, const float (&s)[8][4]) {
@@ -110,7 +117,7 @@ class HopperForward {
     begin_products();
     add_panel<T, 0>(rows_.o[0], a, panel(stage, kPanels).base);
     if constexpr (kPanels == 2) add_panel<T, 8>(rows_.o[0], a, panel(stage, kPanels + 1).base);
-    finish_products(rows_.o[0]);
+    kDefers ? commit_products() : finish_products(rows_.o[0]);
   }
 
   __device__ void store() {
