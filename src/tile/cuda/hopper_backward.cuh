@@ -54,7 +54,6 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
     if (mask == ListView::kNone) return await_products<0>();  // whose tiles will be overwritten
     const std::uint32_t half = threadIdx.x / 128 * SharedTile<64>::bytes(kBlock);
     float s[8][4] = {}, g[8][4] = {};
-    std::uint32_t a[4][4];
     begin_products();
     multiply_panel<T>(s, own_tile(0).base + half, streamed_tile(stage, 0).base, false);
     commit_products();
@@ -67,21 +66,15 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
     const std::int64_t left = n_streamed_ - std::int64_t{now.block} * kBlock;
     const bool is_whole = mask == Plan::kWhole && left >= kBlock;
     if (!is_whole) drop(mask, left, s);
-    if constexpr (kByColumns) {
-      pack_operands<T>(s, a);
-      begin_products();
-      add_panel<T, 0>(acc2_[0], a, streamed_tile(stage, 1).base);
-      commit_products();
-      await_products<1>();
-    } else {
-      await_products<0>();
-    }
+    await_products<0>();
     settle(g);
     pull(stage, s, g);
     if (!is_whole) drop(mask, left, g);
-    std::uint32_t b[4][4];
+    std::uint32_t a[4][4], b[4][4];
+    if constexpr (kByColumns) pack_operands<T>(s, a);
     pack_operands<T>(g, b);
-    begin_products();
+    begin_products();  // registers that are read may not be written while products run
+    if constexpr (kByColumns) add_panel<T, 0>(acc2_[0], a, streamed_tile(stage, 1).base);
     add_panel<T, 0>(acc1_[0], b, streamed_tile(stage, 0).base);
     commit_products();
   }

@@ -8,12 +8,12 @@ namespace {
 template <class T, int kWidth, int kGroups>
 void run_hopper_forward(const Launch& launch, const Call& call, dim3 grid) {
   using Kernel = HopperForward<T, kWidth, kGroups>;
-  launch_mma(launch, call, grid, hopper_forward_kernel<T, kWidth, kGroups>, Kernel::kBytes, Kernel::kThreads);
+  launch_mma<hopper_forward_kernel<T, kWidth, kGroups>>(launch, call, grid, Kernel::kBytes, Kernel::kThreads);
 }
 
 template <class T, Role kRole>
 void run_hopper_backward(const Launch& launch, const Call& call, dim3 grid) {
-  launch_mma(launch, call, grid, hopper_backward_kernel<T, kRole>, HopperBackward<T, kRole>::kBytes, 256);
+  launch_mma<hopper_backward_kernel<T, kRole>>(launch, call, grid, HopperBackward<T, kRole>::kBytes, 256);
 }
 
 }  // namespace

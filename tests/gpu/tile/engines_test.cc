@@ -45,16 +45,15 @@ TEST_P(EnginesAgree, PiecesOfSingleHeads) {
   EXPECT_LT(difference(a.dv.values, b.dv.values), limit()) << "dv";
 }
 
-// One element for every distance from -(n_k - 1) to n_q - 1, for each head and batch item; gradients are added to what
-// is there.
+// One element for every distance from -(n_k - 1) to n_q - 1, for each head and batch item, in both widths.
 struct DistanceBias {
-  std::int64_t size, heads, batch;
+  std::int64_t size, heads;
   std::vector<double> wide;
   std::vector<float> narrow;
 
-  DistanceBias(const Options& o, std::uint64_t seed) : size(o.n_q + o.n_k - 1), heads(o.heads), batch(o.batch) {
+  DistanceBias(const Options& o, std::uint64_t seed) : size(o.n_q + o.n_k - 1), heads(o.heads) {
     Random random(seed);
-    for (std::int64_t i = 0; i < size * heads * batch; ++i) {
+    for (std::int64_t i = 0; i < size * heads * o.batch; ++i) {
       narrow.push_back(2.0f * random.uniform() - 1.0f);
       wide.push_back(static_cast<double>(narrow.back()));
     }
@@ -63,8 +62,76 @@ struct DistanceBias {
   BiasArray<Pointer> array(Pointer data) const {
     return {data, size * heads, size, 1, -1};
   }
-  void place(std::vector<Piece>& pieces, std::int64_t n_k) const {
-    for (Piece& piece : pieces) piece.bias_at = piece.d_bias_at = n_k - 1;
+  void* data(DType dtype) { return dtype == DType::f64 ? static_cast<void*>(wide.data()) : narrow.data(); }
+  std::size_t bytes(DType dtype) const { return wide.size() * size_of(wide_of(dtype)); }
+};
+
+// A case with a bias of the distance; gradients are added to what `gradient` holds.
+struct DistanceCase {
+  AttentionCase attention;
+  DistanceBias bias, gradient;
+  std::vector<Piece> pieces;
+
+  explicit DistanceCase(const Options& o) : attention(o), bias(o, 5), gradient(o, 6) {
+    const Problem problem = attention.problem();
+    pieces.assign(problem.pieces.begin(), problem.pieces.end());
+    for (Piece& piece : pieces) piece.bias_at = piece.d_bias_at = o.n_k - 1;
+  }
+  Arrays& arrays() { return attention.arrays(); }
+  Problem problem(const void* bias_data) {
+    Problem p = attention.problem();
+    p.pieces = pieces;
+    p.bias = bias.array<const void*>(bias_data);
+    return p;
+  }
+  void load() {
+    for (Field* f : {&arrays().o, &arrays().dq, &arrays().dk, &arrays().dv}) f->load();
+  }
+
+  void run_on_host() {
+    Arrays& a = arrays();
+    const Context context({.threads = 1});
+    const Problem p = problem(bias.wide.data());
+    forward(context, p, {a.q.in(), a.k.in(), a.v.in(), a.o.out(), a.lse.out()});
+    backward(context, p,
+             {a.q.in(),
+              a.k.in(),
+              a.v.in(),
+              a.o.in(),
+              a.lse.in(),
+              a.d_o.in(),
+              {},
+              a.dq.out(),
+              a.dk.out(),
+              a.dv.out(),
+              gradient.array<void*>(gradient.wide.data())});
+    load();
+  }
+  void run_on_card() {
+    Arrays& a = arrays();
+    Mirror mirror;
+    const DType dtype = attention.options().dtype;
+    const Problem p = problem(mirror.in(bias.data(dtype), bias.bytes(dtype)));
+    const Out o = mirror.out(a.o), lse = mirror.out(a.lse);
+    const In q = mirror.in(a.q), k = mirror.in(a.k), v = mirror.in(a.v);
+    cuda::forward({}, p, {q, k, v, o, lse});
+    const In o_in{o.data, o.batch, o.row, o.head}, lse_in{lse.data, lse.batch, lse.row, lse.head};
+    void* d_bias = mirror.out(gradient.data(dtype), gradient.bytes(dtype));
+    cuda::backward({}, p,
+                   {q,
+                    k,
+                    v,
+                    o_in,
+                    lse_in,
+                    mirror.in(a.d_o),
+                    {},
+                    mirror.out(a.dq),
+                    mirror.out(a.dk),
+                    mirror.out(a.dv),
+                    gradient.array<void*>(d_bias)});
+    mirror.finish();
+    load();
+    if (dtype != DType::f64) gradient.wide.assign(gradient.narrow.begin(), gradient.narrow.end());
   }
 };
 
@@ -74,71 +141,18 @@ TEST_P(EnginesAgree, BiasOfTheDistance) {
     o.dtype = GetParam();
     o.batch = 2, o.heads = 3, o.kv_heads = 3, o.n_q = 150, o.n_k = 201, o.d_k = o.d_v = 24, o.tile = {64, 64};
     o.pattern = pattern;
-    AttentionCase card(o);
-    Options w = o;
-    w.dtype = DType::f64;
-    AttentionCase host(w);
+    DistanceCase card(o);
+    o.dtype = DType::f64;
+    DistanceCase host(o);
     copy_inputs(card.arrays(), host.arrays());
-    DistanceBias bias(o, 5), gradient(o, 6);
-    const bool is_wide = o.dtype == DType::f64;
-    const std::size_t bytes = bias.wide.size() * (is_wide ? sizeof(double) : sizeof(float));
-
-    Problem p = host.problem();
-    std::vector<Piece> pieces(p.pieces.begin(), p.pieces.end());
-    bias.place(pieces, o.n_k);
-    p.pieces = pieces;
-    p.bias = bias.array<const void*>(bias.wide.data());
-    Arrays& b = host.arrays();
-    const Context context({.threads = 1});
-    forward(context, p, {b.q.in(), b.k.in(), b.v.in(), b.o.out(), b.lse.out()});
-    backward(context, p,
-             {b.q.in(),
-              b.k.in(),
-              b.v.in(),
-              b.o.in(),
-              b.lse.in(),
-              b.d_o.in(),
-              {},
-              b.dq.out(),
-              b.dk.out(),
-              b.dv.out(),
-              gradient.array<void*>(gradient.wide.data())});
-
-    Mirror mirror;
-    Problem c = card.problem();
-    std::vector<Piece> card_pieces(c.pieces.begin(), c.pieces.end());
-    bias.place(card_pieces, o.n_k);
-    c.pieces = card_pieces;
-    c.bias =
-        bias.array<const void*>(mirror.in(is_wide ? static_cast<void*>(bias.wide.data()) : bias.narrow.data(), bytes));
-    std::vector<double> wide_gradient = DistanceBias(o, 6).wide;
-    void* to = is_wide ? static_cast<void*>(wide_gradient.data()) : gradient.narrow.data();
-    Arrays& a = card.arrays();
-    const Out o_out = mirror.out(a.o), lse = mirror.out(a.lse);
-    const In q = mirror.in(a.q), k = mirror.in(a.k), v = mirror.in(a.v);
-    cuda::forward({}, c, {q, k, v, o_out, lse});
-    cuda::backward({}, c,
-                   {q,
-                    k,
-                    v,
-                    {o_out.data, o_out.batch, o_out.row, o_out.head},
-                    {lse.data, lse.batch, lse.row, lse.head},
-                    mirror.in(a.d_o),
-                    {},
-                    mirror.out(a.dq),
-                    mirror.out(a.dk),
-                    mirror.out(a.dv),
-                    gradient.array<void*>(mirror.out(to, bytes))});
-    mirror.finish();
-    for (Field* f : {&a.o, &a.dq, &a.dk, &a.dv}) f->load();
-    for (Field* f : {&b.o, &b.dq, &b.dk, &b.dv}) f->load();
+    host.run_on_host();
+    card.run_on_card();
+    const Arrays &a = card.arrays(), &b = host.arrays();
     EXPECT_LT(difference(a.o.values, b.o.values), limit()) << "o";
     EXPECT_LT(difference(a.dq.values, b.dq.values), limit()) << "dq";
     EXPECT_LT(difference(a.dk.values, b.dk.values), limit()) << "dk";
     EXPECT_LT(difference(a.dv.values, b.dv.values), limit()) << "dv";
-    const std::vector<double> ours =
-        is_wide ? wide_gradient : std::vector<double>(gradient.narrow.begin(), gradient.narrow.end());
-    EXPECT_LT(difference(ours, gradient.wide), limit()) << "d_bias";
+    EXPECT_LT(difference(card.gradient.wide, host.gradient.wide), limit()) << "d_bias";
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, EnginesAgree, ::testing::Values(DType::f64, DType::f32, DType::bf16),
