@@ -18,15 +18,13 @@ void run_hopper_backward(const Launch& launch, const Call& call, dim3 grid) {
 
 }  // namespace
 
-extern const MmaKernel hopper_kernels_bf16[5], hopper_kernels_f16[5];
-const MmaKernel hopper_kernels_bf16[5] = {
-    {64, 2, Variant::hopper, Role::forward, run_hopper_forward<bfloat16, 64, 2>},
+extern const MmaKernel hopper_kernels_bf16[4], hopper_kernels_f16[4];
+const MmaKernel hopper_kernels_bf16[4] = {
     {64, 1, Variant::hopper, Role::forward, run_hopper_forward<bfloat16, 64, 1>},
     {128, 2, Variant::hopper, Role::forward, run_hopper_forward<bfloat16, 128, 2>},
     {64, 2, Variant::hopper, Role::row, run_hopper_backward<bfloat16, Role::row>},
     {64, 2, Variant::hopper, Role::column, run_hopper_backward<bfloat16, Role::column>}};
-const MmaKernel hopper_kernels_f16[5] = {
-    {64, 2, Variant::hopper, Role::forward, run_hopper_forward<float16, 64, 2>},
+const MmaKernel hopper_kernels_f16[4] = {
     {64, 1, Variant::hopper, Role::forward, run_hopper_forward<float16, 64, 1>},
     {128, 2, Variant::hopper, Role::forward, run_hopper_forward<float16, 128, 2>},
     {64, 2, Variant::hopper, Role::row, run_hopper_backward<float16, Role::row>},

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 
 #include "tile/cuda/merge.cuh"
 
 namespace fovea::tile::cuda {
 
-extern const MmaKernel hopper_kernels_bf16[5], hopper_kernels_f16[5];
+extern const MmaKernel hopper_kernels_bf16[4], hopper_kernels_f16[4];
 extern const MmaKernel mma_forward_bf16_32[3], mma_forward_f16_32[3], mma_row_bf16_32[3], mma_row_f16_32[3],
     mma_column_bf16_32[3], mma_column_f16_32[3];
 extern const MmaKernel mma_forward_bf16_64[3], mma_forward_bf16_128[3], mma_forward_bf16_256[1];
@@ -75,15 +74,13 @@ const MmaKernel* find(std::span<const MmaKernel> kernels, Variant variant, Role 
   return found;
 }
 
-// What was measured to be the fastest for softmax: forward with products of warpgroups, by single blocks up to
-// width 64.
+// The fastest of those measured for softmax: forward by single blocks up to width 64, else by pairs of blocks.
 const MmaKernel* choose_hopper(const Call& call, Role role, int width, int tiles) {
   if (width <= 32 || !has_warpgroups()) return nullptr;
-  if (role == Role::forward) tiles = width <= 64 ? 1 : 2;
-  if (const char* forced = std::getenv("FOVEA_TILES")) tiles = std::atoi(forced);
+  const int wanted = role == Role::forward ? (width <= 64 ? 1 : 2) : tiles;
   const MmaKernel* found =
-      find(call.dtype == DType::bf16 ? hopper_kernels_bf16 : hopper_kernels_f16, Variant::hopper, role, width, tiles);
-  return found != nullptr && found->tiles == tiles ? found : nullptr;
+      find(call.dtype == DType::bf16 ? hopper_kernels_bf16 : hopper_kernels_f16, Variant::hopper, role, width, wanted);
+  return found != nullptr && found->tiles == wanted ? found : nullptr;
 }
 
 const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
@@ -91,14 +88,12 @@ const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
   if (!schedule.is_standard || call.d_k % 8 != 0 || call.d_v % 8 != 0) return nullptr;
   const bool by_columns = role == Role::column;
   const int width = std::max(call.d_k, call.d_v);
-  int tiles = best_tiles(by_columns ? schedule.by_columns : schedule.by_rows, by_columns ? call.kv_heads : call.heads);
-  if (const char* forced = std::getenv("FOVEA_TILES")) tiles = std::atoi(forced);
+  const auto& items = by_columns ? schedule.by_columns : schedule.by_rows;
+  const int tiles = best_tiles(items, by_columns ? call.kv_heads : call.heads);
   const auto kernels = kernels_of(call.dtype, role, width);
   const MmaKernel* found = nullptr;
   if (!is_general(call)) {
-    const bool plain =
-        std::getenv("FOVEA_PLAIN") != nullptr || (role != Role::forward && std::getenv("FOVEA_PLAINB") != nullptr);
-    if (!plain) found = choose_hopper(call, role, width, tiles);
+    found = choose_hopper(call, role, width, tiles);
     if (found == nullptr) found = find(kernels, Variant::softmax, role, width, tiles);
   }
   return found != nullptr ? found : find(kernels, Variant::general, role, width, tiles);
