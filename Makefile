@@ -1,6 +1,7 @@
 # Short names for what people do here. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-python wheel python bench fuzz fuzz-readers peers lint lint-format format house asan tsan clean bootstrap
+.PHONY: help run build test test-python wheel python bench fuzz fuzz-readers cuda gpu-test gpu-bench peers lint lint-format format \
+        house asan tsan clean bootstrap
 
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
@@ -48,6 +49,17 @@ fuzz: bootstrap $(RELEASE)/build.ninja  ## random calls of every mechanism again
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_fuzz
 	@OMP_WAIT_POLICY=passive $(RELEASE)/bin/fovea_fuzz --minutes $(MINUTES) --seed $(or $(SEED),$$(date +%s)) $(ARGS)
 
+CUDA_ARCHS ?= 90a
+cuda: bootstrap-cuda  ## build the program and the tests with kernels for NVIDIA cards; CUDA_ARCHS="80;89;90a;100"
+	@cmake --preset cuda -DFOVEA_JOIN=$(JOIN) "-DFOVEA_CUDA_ARCHS=$(CUDA_ARCHS)"
+	@ninja -C build/cuda -j $(JOBS) fovea_cli gpu_tile_test gpu_tile_bench
+
+gpu-test: cuda  ## build and run the tests that need a card
+	@build/cuda/bin/gpu_tile_test --gtest_brief=1
+
+gpu-bench: cuda  ## time the kernels on this machine's card
+	@build/cuda/bin/gpu_tile_bench
+
 peers: python  ## race PyTorch on this machine (installs it under build/ first); ARGS="--help" for options
 	@scripts/bootstrap peers
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_peers
@@ -93,7 +105,9 @@ clean:  ## remove the build folders
 bootstrap:
 	@scripts/bootstrap
 
-.PHONY: bootstrap-lint bootstrap-fuzz
+.PHONY: bootstrap-lint bootstrap-fuzz bootstrap-cuda
+bootstrap-cuda:
+	@scripts/bootstrap cuda
 bootstrap-lint:
 	@scripts/bootstrap lint
 bootstrap-fuzz:

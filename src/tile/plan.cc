@@ -1,6 +1,7 @@
 #include "tile/plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <limits>
 #include <list>
@@ -21,6 +22,8 @@ using Entry = Plan::Entry;
 class Compiler {
  public:
   Compiler(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k, TileSize tile) : pattern_(pattern) {
+    static std::atomic<std::uint64_t> last{0};
+    plan_.id = ++last;
     plan_.n_q = n_q;
     plan_.n_k = n_k;
     plan_.tile_q = tile.query;

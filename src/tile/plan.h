@@ -31,6 +31,7 @@ struct Plan {
     std::int32_t query_begin, query_end, key_begin, key_end;
   };
 
+  std::uint64_t id = 0;  // no other plan of the process has it: what was derived from a plan is found by it
   std::int64_t n_q = 0, n_k = 0;
   std::int32_t tile_q = 0, tile_k = 0;
   std::vector<std::int64_t> row_start;  // entries of query block i: rows[row_start[i] .. row_start[i + 1])

@@ -197,8 +197,7 @@ class AttentionCase {
                 a_.dv.out(),
                 {}};
     // What no piece reaches is the caller's; where pieces reach everything, the engine must overwrite NaN.
-    const bool reached = whole_ && options_.step == 1;
-    std::vector<std::byte> d_bias(bias_storage_.size(), std::byte{reached ? std::uint8_t{0xff} : std::uint8_t{0}});
+    std::vector<std::byte> d_bias(bias_storage_.size(), std::byte{covers() ? std::uint8_t{0xff} : std::uint8_t{0}});
     if (!d_bias.empty()) {
       io.d_bias = bias_strides<void*>();
       io.d_bias.data = d_bias.data();
@@ -221,6 +220,9 @@ class AttentionCase {
         for (std::int64_t i = 0; i < piece.nq; ++i) reference_row(piece, h, i, r);
     return r;
   }
+
+  // Do the pieces reach every pair of rows?
+  bool covers() const { return whole_ && options_.step == 1; }
 
   void clear_outputs() {
     const Options& o = options_;

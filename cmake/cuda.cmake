@@ -1,0 +1,30 @@
+# The CUDA compiler: that of CUDACXX or the machine, else the one `scripts/bootstrap cuda` puts into build/cuda-toolkit.
+set(FOVEA_CUDA_ARCHS "90a" CACHE STRING "compute capabilities to build for: 80, 89, 90a, 100; separated by semicolons")
+set(CMAKE_CUDA_ARCHITECTURES ${FOVEA_CUDA_ARCHS})
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS /usr/local/cuda/bin ${PROJECT_SOURCE_DIR}/build/cuda-toolkit/bin
+               NO_SYSTEM_ENVIRONMENT_PATH)
+  if(NOT CMAKE_CUDA_COMPILER)
+    unset(CMAKE_CUDA_COMPILER CACHE)
+  endif()
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit 13 REQUIRED)
+if(CCACHE)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+endif()
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+
+# Policies are constexpr or FOVEA_HD; what they take of the standard library (bit_cast, numeric_limits) is constexpr.
+target_compile_options(
+  fovea_flags
+  INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-fno-math-errno>")
+if("90a" IN_LIST FOVEA_CUDA_ARCHS)
+  target_compile_definitions(fovea_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FOVEA_CUDA_HOPPER>)
+endif()
+list(APPEND FOVEA_DEPENDENCIES CUDA::cudart_static)

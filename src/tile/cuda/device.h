@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "fovea/error.h"
+#include "tile/cuda/launch.h"
+
+namespace fovea::tile::cuda {
+
+inline void check_cuda(cudaError_t status, const char* where) {
+  if (status == cudaSuccess) return;
+  const std::string what = std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
+  if (status == cudaErrorMemoryAllocation)
+    fail(ErrorCode::out_of_memory, what, where, "a smaller batch or length, or another card");
+  fail(ErrorCode::internal, what, where, "compute-sanitizer names the first bad access");
+}
+
+// Memory of the card that outlives the calls.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  explicit DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
+    if (bytes > 0) check_cuda(cudaMalloc(&data_, bytes), "memory for plans");
+  }
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~DeviceBuffer() { cudaFree(data_); }  // waits for the kernels that read it
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Scratch of one call.
+class DeviceScratch {
+ public:
+  DeviceScratch(const Launch& launch, std::size_t bytes) : launch_(launch) {
+    if (bytes == 0) return;
+    if (launch.allocate != nullptr)
+      data_ = launch.allocate(launch, bytes);
+    else
+      check_cuda(cudaMallocAsync(&data_, bytes, launch.stream), "scratch of attention");
+  }
+  ~DeviceScratch() {
+    if (data_ == nullptr) return;
+    if (launch_.release != nullptr)
+      launch_.release(launch_, data_);
+    else
+      cudaFreeAsync(data_, launch_.stream);
+  }
+  DeviceScratch(const DeviceScratch&) = delete;
+  DeviceScratch& operator=(const DeviceScratch&) = delete;
+
+  void* data() const { return data_; }
+
+ private:
+  const Launch& launch_;
+  void* data_ = nullptr;
+};
+
+}  // namespace fovea::tile::cuda

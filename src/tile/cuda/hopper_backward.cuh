@@ -1,0 +1,135 @@
+#pragma once
+
+#include "tile/cuda/backward_tiles.cuh"
+#include "tile/cuda/hopper.cuh"
+
+namespace fovea::tile::cuda {
+
+// Softmax backward as MmaBackward has it, with products of whole warpgroups: two of them, each with 64 own rows.
+// Weights are made while the second product runs, and by columns gradients of scores while P is multiplied.
+template <class T, Role kRole>
+class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
+  using Base = BackwardTiles<T, 64, 128, 256, kRole>;
+  using Base::kByColumns, Base::call_, Base::list_, Base::item_, Base::n_streamed_, Base::arrivals_, Base::own_tile,
+      Base::streamed_tile;
+  using typename Base::Accumulator;
+
+ public:
+  __device__ HopperBackward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, char* memory)
+      : Base(call, piece, item, head, memory) {
+    this->clear(acc1_);
+    if constexpr (kByColumns) this->clear(acc2_);
+  }
+
+  __device__ void run() {
+    this->fetch_own();
+    if constexpr (!kByColumns) this->read_terms(terms_);
+    Walk ahead(list_, item_, this->first_head(), this->heads());
+    this->fetch(ahead, 0);
+    const std::int32_t blocks = item_.blocks * this->heads();
+    for (std::int32_t i = 0, stage = 0, next = 1; i < blocks; ++i, stage = next, next = next == 2 ? 0 : next + 1) {
+      await_copies<0>();
+      show_to_tensor_cores();
+      __syncthreads();
+      const Arrival now = arrivals_[stage];
+      this->fetch(ahead, next);
+      visit(now, stage);
+    }
+    await_copies<0>();
+    await_products<0>();
+    settle_all();
+    __syncthreads();
+    this->finish(acc1_, acc2_);
+  }
+
+ private:
+  __device__ __forceinline__ void settle_all() {
+    settle(acc1_[0]);
+    if constexpr (kByColumns) settle(acc2_[0]);
+  }
+
+  __device__ __forceinline__ void visit(const Arrival& now, int stage) {
+    this->look(now, stage, false);
+    const std::int32_t mask = this->mask_of(now);
+    if (mask == ListView::kNone) return await_products<0>();  // whose tiles will be overwritten
+    const std::uint32_t half = threadIdx.x / 128 * SharedTile<64>::bytes(kBlock);
+    float s[8][4] = {}, g[8][4] = {};
+    begin_products();
+    multiply_panel<T>(s, own_tile(0).base + half, streamed_tile(stage, 0).base, false);
+    commit_products();
+    multiply_panel<T>(g, own_tile(1).base + half, streamed_tile(stage, 1).base, false);
+    commit_products();
+    await_products<1>();
+    settle(s);
+    settle_all();
+    weigh(stage, s);
+    const std::int64_t left = n_streamed_ - std::int64_t{now.block} * kBlock;
+    const bool is_whole = mask == Plan::kWhole && left >= kBlock;
+    if (!is_whole) drop(mask, left, s);
+    await_products<0>();
+    settle(g);
+    pull(stage, s, g);
+    if (!is_whole) drop(mask, left, g);
+    std::uint32_t a[4][4], b[4][4];
+    if constexpr (kByColumns) pack_operands<T>(s, a);
+    pack_operands<T>(g, b);
+    begin_products();  // registers that are read may not be written while products run
+    if constexpr (kByColumns) add_panel<T, 0>(acc2_[0], a, streamed_tile(stage, 1).base);
+    add_panel<T, 0>(acc1_[0], b, streamed_tile(stage, 0).base);
+    commit_products();
+  }
+
+  // Products become weights.
+  __device__ __forceinline__ void weigh(int stage, float (&s)[8][4]) const {
+    const float scale = call_.score_scale;
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      RowStatistic<float> across[2];
+      if constexpr (kByColumns) this->streamed_terms(stage, 8 * n, across);
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        s[n][e] = quick_exp2(fmaf(s[n][e], scale, -(kByColumns ? across[e % 2] : terms_[0][e / 2]).reopened));
+    }
+  }
+
+  // Gradients of weights become those of scores.
+  __device__ __forceinline__ void pull(int stage, const float (&p)[8][4], float (&g)[8][4]) const {
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      RowStatistic<float> across[2];
+      if constexpr (kByColumns) this->streamed_terms(stage, 8 * n, across);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) g[n][e] = p[n][e] * (g[n][e] - (kByColumns ? across[e % 2] : terms_[0][e / 2]).delta);
+    }
+  }
+
+  // Zeroes what belongs to pairs that are not kept.
+  __device__ __forceinline__ void drop(std::int32_t mask, std::int64_t left, float (&x)[8][4]) const {
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      const FragmentMask<1> keeps(list_, mask, warp() % 4 * 16, part, left);
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) x[4 * part + n][e] = keeps.keeps(0, 8 * n, e) ? x[4 * part + n][e] : 0.0f;
+    }
+  }
+
+  Accumulator acc1_;
+  std::conditional_t<kByColumns, Accumulator, char> acc2_;
+  RowStatistic<float> terms_[1][2];
+};
+
+// Grid: (items, heads), by columns (items, kv heads).
+template <class T, Role kRole>
+__global__ void __launch_bounds__(256, 1) hopper_backward_kernel(const __grid_constant__ Call call) {
+  extern __shared__ __align__(1024) char memory[];
+  const Item item = call.items[blockIdx.x];
+  const PieceView& piece = call.pieces[item.piece];
+  const auto head = static_cast<std::int32_t>(blockIdx.y);
+  const std::int32_t kv_head = kRole == Role::column ? head : call.kv_head_of(head);
+  if (piece.kv_head >= 0 && piece.kv_head != kv_head) return report(call, item, false);
+  HopperBackward<T, kRole>(call, piece, item, head, memory).run();
+}
+
+}  // namespace fovea::tile::cuda

@@ -1,0 +1,169 @@
+#pragma once
+
+#include "tile/cuda/hopper.cuh"
+#include "tile/cuda/output_rows.cuh"
+
+namespace fovea::tile::cuda {
+
+// Softmax forward as MmaForward has it, with products of whole warpgroups: each of kGroups has 64 query rows. Keys and
+// values are read from shared memory once for 64 rows instead of once for 32.
+template <class T, int kWidth, int kGroups>
+class HopperForward {
+ public:
+  static constexpr int kPanels = kWidth / 64, kOwn = 64 * kGroups, kThreads = 128 * kGroups;
+  // Two groups leave the last product with the values running while the next block is looked at: that takes more
+  // stages. With one group, four blocks fit a multiprocessor and hide it better.
+  static constexpr bool kDefers = kGroups == 2;
+  static constexpr int kAhead = kDefers ? 2 : 1, kStages = kDefers ? 4 : 2;
+  static constexpr int kResident = kWidth <= 64 ? 4 / kGroups : 1;
+  static constexpr std::uint32_t kOwnPanel = SharedTile<64>::bytes(kOwn), kPanel = SharedTile<64>::bytes(kBlock);
+  static constexpr std::uint32_t kFront = 1024;  // for arrivals; tiles stand at multiples of it
+  static constexpr int kBytes = static_cast<int>(kFront + kPanels * (kOwnPanel + 2 * kStages * kPanel));
+
+  __device__ HopperForward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, char* memory)
+      : call_(call),
+        piece_(piece),
+        list_(piece.rows[kGroups - 1]),
+        item_(item),
+        head_(head),
+        nk_(piece.nk),
+        memory_(static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))),
+        arrivals_(reinterpret_cast<Arrival*>(memory)) {
+    keys_ = source_of<T>(call.k, piece, call.kv_head_of(head), true);
+    values_ = source_of<T>(call.v, piece, call.kv_head_of(head), true);
+    first_ = std::int64_t{item.tile} * kOwn;
+  }
+
+  __device__ void run() {
+    const Source<T> q = source_of<T>(call_.q, piece_, head_, false);
+    const int count = static_cast<int>(min(piece_.nq - first_, std::int64_t{kOwn}));
+    for (int panel = 0; panel < kPanels; ++panel)
+      own_panel(panel).template fetch<kOwn, kThreads>(q.data + first_ * q.stride + 64 * panel, q.stride, count,
+                                                      call_.d_k - 64 * panel);
+    Walk ahead(list_, item_, head_, 1);
+    for (int s = 0; s < kAhead; ++s) fetch(ahead, s);
+    for (std::int32_t i = 0; i < item_.blocks; ++i) {
+      const int stage = i % kStages;
+      await_copies<kAhead - 1>();
+      show_to_tensor_cores();
+      __syncthreads();
+      const Arrival now = arrivals_[stage];
+      fetch(ahead, (i + kAhead) % kStages);
+      visit(now, stage);
+    }
+    await_copies<0>();
+    await_products<0>();
+    settle(rows_.o[0]);
+    __syncthreads();
+    item_.slot < 0 ? store() : leave();
+    report(call_, item_, strange_);
+  }
+
+ private:
+  __device__ SharedTile<64> own_panel(int panel) const {
+    return {memory_ + kFront + static_cast<std::uint32_t>(panel) * kOwnPanel};
+  }
+  // Panels of keys, then those of values.
+  __device__ SharedTile<64> panel(int stage, int index) const {
+    return {memory_ + kFront + kPanels * kOwnPanel + static_cast<std::uint32_t>(stage * 2 * kPanels + index) * kPanel};
+  }
+  __device__ static std::uint32_t group() { return threadIdx.x / 128; }
+
+  __device__ void fetch(Walk& ahead, int stage) {
+    if (!ahead.done()) {
+      const std::int64_t first = std::int64_t{ahead.block()} * kBlock;
+      const int count = static_cast<int>(min(nk_ - first, std::int64_t{kBlock}));
+      const T* k = keys_.data + first * keys_.stride;
+      const T* v = values_.data + first * values_.stride;
+#pragma unroll
+      for (int p = 0; p < kPanels; ++p) {
+        panel(stage, p).template fetch<kBlock, kThreads>(k + 64 * p, keys_.stride, count, call_.d_k - 64 * p);
+        panel(stage, kPanels + p)
+            .template fetch<kBlock, kThreads>(v + 64 * p, values_.stride, count, call_.d_v - 64 * p);
+      }
+      if (threadIdx.x == 0) arrivals_[stage] = {ahead.block(), head_, {ahead.entry.mask[0], ahead.entry.mask[1]}};
+      ahead.next();
+    }
+    commit_copies();
+  }
+
+  __device__ __forceinline__ void visit(const Arrival& now, int stage) {
+    if (now.mask[0] != Plan::kWhole || (kGroups == 2 && now.mask[1] != Plan::kWhole))
+      for (int p = 0; p < kPanels; ++p)
+        strange_ |= panel(stage, kPanels + p).template is_strange_in<T, kThreads>(kBlock);
+    const std::int32_t mask = kGroups == 2 && group() == 1 ? now.mask[1] : now.mask[0];
+    if (mask == ListView::kNone) return await_products<0>();  // whose tiles will be overwritten
+    float s[1][8][4] = {};
+    score(stage, s[0]);
+    const std::int64_t left = nk_ - std::int64_t{now.block} * kBlock;
+#pragma unroll
+    for (int part = 0; part < 2; ++part) hide(FragmentMask<1>(list_, mask, warp() % 4 * 16, part, left), 32 * part, s);
+    rows_.weigh(s, call_.score_scale);
+    gather(stage, s[0]);
+  }
+
+  __device__ __forceinline__ void score(int stage, float (&s)[8][4]) {
+    begin_products();
+#pragma unroll
+    for (int p = 0; p < kPanels; ++p)
+      multiply_panel<T>(s, own_panel(p).base + group() * kPanel, panel(stage, p).base, p > 0);
+    finish_products(s);
+    settle(rows_.o[0]);
+  }
+
+  __device__ __forceinline__ void gather(int stage, const float (&s)[8][4]) {
+    std::uint32_t a[4][4];
+    pack_operands<T>(s, a);
+    begin_products();
+    add_panel<T, 0>(rows_.o[0], a, panel(stage, kPanels).base);
+    if constexpr (kPanels == 2) add_panel<T, 8>(rows_.o[0], a, panel(stage, kPanels + 1).base);
+    kDefers ? commit_products() : finish_products(rows_.o[0]);
+  }
+
+  __device__ void store() {
+    rows_.close(call_, piece_, head_, first_ + warp() * 16);
+    RowTarget to = rows_.target(call_, piece_, head_, first_, kOwn);
+#pragma unroll
+    for (int p = 0; p < kPanels; ++p, to.offset += 64, to.width -= 64) {
+      float part[1][8][4];
+#pragma unroll
+      for (int n = 0; n < 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) part[0][n][e] = rows_.o[0][8 * p + n][e];
+      store_own<T, 64, 1>(own_panel(p), to, part);
+    }
+  }
+
+  __device__ void leave() const {
+    const PartialShape shape{kOwn, kWidth, 0};
+    rows_.leave(call_.partial + shape.offset(item_.slot, call_.heads, head_), shape,
+                static_cast<int>(min(piece_.nq - first_, std::int64_t{kOwn})));
+  }
+
+  const Call& call_;
+  const PieceView& piece_;
+  const ListView& list_;
+  Item item_;
+  std::int32_t head_;
+  std::int64_t nk_;
+  Source<T> keys_, values_;
+  std::uint32_t memory_;
+  Arrival* arrivals_;
+  std::int64_t first_;
+  OutputRows<T, kWidth, 1> rows_;
+  bool strange_ = false;
+};
+
+// Grid: (items, heads).
+template <class T, int kWidth, int kGroups>
+__global__ void __launch_bounds__(128 * kGroups, (HopperForward<T, kWidth, kGroups>::kResident))
+    hopper_forward_kernel(const __grid_constant__ Call call) {
+  extern __shared__ __align__(1024) char memory[];
+  const Item item = call.items[blockIdx.x];
+  const PieceView& piece = call.pieces[item.piece];
+  const auto head = static_cast<std::int32_t>(blockIdx.y);
+  if (piece.kv_head >= 0 && piece.kv_head != call.kv_head_of(head)) return report(call, item, false);
+  HopperForward<T, kWidth, kGroups>(call, piece, item, head, memory).run();
+}
+
+}  // namespace fovea::tile::cuda

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "tile/contract.h"
+#include "tile/row_rule.h"
+
+// The pairwise engine on a card: the contract of tile/contract.h and tile/row_rule.h, arrays, slopes and biases in
+// device memory, pieces and plans on the host. Plans and lists of pieces are uploaded when first seen and kept. Calls
+// return before the work is done; everything runs in the order of the stream, and sums have a fixed order.
+namespace fovea::tile::cuda {
+
+// Where a call's kernels run, and where its scratch comes from: memory that the stream may use at once and that is
+// handed back in the order of the stream.
+struct Launch {
+  cudaStream_t stream = nullptr;
+  void* owner = nullptr;
+  void* (*allocate)(const Launch& launch, std::size_t bytes) = nullptr;  // null: the driver's pool of the stream
+  void (*release)(const Launch& launch, void* data) = nullptr;
+};
+
+void forward(const Launch& launch, const Problem& problem, const Forward& io);
+void backward(const Launch& launch, const Problem& problem, const Backward& io);
+void rule_forward(const Launch& launch, const Problem& problem, const Rule& rule, const Forward& io);
+void rule_backward(const Launch& launch, const Problem& problem, const Rule& rule, const Backward& io);
+
+// The tile that plans for the card are compiled with. Any other runs too, on the portable kernels.
+constexpr TileSize kTile{64, 64};
+
+}  // namespace fovea::tile::cuda

@@ -1,0 +1,154 @@
+#include "tile/cuda/mma_launch.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "tile/cuda/merge.cuh"
+
+namespace fovea::tile::cuda {
+
+extern const MmaKernel hopper_kernels_bf16[4], hopper_kernels_f16[4];
+extern const MmaKernel mma_forward_bf16_32[3], mma_forward_f16_32[3], mma_row_bf16_32[3], mma_row_f16_32[3],
+    mma_column_bf16_32[3], mma_column_f16_32[3];
+extern const MmaKernel mma_forward_bf16_64[3], mma_forward_bf16_128[3], mma_forward_bf16_256[1];
+extern const MmaKernel mma_forward_f16_64[3], mma_forward_f16_128[3], mma_forward_f16_256[1];
+extern const MmaKernel mma_row_bf16_64[3], mma_row_bf16_128[2], mma_column_bf16_64[3], mma_column_bf16_128[2];
+extern const MmaKernel mma_row_f16_64[3], mma_row_f16_128[2], mma_column_f16_64[3], mma_column_f16_128[2];
+
+namespace {
+
+constexpr int kBlockRows = kTile.query;
+
+std::span<const MmaKernel> kernels_of(DType dtype, Role role, int width) {
+  const bool bf16 = dtype == DType::bf16;
+  if (role == Role::forward) {
+    if (width <= 32) return bf16 ? mma_forward_bf16_32 : mma_forward_f16_32;
+    if (width <= 64) return bf16 ? mma_forward_bf16_64 : mma_forward_f16_64;
+    if (width <= 128) return bf16 ? mma_forward_bf16_128 : mma_forward_f16_128;
+    if (width <= 256) return bf16 ? mma_forward_bf16_256 : mma_forward_f16_256;
+    return {};
+  }
+  const bool row = role == Role::row;
+  if (width <= 32)
+    return row ? (bf16 ? mma_row_bf16_32 : mma_row_f16_32) : (bf16 ? mma_column_bf16_32 : mma_column_f16_32);
+  if (width <= 64)
+    return row ? (bf16 ? mma_row_bf16_64 : mma_row_f16_64) : (bf16 ? mma_column_bf16_64 : mma_column_f16_64);
+  if (width <= 128)
+    return row ? (bf16 ? mma_row_bf16_128 : mma_row_f16_128) : (bf16 ? mma_column_bf16_128 : mma_column_f16_128);
+  return {};
+}
+
+bool is_general(const Call& call) {
+  return call.weight != Weight::softmax || !(call.scale > 0) || call.bias.data != nullptr || call.alibi != nullptr ||
+         call.has_dropout;
+}
+
+// Two blocks a tile read every fragment of the streamed rows half as often. They pay when there are enough of them to
+// fill the card, and their lists are longer than what one tile's start and end cost.
+int best_tiles(const Schedule::Items (&items)[2], std::int64_t heads) {
+  constexpr std::int64_t kFull = 2 * 132;
+  constexpr double kLong = 3.0;
+  return items[1].count * heads >= kFull && items[1].mean_blocks >= kLong ? 2 : 1;
+}
+
+// Can this device run code of sm_90a, and was any built?
+bool has_warpgroups() {
+#if defined(FOVEA_CUDA_HOPPER)
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), "the current device");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "the current device");
+  return major == 9;
+#else
+  return false;
+#endif
+}
+
+const MmaKernel* find(std::span<const MmaKernel> kernels, Variant variant, Role role, int width, int tiles) {
+  const MmaKernel* found = nullptr;
+  for (const MmaKernel& kernel : kernels) {
+    if (kernel.variant != variant || kernel.role != role || kernel.width < width) continue;
+    if (found == nullptr || kernel.width < found->width || (kernel.width == found->width && kernel.tiles == tiles))
+      found = &kernel;
+  }
+  return found;
+}
+
+// The fastest of those measured for softmax: forward by single blocks up to width 64, else by pairs of blocks.
+const MmaKernel* choose_hopper(const Call& call, Role role, int width, int tiles) {
+  if (width <= 32 || !has_warpgroups()) return nullptr;
+  const int wanted = role == Role::forward ? (width <= 64 ? 1 : 2) : tiles;
+  const MmaKernel* found =
+      find(call.dtype == DType::bf16 ? hopper_kernels_bf16 : hopper_kernels_f16, Variant::hopper, role, width, wanted);
+  return found != nullptr && found->tiles == wanted ? found : nullptr;
+}
+
+const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
+  if (call.dtype != DType::bf16 && call.dtype != DType::f16) return nullptr;
+  if (!schedule.is_standard || call.d_k % 8 != 0 || call.d_v % 8 != 0) return nullptr;
+  const bool by_columns = role == Role::column;
+  const int width = std::max(call.d_k, call.d_v);
+  const auto& items = by_columns ? schedule.by_columns : schedule.by_rows;
+  const int tiles = best_tiles(items, by_columns ? call.kv_heads : call.heads);
+  const auto kernels = kernels_of(call.dtype, role, width);
+  const MmaKernel* found = nullptr;
+  if (!is_general(call)) {
+    found = choose_hopper(call, role, width, tiles);
+    if (found == nullptr) found = find(kernels, Variant::softmax, role, width, tiles);
+  }
+  return found != nullptr ? found : find(kernels, Variant::general, role, width, tiles);
+}
+
+// Puts the parts of long lists together.
+void merge(const Launch& launch, const Call& call, const Schedule::Items& items, const MmaKernel& kernel) {
+  const bool by_columns = kernel.role == Role::column;
+  const int width = kernel.width;
+  const PartialShape shape{kBlockRows * kernel.tiles, width, by_columns ? width : 0};
+  const dim3 grid(static_cast<unsigned>(items.merge_count),
+                  static_cast<unsigned>(by_columns ? call.kv_heads : call.heads),
+                  static_cast<unsigned>(shape.own / kMergedRows));
+  merge_kernel<<<grid, 256, 0, launch.stream>>>(call, items.merges, shape, kernel.role);
+  check_cuda(cudaGetLastError(), "tiled attention");
+}
+
+void run(const Launch& launch, Call call, const Schedule& schedule, const MmaKernel& kernel) {
+  const bool by_columns = kernel.role == Role::column;
+  const Schedule::Items& items = (by_columns ? schedule.by_columns : schedule.by_rows)[kernel.tiles - 1];
+  if (items.count == 0) return;
+  const std::int64_t heads = by_columns ? call.kv_heads : call.heads;
+  const bool may_hide = schedule.has_parts || call.bias.data != nullptr;
+  const DeviceScratch flags(launch,
+                            may_hide ? static_cast<std::size_t>(items.part_count * heads) * sizeof(std::uint32_t) : 0);
+  const PartialShape shape{kBlockRows * kernel.tiles, kernel.width, by_columns ? kernel.width : 0};
+  const DeviceScratch partial(launch, static_cast<std::size_t>(shape.offset(items.slots, heads, 0)) * sizeof(float));
+  call.items = items.parts;
+  call.flags = static_cast<std::uint32_t*>(flags.data());
+  call.partial = static_cast<float*>(partial.data());
+  kernel.run(launch, call, dim3(static_cast<unsigned>(items.part_count), static_cast<unsigned>(heads)));
+  if (items.merge_count > 0) merge(launch, call, items, kernel);
+  const Family family = has_statistic(call.weight) ? Family::shares : Family::points;
+  if (may_hide) simt_kernels(family, false).run(launch, call, schedule, kernel.role, kernel.tiles);
+}
+
+}  // namespace
+
+bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule) {
+  const MmaKernel* kernel = choose(call, schedule, Role::forward);
+  if (kernel == nullptr || !is_aligned(call.q) || !is_aligned(call.k) || !is_aligned(call.v) || !is_aligned(call.out))
+    return false;
+  run(launch, call, schedule, *kernel);
+  return true;
+}
+
+bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule) {
+  const MmaKernel* row = choose(call, schedule, Role::row);
+  const MmaKernel* column = choose(call, schedule, Role::column);
+  const bool aligned = is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v) && is_aligned(call.d_o) &&
+                       is_aligned(call.dq) && is_aligned(call.dk) && is_aligned(call.dv);
+  if (row == nullptr || column == nullptr || !aligned) return false;
+  run(launch, call, schedule, *row);
+  run(launch, call, schedule, *column);
+  return true;
+}
+
+}  // namespace fovea::tile::cuda

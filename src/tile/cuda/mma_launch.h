@@ -1,0 +1,26 @@
+#pragma once
+
+#include "tile/cuda/schedule.h"
+#include "tile/cuda/simt_launch.h"
+#include "tile/cuda/view.h"
+
+// The tensor-core kernels: half types, rows of whole 16-byte pieces, plans of kTile. They return false for what they do
+// not take. Blocks in which a hidden pair would meet a NaN or an infinity are done again by the portable kernels.
+namespace fovea::tile::cuda {
+
+bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule);
+// dq, dk and dv.
+bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule);
+
+// What a kernel was compiled for: softmax with a positive scale and nothing more, the same with products of warpgroups
+// (Hopper alone), or anything.
+enum class Variant : std::uint8_t { softmax, hopper, general };
+
+struct MmaKernel {
+  int width, tiles;  // widest head, blocks of an own tile
+  Variant variant;
+  Role role;
+  void (*run)(const Launch& launch, const Call& call, dim3 grid);
+};
+
+}  // namespace fovea::tile::cuda

@@ -1,0 +1,11 @@
+#include "tile/cuda/mma_launch.cuh"
+
+namespace fovea::tile::cuda {
+
+extern const MmaKernel mma_row_bf16_64[3];
+const MmaKernel mma_row_bf16_64[3] = {
+    {64, 2, Variant::softmax, Role::row, run_mma_backward<bfloat16, 64, 2, false, Role::row>},
+    {64, 1, Variant::softmax, Role::row, run_mma_backward<bfloat16, 64, 1, false, Role::row>},
+    {64, 1, Variant::general, Role::row, run_mma_backward<bfloat16, 64, 1, true, Role::row>}};
+
+}  // namespace fovea::tile::cuda

@@ -1,0 +1,192 @@
+#pragma once
+
+#include "policy/alibi.h"
+#include "policy/dropout.h"
+#include "policy/pointwise_weight.h"
+#include "policy/row_rule.h"
+#include "policy/softmax.h"
+#include "tile/cuda/view.h"
+
+// From a product to a score, from a score to a weight and its gradient: the scalar part of every kernel.
+namespace fovea::tile::cuda {
+
+// A pair of local rows of a piece.
+struct Pair {
+  std::int64_t query, key;
+};
+
+// What changes a score, for one piece and head.
+template <class R>
+struct Modifier {
+  const PieceView& piece;
+  R scale, unit, slope = 0;
+  const R* bias = nullptr;
+  std::int64_t bias_query = 0, bias_key = 0;
+  bool has_alibi = false;
+
+  __device__ Modifier(const Call& call, const PieceView& piece, std::int32_t head)
+      : piece(piece), scale(static_cast<R>(call.scale * call.unit)), unit(static_cast<R>(call.unit)) {
+    if (call.alibi != nullptr) {
+      has_alibi = true;
+      slope = static_cast<R>(call.alibi[head]) * unit;
+    }
+    if (call.bias.data != nullptr) {
+      bias = static_cast<const R*>(call.bias.data) +
+             (piece.batch * call.bias.batch + head * call.bias.head + piece.q0 * call.bias.query +
+              piece.k0 * call.bias.key + piece.bias_at);
+      bias_query = call.bias.query * piece.q_step;
+      bias_key = call.bias.key * piece.k_step;
+    }
+  }
+
+  // The score of a product q.k. Explicit steps: every kernel must come to the same bits.
+  __device__ R operator()(R product, Pair at) const {
+    R s = product * scale;
+    if (bias != nullptr) {  // -infinity hides a pair even when its score is NaN
+      const R b = bias[at.query * bias_query + at.key * bias_key];
+      s = b == -math::kInfinity<R> ? b : fma(unit, b, s);
+    }
+    if (has_alibi) s = Alibi::apply(s, slope, static_cast<R>(piece.distance(at.query, at.key)));
+    return s;
+  }
+};
+
+// Dropout of one piece and head: 0, or what kept weights are multiplied by.
+template <class R>
+struct Dropper {
+  const PieceView& piece;
+  DropoutRule rule;
+  R factor;
+
+  __device__ Dropper(const Call& call, const PieceView& piece, std::int32_t head)
+      : piece(piece),
+        rule(call.dropout.at(piece.batch, call.first_head + head)),
+        factor(static_cast<R>(call.drop_scale)) {}
+  __device__ R operator()(Pair at) const {
+    return rule.keep(piece.query_row(at.query), piece.key_row(at.key)) ? factor : R{0};
+  }
+  // Two neighbouring keys, which mostly share a call of Philox.
+  __device__ void draw(Pair at, R (&factors)[2]) const {
+    const auto query = static_cast<std::uint32_t>(piece.query_row(at.query));
+    const std::int64_t first = piece.key_row(at.key), second = first + piece.k_step;
+    const Philox words = rule.words(query, static_cast<std::uint32_t>(first / 4));
+    factors[0] = pick(words, first % 4);
+    factors[1] = second / 4 == first / 4 ? pick(words, second % 4)
+                                         : pick(rule.words(query, static_cast<std::uint32_t>(second / 4)), second % 4);
+  }
+
+ private:
+  __device__ R pick(const Philox& words, std::int64_t i) const {  // a register array has no run-time index
+    const std::uint32_t word =
+        i == 0 ? words.word[0] : (i == 1 ? words.word[1] : (i == 2 ? words.word[2] : words.word[3]));
+    return word >= rule.threshold ? factor : R{0};
+  }
+};
+
+template <class R>
+struct Weighed {
+  R weight, gradient;  // of the natural score
+};
+
+// Weights with a running maximum: softmax and its self-adjusting form.
+template <class R>
+struct Shares {
+  static constexpr bool kHasTop = true;
+  using Terms = RowStatistic<R>;
+  bool self_adjust;
+
+  __device__ explicit Shares(const Call& call) : self_adjust(call.self_adjust) {}
+  __device__ R weight(R score, R share) const { return self_adjust ? SelfAdjust::weight(score, share) : share; }
+  __device__ Weighed<R> pull(R score, R grad, const Terms& row, Pair) const {
+    const R share = Softmax::again(score, row.reopened);
+    const R pulled =
+        self_adjust ? SelfAdjust::pull(score, share, grad, row.delta) : Softmax::pull(score, share, grad, row.delta);
+    return {weight(score, share), pulled};
+  }
+  // Rows beyond the sequence.
+  __device__ static Terms nothing() { return {math::kInfinity<R>, R{0}}; }
+};
+
+// Weights of their own score alone.
+template <class R>
+struct Points {
+  static constexpr bool kHasTop = false;
+  struct Terms {};
+  Weight kind;
+  SigmoidWeight sigmoid;
+  PolynomialWeight polynomial;
+
+  __device__ explicit Points(const Call& call) : kind(call.weight), sigmoid{call.offset} {
+    polynomial = kind == Weight::power ? PolynomialWeight::power(call.degree) : PolynomialWeight::taylor(call.degree);
+  }
+  __device__ R weigh(R score, const Terms&, Pair) const {
+    switch (kind) {
+      case Weight::rela: return Rela::weigh(score);
+      case Weight::relu2: return Relu2::weigh(score);
+      case Weight::sigmoid: return sigmoid.weigh(score);
+      case Weight::exp: return ExponentialWeight::weigh(score);
+      default: return polynomial.weigh(score);
+    }
+  }
+  __device__ Weighed<R> pull(R score, R grad, const Terms& row, Pair at) const {
+    const R weight = weigh(score, row, at);
+    switch (kind) {
+      case Weight::rela: return {weight, Rela::pull(score, weight, grad)};
+      case Weight::relu2: return {weight, Relu2::pull(score, weight, grad)};
+      case Weight::sigmoid: return {weight, sigmoid.pull(score, weight, grad)};
+      case Weight::exp: return {weight, ExponentialWeight::pull(score, weight, grad)};
+      default: return {weight, polynomial.pull(score, weight, grad)};
+    }
+  }
+  __device__ static Terms nothing() { return {}; }
+};
+
+// Weights of a row rule, once the row's terms are known:
+//   top_k                   bound; of scores equal to it, keys up to `first`; then softmax by top and factor
+//   sparsemax, entmax15     top, bound
+//   margin                  key `first` pays; then softmax by top and factor
+//   self_adjust_normalized  top, factor, low, bound (the inverse width); to_top goes to key `first`, to_bottom to
+//   `second`
+template <class R>
+struct RuleWeights {
+  static constexpr bool kHasTop = false;
+  using Terms = RowTerms<R>;
+  RowRule kind;
+  R margin;
+
+  __device__ explicit RuleWeights(const Call& call) : kind(call.rule.kind), margin(static_cast<R>(call.rule.margin)) {}
+
+  __device__ static R softmax(R score, const Terms& row) {
+    return math::exp2_low((score - row.top) * math::kLog2e<R>) * row.factor;
+  }
+  __device__ R weigh(R score, const Terms& row, Pair at) const {
+    const auto key = static_cast<std::int32_t>(at.key);
+    switch (kind) {
+      case RowRule::top_k:
+        return score < row.bound || (score == row.bound && key > row.first) ? R{0} : softmax(score, row);
+      case RowRule::sparsemax: return Sparsemax::weigh(score - row.top, row.bound);
+      case RowRule::entmax15: return Entmax15::weigh((score - row.top) / 2, row.bound);
+      case RowRule::margin: return softmax(key == row.first ? score - margin : score, row);
+      default: return adjust(row).weigh(score, softmax(score, row));
+    }
+  }
+  __device__ Weighed<R> pull(R score, R grad, const Terms& row, Pair at) const {
+    const R w = weigh(score, row, at);
+    switch (kind) {
+      case RowRule::sparsemax: return {w, Sparsemax::pull(w, grad, row.mean)};
+      case RowRule::entmax15: return {w, Entmax15::pull(sqrt(w), grad, row.mean)};
+      case RowRule::self_adjust_normalized: return {w, pull_adjusted(score, grad, row, at)};
+      default: return {w, Softmax::pull(R{0}, w, grad, row.mean)};
+    }
+  }
+  __device__ static SelfAdjustNormalized<R> adjust(const Terms& row) { return {row.low, row.bound}; }
+  __device__ static R pull_adjusted(R score, R grad, const Terms& row, Pair at) {
+    const auto key = static_cast<std::int32_t>(at.key);
+    return adjust(row).pull(score, softmax(score, row), grad, row.mean) + (key == row.second ? row.to_bottom : R{0}) +
+           (key == row.first ? row.to_top : R{0});
+  }
+  // A row without keys weighs nothing: all its scores are masked.
+  __device__ static Terms nothing() { return {R{0}, R{0}, math::kInfinity<R>, R{0}, R{0}, R{0}, R{0}, -1, -1}; }
+};
+
+}  // namespace fovea::tile::cuda
