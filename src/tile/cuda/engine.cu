@@ -110,6 +110,13 @@ void check_diagonal(const Problem& problem, const BiasArray<void*>& d_bias) {
   }
 }
 
+// What the kernels of the host write besides.
+void check_outputs(const Problem& problem, bool keeps_rest) {
+  if (problem.wide_outputs || keeps_rest)
+    fail(ErrorCode::unsupported, "outputs wider than the inputs, or their rounding error", "tiled attention on CUDA",
+         "outputs of the inputs' dtype");
+}
+
 // Dq, dk, dv and the bias, once the statistics or terms of the rows are there.
 void pull(const Launch& launch, const Call& call, const Schedule& schedule, const SimtKernels& kernels) {
   kernels.run(launch, call, schedule, Role::row, 1);
@@ -140,6 +147,7 @@ struct RuleRun {
 
 void forward(const Launch& launch, const Problem& problem, const Forward& io) {
   tile::check(problem, io);
+  check_outputs(problem, io.rest.data != nullptr);
   if (problem.pieces.empty()) return;
   const auto schedule = schedule_for(problem);
   Call call = call_of(problem, *schedule);
@@ -150,6 +158,7 @@ void forward(const Launch& launch, const Problem& problem, const Forward& io) {
 
 void backward(const Launch& launch, const Problem& problem, const Backward& io) {
   tile::check(problem, io);
+  check_outputs(problem, io.rest.data != nullptr);
   check_diagonal(problem, io.d_bias);
   if (problem.pieces.empty()) return;
   const auto schedule = schedule_for(problem);

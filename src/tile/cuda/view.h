@@ -76,7 +76,7 @@ struct Call {
   double offset = 0.0, scale = 1.0, unit = 1.0;
   float score_scale = 1.0f;  // scale times unit
   int degree = 2;
-  const float* alibi = nullptr;
+  const double* alibi = nullptr;
   BiasArray<const void*> bias;
   DropoutRule dropout;
   std::int64_t first_head = 0;
