@@ -1,6 +1,6 @@
 # Short names for what people do here. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-python wheel python bench cuda gpu-test gpu-bench peers lint lint-format format house asan tsan clean bootstrap
+.PHONY: help run build test test-python wheel python bench fuzz fuzz-readers cuda gpu-test gpu-bench peers lint lint-format format house asan tsan clean bootstrap
 
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
@@ -54,6 +54,11 @@ gpu-test: cuda  ## build and run the tests that need a card
 gpu-bench: cuda  ## time the kernels on this machine's card
 	@build/cuda/bin/gpu_tile_bench
 
+MINUTES ?= 10
+fuzz: bootstrap $(RELEASE)/build.ninja  ## random calls of every mechanism against its definition, MINUTES=10
+	@ninja -C $(RELEASE) -j $(JOBS) fovea_fuzz
+	@OMP_WAIT_POLICY=passive $(RELEASE)/bin/fovea_fuzz --minutes $(MINUTES) --seed $(or $(SEED),$$(date +%s)) $(ARGS)
+
 peers: python  ## race PyTorch on this machine (installs it under build/ first); ARGS="--help" for options
 	@scripts/bootstrap peers
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_peers
@@ -85,6 +90,14 @@ tsan: bootstrap  ## build and test under the thread sanitizer
 	@$(UNSPREAD) ninja -C build/tsan -j $(JOBS)
 	@$(UNSPREAD) ctest --preset tsan -j $(JOBS)
 
+# In build/fuzz-readers/found: what was new, faults and logs. READERS="png csv" for some of them.
+fuzz-readers: bootstrap-fuzz  ## try every reader of files with hostile ones, MINUTES=10 each (clang's libFuzzer)
+	@cmake --preset fuzz-readers >/dev/null
+	@ninja -C build/fuzz-readers -j $(JOBS) fuzz_readers fuzz_model_readers
+	@rm -rf build/fuzz-readers/seeds && PYTHONDONTWRITEBYTECODE=1 tests/fuzz_readers/seeds.py build/fuzz-readers/seeds
+	@cp -r tests/fuzz_readers/regressions/. build/fuzz-readers/seeds
+	@tests/fuzz_readers/run build/fuzz-readers/bin build/fuzz-readers/seeds build/fuzz-readers/found $(or $(MINUTES),10) $(READERS)
+
 clean:  ## remove the build folders
 	rm -rf build
 
@@ -95,9 +108,11 @@ bootstrap:
 bootstrap-cuda:
 	@scripts/bootstrap cuda
 
-.PHONY: bootstrap-lint
+.PHONY: bootstrap-lint bootstrap-fuzz
 bootstrap-lint:
 	@scripts/bootstrap lint
+bootstrap-fuzz:
+	@scripts/bootstrap fuzz
 
 # What the package is built and tested with, in a virtual environment.
 $(VENV)/installed.txt: tests/python/requirements.txt

@@ -261,7 +261,7 @@ void write_growth(const GrowthReport& report, const Path& docs) {
 
 std::optional<GrowthReport> read_growth(const Path& docs) {
   const Path path = docs / kJsonName;
-  if (!std::filesystem::exists(path)) return {};
+  if (!is_there(path)) return {};
   const Json json = parse_json(read_file(path, kSectionCap), path.string());
   try {
     GrowthReport report{json.at("setting"), json.at("machine"), json.at("date"), json.at("command"), {}};

@@ -82,7 +82,7 @@ std::string sentence(const CompareReport& report) {
   const TrainConfig& train = report.settings.front().train;
   const std::string budget = train.minutes > 0.0 ? fmt::format("{:g} minutes of training time", train.minutes)
                                                  : fmt::format("{} steps", train.steps);
-  return fmt::format("{} trained on ListOps for {} each on {}.", fmt::join(names_of(report), " and "), budget,
+  return fmt::format("{} trained on {} for {} each on {}.", fmt::join(names_of(report), " and "), report.name, budget,
                      this_machine().text());
 }
 
@@ -130,7 +130,7 @@ void write_comparison(const CompareReport& report, const std::string& folder) {
   const std::vector<std::pair<std::string, Figure>> figures{{"accuracy.png", accuracy_figure(report)},
                                                             {"loss-by-time.png", loss_figure(report, false)},
                                                             {"loss-by-step.png", loss_figure(report, true)}};
-  Page page{.title = "ListOps: " + fmt::format("{}", fmt::join(names_of(report), ", ")),
+  Page page{.title = fmt::format("{}: {}", report.name, fmt::join(names_of(report), ", ")),
             .sentence = sentence(report),
             .command = report.command,
             .table = results_table(report.results),

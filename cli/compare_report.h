@@ -10,6 +10,7 @@ namespace fovea::cli {
 // Several finished runs on one data set.
 struct CompareReport {
   std::string command;
+  std::string name;       // of the data set
   std::string data;       // the data set in a line
   double majority = 0.0;  // accuracy of always giving the most frequent answer
   std::vector<RunResult> results;

@@ -22,7 +22,7 @@ struct DataOptions {
 
 void run_listops(const DataOptions& options, const Console& console) {
   const Path folder = options.out;
-  if (std::filesystem::exists(folder) && !std::filesystem::is_empty(folder))
+  if (is_there(folder) && !entries_of(folder).empty())
     fail(ErrorCode::usage, fmt::format("the folder \"{}\" is not empty", options.out), "--out",
          "a new folder: nothing is overwritten");
   const Context context(options.machine.context());

@@ -12,9 +12,9 @@
 #include "fovea/safetensors.h"
 #include "io/csv.h"
 #include "io/npy.h"
-#include "io/xz.h"
 #include "measure/stopwatch.h"
 #include "report/terminal.h"
+#include "text/text_file.h"
 
 // fovea embed: one vector for each text.
 namespace fovea::cli {
@@ -32,7 +32,7 @@ struct EmbedVerb {
 std::vector<std::string> texts_of(const EmbedVerb& verb) {
   std::vector<std::string> texts = verb.texts;
   if (!verb.data.empty()) {
-    const std::string content = read_maybe_xz(verb.data);
+    const std::string content = read_text(verb.data);
     for (std::size_t begin = 0; begin < content.size();) {
       const std::size_t end = std::min(content.find('\n', begin), content.size());
       const std::size_t ink = end > begin && content[end - 1] == '\r' ? end - 1 : end;

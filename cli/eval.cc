@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -29,9 +30,12 @@ struct EvalVerbOptions {
 RunSettings settings_of(const fs::path& checkpoint, const Model& model, const EvalVerbOptions& options) {
   RunSettings settings;
   const fs::path run = checkpoint.parent_path();
-  if (fs::exists(run / kRunFile)) settings = load_settings(run.string());
+  if (is_there(run / kRunFile)) settings = load_settings(run.string());
   settings.model = model.config();
-  if (options.data) settings.data.source = *options.data;
+  if (options.data) {
+    settings.data.source = *options.data;
+    settings.data.kind.clear();  // that of the training data
+  }
   set_fields(settings, options.set);
   const bool generated = settings.data.source == "listops";
   if (generated && options.split != "train") settings.data.train = 1;
@@ -58,6 +62,9 @@ void run(const EvalVerbOptions& options, const Console& console) {
   const EvalReport report = evaluate(
       context, model, *split,
       {.examples = options.examples, .batch = options.batch, .progress = eval_progress(console, options.split)});
+  if (!std::isfinite(report.loss))
+    fail(ErrorCode::bad_input, fmt::format("the loss on {} is not a finite number", options.split), checkpoint.string(),
+         "a checkpoint from before the training left the finite numbers");
   const Scores scores = scores_of(data.task, report, *split);
   console.print(fmt::format("{}  {} of {}: {}, {} examples, {:.1f} s", checkpoint.string(), options.split, data.name,
                             scores_text(scores), report.examples, report.seconds));

@@ -12,9 +12,10 @@
 #include "data/bleu.h"
 #include "fovea/generate.h"
 #include "fovea/pretrained.h"
+#include "io/file.h"
 #include "io/json.h"
-#include "io/xz.h"
 #include "measure/stopwatch.h"
+#include "text/text_file.h"
 
 // fovea generate: continues prompts, or translates lines.
 namespace fovea::cli {
@@ -52,14 +53,14 @@ Tokenizer tokenizer_of(const GenerateVerb& verb, const Path& folder, const Model
 
 std::vector<std::string> prompts_of(const GenerateVerb& verb) {
   if (verb.data.empty()) return {verb.prompt};
-  std::vector<std::string> lines = lines_of(read_maybe_xz(verb.data));
+  std::vector<std::string> lines = lines_of(read_text(verb.data));
   if (lines.empty()) fail(ErrorCode::bad_input, "no lines", verb.data, "one prompt on each line");
   return lines;
 }
 
 std::vector<std::string> references_of(const GenerateVerb& verb, std::size_t prompts) {
   if (verb.references.empty()) return {};
-  std::vector<std::string> lines = lines_of(read_maybe_xz(verb.references));
+  std::vector<std::string> lines = lines_of(read_text(verb.references));
   if (lines.size() != prompts)
     fail(ErrorCode::bad_input, fmt::format("{} lines, but {} prompts", lines.size(), prompts), verb.references,
          "one line for each line of --data");
@@ -94,14 +95,16 @@ Json document_of(const std::vector<std::string>& prompts, const std::vector<Gene
           {"tokens_per_second", static_cast<double>(tokens) / std::max(seconds, 1e-9)}};
 }
 
-// One prompt is shown as it grows, many as lines when they are complete.
+bool shows_growth(const GenerateVerb& verb, const Console& console) { return !console.json && verb.out.empty(); }
+
+// One prompt is shown as it grows, many as lines when they are complete; what goes to a file is not shown.
 TextWatch watch_of(const GenerateVerb& verb, const Console& console, const std::shared_ptr<LineWriter>& lines) {
   TextWatch watch;
   if (lines != nullptr)
     watch.done = [lines](std::int64_t prompt, const Generated& result) { lines->put(prompt, result.text); };
-  else if (!console.json)
+  else if (shows_growth(verb, console))
     watch.piece = [](std::int64_t, std::string_view piece) { write_now(piece); };
-  if (lines == nullptr && !console.json) write_now(verb.prompt);
+  if (lines == nullptr && shows_growth(verb, console)) write_now(verb.prompt);
   return watch;
 }
 
@@ -117,11 +120,17 @@ void run(const GenerateVerb& verb, const Console& console) {
   const Interrupt interrupt;
   const bool by_line = !verb.data.empty() || model.config().task == Task::seq2seq;
   const auto lines = by_line ? std::make_shared<LineWriter>(verb.out, std::ssize(prompts), console) : nullptr;
+  std::optional<AtomicFile> file;
+  if (lines == nullptr && !verb.out.empty()) file.emplace(verb.out);
   const Stopwatch clock;
   const auto results = generate_text(generator, tokenizer, prompts, verb.options, watch_of(verb, console, lines),
                                      &interrupt.requested());
   const double seconds = clock.seconds();
-  if (lines == nullptr && !console.json) write_now("\n");
+  if (lines == nullptr && shows_growth(verb, console)) write_now("\n");
+  if (file) {
+    file->write(verb.prompt + results.front().text + "\n");
+    file->commit();
+  }
   if (lines != nullptr) lines->close();
   Json document = document_of(prompts, results, seconds);
   if (!references.empty() && !interrupt.requested()) compare(results, references, document, console);
@@ -141,7 +150,7 @@ void add_options(const Arguments& verb, GenerateVerb& o) {
   const Option data = verb.add_option("--data", o.data, "file with a prompt on each line").type_name("FILE");
   data.excludes(prompt);
   verb.add_option("--references", o.references, "what --data should give: BLEU, chrF").type_name("FILE").needs(data);
-  verb.add_option("--out", o.out, "file for the results of --data [standard output]").type_name("FILE");
+  verb.add_option("--out", o.out, "file for the results [standard output]").type_name("FILE");
   number("--tokens", g.max_tokens, "new tokens at most", 1, 1e9);
   number("--temperature", g.temperature, "0: the most likely token; above: draw", 0, 1e3);
   number("--top-k", g.top_k, "draw among the k most likely; 0: all", 0, 1e9);

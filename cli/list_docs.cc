@@ -38,6 +38,53 @@ std::string parameter_table(const MechanismKind& kind) {
   return out;
 }
 
+// A weight of a mechanism, and the setting that brings it; empty: it is there by default.
+struct WeightRow {
+  WeightSpec spec;
+  std::string setting;
+};
+
+void add_rows(const Mechanism& mechanism, const std::string& setting, std::vector<WeightRow>& rows) {
+  constexpr LayerSizes kAny{.heads = 4, .kv_heads = 2, .d_k = 6, .d_v = 10, .width = 24, .max_length = 64};
+  for (const WeightSpec& spec : mechanism.weights(kAny)) {
+    const auto same = [&](const WeightRow& row) { return row.spec.name == spec.name && row.spec.axes == spec.axes; };
+    if (std::none_of(rows.begin(), rows.end(), same)) rows.push_back({spec, setting});
+  }
+}
+
+// Those of the defaults, then what other choices of a parameter add.
+std::vector<WeightRow> weight_rows(const MechanismKind& kind) {
+  std::vector<WeightRow> rows;
+  add_rows(Mechanism(kind.name), "", rows);
+  for (const ParameterSpec& spec : kind.parameters) {
+    std::vector<ParameterValue> others;
+    for (const std::string_view choice : spec.choices) others.emplace_back(std::string(choice));
+    if (std::holds_alternative<bool>(spec.fallback)) others = {true, false};
+    if (std::holds_alternative<std::int64_t>(spec.fallback) && spec.low == 0.0) others = {std::int64_t{4}};
+    for (const ParameterValue& value : others) {
+      const std::vector<Mechanism::Setting> settings{{std::string(spec.name), value}};
+      const std::string shown = std::holds_alternative<std::int64_t>(value) ? " > 0" : "=" + value_text(value);
+      add_rows(Mechanism(kind.name, settings), fmt::format("`{}{}`", spec.name, shown), rows);
+    }
+  }
+  return rows;
+}
+
+std::string weight_table(const MechanismKind& kind) {
+  const std::vector<WeightRow> rows = weight_rows(kind);
+  if (rows.empty()) return "It has no weights of its own.\n";
+  std::string out =
+      "In this order; heads are those of q, kv_heads those of k and v, width that of the layer's input.\n\n"
+      "| Name | Shape | Meaning | |\n| --- | --- | --- | --- |\n";
+  for (const auto& [spec, setting] : rows) {
+    std::string notes = setting.empty() ? "" : fmt::format("with {}", setting);
+    if (!spec.trained) notes += fmt::format("{}drawn, not trained", notes.empty() ? "" : "; ");
+    if (spec.shared) notes += fmt::format("{}one for all layers", notes.empty() ? "" : "; ");
+    out += fmt::format("| `{}` | ({}) | {} | {} |\n", spec.name, spec.axes, escaped(spec.meaning), notes);
+  }
+  return out;
+}
+
 std::string feature_lists(const MechanismKind& kind) {
   std::string yes, no;
   for (int i = 0; i < kFeatures; ++i) {
@@ -56,9 +103,9 @@ std::string picture_line(const MechanismKind& kind) {
 }
 
 std::string generated(const MechanismKind& kind, const std::optional<GrowthReport>& growth) {
-  return fmt::format("{}\n{}{}## Parameters\n\n{}\n## Support\n\n{}\nCost: {} in the length.\n", kBegin,
-                     picture_line(kind), growth ? measured_section(*growth, kind.name) : "", parameter_table(kind),
-                     feature_lists(kind), cost_text(kind));
+  return fmt::format("{}\n{}{}## Parameters\n\n{}\n## Weights\n\n{}\n## Support\n\n{}\nCost: {} in the length.\n",
+                     kBegin, picture_line(kind), growth ? measured_section(*growth, kind.name) : "",
+                     parameter_table(kind), weight_table(kind), feature_lists(kind), cost_text(kind));
 }
 
 // The weights of head 0, found by giving every key a value of its own: column j of o is the weight of key j.
@@ -112,9 +159,10 @@ std::string index() {
   std::string out =
       "# Mechanisms\n\nWritten by `fovea list --docs docs/mechanisms` from the registry that the program itself uses. "
       "Pictures show who reads whom among 48 tokens: queries down, keys across.\n\nSizes need not divide the length: "
-      "the "
-      "last block of a sequence is shorter, segments of landmarks differ by at most one token, and a size beyond the "
-      "length means all of it. A row that may read nothing is 0, and so are its gradients. What a mechanism does not "
+      "the last block of a sequence is shorter, segments of landmarks differ by at most one token, and a size beyond "
+      "the length means all of it. A row that may read nothing is 0, and so are its gradients. Where a causal call has "
+      "other lengths of queries and keys, the last query stands on the last key (`align=bottom-right`), or the first "
+      "on the first and keys behind the last query are read by nobody (`align=top-left`). What a mechanism does not "
       "have is an error that names it.\n";
   std::vector<std::string_view> families;
   for (const MechanismKind* kind : mechanism_kinds())
@@ -135,7 +183,7 @@ std::string index() {
 class Writer {
  public:
   void write(const Path& path, const std::string& text) {
-    if (std::filesystem::exists(path) && read_file(path, kPageCap) == text) return;
+    if (is_there(path) && read_file(path, kPageCap) == text) return;
     write_file(path, text);
     changed.push_back(path);
   }
@@ -151,7 +199,7 @@ std::vector<Path> write_mechanism_docs(const Path& folder) {
   for (const MechanismKind* entry : mechanism_kinds()) {
     const MechanismKind& kind = *entry;
     const Path page = folder / fmt::format("{}.md", kind.name);
-    if (!std::filesystem::exists(page))
+    if (!is_there(page))
       fail(ErrorCode::bad_input, fmt::format("there is no page about \"{}\"", kind.name), page.string(),
            "a page that says what it is, its definition, its cost and its paper");
     std::string text = before_marker(read_file(page, kPageCap), kBegin);

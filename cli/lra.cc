@@ -10,14 +10,13 @@
 #include "cli/run_model.h"
 #include "cli/run_text.h"
 #include "cli/verb.h"
+#include "io/lock.h"
 
 // fovea lra: several models on one task of the Long-Range Arena, each with the same budget.
 namespace fovea::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kComparisonFile = "comparison.json";
 
 struct LraOptions {
   RunOptions run;
@@ -65,6 +64,11 @@ RunOptions with_model(RunOptions options, const std::string& model) {
   return options;
 }
 
+// "listops", or the last part of a path.
+std::string source_name(const fs::path& source) {
+  return folder_name((source.has_filename() ? source : source.parent_path()).stem().string());
+}
+
 Comparison new_comparison(const LraOptions& options) {
   Comparison comparison;
   comparison.models = split_names(options.attention, "--attention");
@@ -73,7 +77,7 @@ Comparison new_comparison(const LraOptions& options) {
   for (const std::string& model : comparison.models)
     comparison.runs.push_back(resolve(short_run(), with_model(options.run, model)));
   const std::string& out = comparison.runs.front().train.out;
-  comparison.folder = out.empty() ? default_folder("listops") : out;
+  comparison.folder = out.empty() ? default_folder(source_name(comparison.runs.front().data.source)) : out;
   require_new_folder(comparison.folder);
   for (std::size_t i = 0; i < comparison.models.size(); ++i)
     comparison.runs[i].train.out = (fs::path(comparison.folder) / folder_name(comparison.models[i])).string();
@@ -82,7 +86,7 @@ Comparison new_comparison(const LraOptions& options) {
 
 Comparison old_comparison(const std::string& folder) {
   const fs::path file = fs::path(folder) / kComparisonFile;
-  if (!fs::exists(file))
+  if (!is_there(file))
     fail(ErrorCode::bad_input, fmt::format("no comparison in \"{}\": it has no {}", folder, kComparisonFile),
          "--resume", "the folder given to --out");
   Comparison comparison = load_fields<Comparison>(file);
@@ -108,7 +112,7 @@ std::vector<RunResult> run_all(Comparison& comparison, const Dataset& data, cons
   for (std::size_t i = 0; i < comparison.models.size(); ++i) {
     RunSettings& settings = comparison.runs[i];
     const fs::path folder = settings.train.out;
-    if (fs::exists(folder / kResultFile)) {
+    if (is_there(folder / kResultFile)) {
       results.push_back(load_fields<RunResult>(folder / kResultFile));
       continue;
     }
@@ -119,21 +123,23 @@ std::vector<RunResult> run_all(Comparison& comparison, const Dataset& data, cons
                                      comparison.models[i],
                                      "fovea lra listops --resume " + comparison.folder,
                                      longest(comparison.models)};
-    results.push_back(run_model(settings, data, environment, fs::exists(folder / "last")));
+    results.push_back(
+        run_model(settings, data, environment, is_there(folder / kRunFile) ? folder.string() : std::string()));
   }
   return results;
 }
 
 void run(const LraOptions& options, const Console& console) {
   Comparison comparison = options.resume.empty() ? new_comparison(options) : old_comparison(options.resume);
+  const FolderLock lock(comparison.folder);
   const Dataset data = load_data(Context(options.run.machine.context()), comparison.runs.front(), {}, console);
   for (RunSettings& settings : comparison.runs) fit_to_data(settings, data);
-  make_folder(comparison.folder);
   write_file(fs::path(comparison.folder) / kComparisonFile, json_text(write_fields(comparison)));
   console.note(describe_data(data));
   const std::vector<RunResult> results = run_all(comparison, data, options, console);
 
-  const CompareReport report{console.command, describe_data(data), data.test->majority(), results, comparison.runs};
+  const CompareReport report{console.command,       data.name, describe_data(data),
+                             data.test->majority(), results,   comparison.runs};
   console.print("\n" + results_table(results).text(Terminal::of(STDOUT_FILENO)));
   console.document(compare_json(report));
   write_comparison(report, comparison.folder);

@@ -1,6 +1,8 @@
 #include "cli/verb.h"
+#include "cli/waiting.h"
 
 int main(int argc, char** argv) {
+  fovea::cli::bound_waiting(argv);
   fovea::cli::Program program;
   add_list(program);
   add_doctor(program);

@@ -3,11 +3,13 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 
 #include "cli/progress.h"
 #include "cli/train_progress.h"
+#include "io/lock.h"
 
 namespace fovea::cli {
 namespace {
@@ -22,7 +24,7 @@ Scores test_best(const RunSettings& settings, const Dataset& data, const RunEnvi
   options.seed = settings.train.seed;
   Context context(options);
   const fs::path best = fs::path(settings.train.out) / "best";  // none: there was no validation
-  const Model model = load_model(context, (fs::exists(best) ? best : best.parent_path() / "last").string());
+  const Model model = load_model(context, (is_there(best) ? best : best.parent_path() / "last").string());
   const EvalReport report =
       evaluate(context, model, judged_split(data),
                {.batch = settings.train.eval_batch,
@@ -50,10 +52,25 @@ RunResult summarize(const RunEnvironment& environment, const Model& model, const
   summary.eval_seconds = result.eval_seconds;
   summary.input_seconds = result.input_seconds;
   summary.skipped = result.skipped;
+  summary.tokens = result.tokens;
   summary.parameters = model.parameter_count();
   summary.peak_memory = result.peak_memory;
   summary.zones = result.zones;
   return summary;
+}
+
+// Only what a run writes before its first checkpoint, or several runs in folders of their own.
+bool holds_nothing_yet(const fs::path& folder) {
+  constexpr std::string_view kFirstFiles[] = {kRunFile, kComparisonFile, "metrics.csv", ".lock"};
+  bool run = false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    run = run || name == kRunFile || name == kComparisonFile || name == ".lock";
+    const bool first = std::find(std::begin(kFirstFiles), std::end(kFirstFiles), name) != std::end(kFirstFiles) ||
+                       name.starts_with("events.out.") || name.ends_with(".partial");
+    if (!first && !(entry.is_directory() && holds_nothing_yet(entry.path()))) return false;
+  }
+  return run;
 }
 
 // One entry of the list of zones.
@@ -78,7 +95,7 @@ void RunResult::fields(FieldVisitor& v) {
   v("eval_seconds", eval_seconds, "evaluation time", at_least(0));
   v("input_seconds", input_seconds, "of the training time, waiting for batches", at_least(0));
   v("skipped", skipped, "steps whose f16 gradients overflowed", at_least(0));
-  v("tokens", tokens, "read while training, since the last start", at_least(0));
+  v("tokens", tokens, "read while training", at_least(0));
   v("parameters", parameters, "learned numbers", at_least(0));
   v("peak_memory", peak_memory, "most bytes in use at once");
   std::vector<ZoneFields> listed;
@@ -88,33 +105,40 @@ void RunResult::fields(FieldVisitor& v) {
   for (ZoneFields& entry : listed) zones.push_back(std::move(entry.zone));
 }
 
-RunResult run_model(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment, bool resume) {
+RunResult run_model(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment,
+                    const std::string& resume) {
   ContextOptions options = environment.machine.context();
   options.seed = settings.train.seed;
   Context context(options);
   const fs::path folder = settings.train.out;
   Model model(context, settings.model);
   Trainer trainer(context, model, data, settings.train);
-  if (resume) trainer.resume(folder.string());
-  make_folder(folder);
+  trainer.claim();
+  const bool begun = fs::exists(folder / "metrics.csv") || fs::exists(folder / "last");  // else there is only run.json
+  if (!resume.empty() && (begun || resume != folder)) trainer.resume(resume);
+  if (fs::exists(folder / kResultFile) && trainer.finished()) {
+    environment.console.note(
+        fmt::format("{} was finished before, nothing is changed; more --steps or --minutes go on", folder.string()));
+    return load_fields<RunResult>(folder / kResultFile);
+  }
   write_file(folder / kRunFile, json_text(write_fields(settings)));
 
   TrainProgress progress(environment.console, data.task, environment.name, environment.name_width);
   trainer.add(progress);
   const TrainResult result = trainer.run(&environment.stop);
   progress.finish();
+  trainer.claim();  // until the result is written
   if (result.reason == StopReason::interrupted) stopped(settings, environment, result.steps);
   const Scores scores = test_best(settings, data, environment);
   if (environment.stop.load()) stopped(settings, environment, result.steps);
-  RunResult summary = summarize(environment, model, result, scores);
-  summary.tokens = progress.tokens();
+  const RunResult summary = summarize(environment, model, result, scores);
   write_file(folder / kResultFile, json_text(write_fields(summary)));
   return summary;
 }
 
 RunSettings load_settings(const std::string& folder) {
   const fs::path file = fs::path(folder) / kRunFile;
-  if (!fs::exists(file))
+  if (!is_there(file))
     fail(ErrorCode::bad_input, fmt::format("no run in \"{}\": it has no {}", folder, kRunFile), folder,
          "the folder given to --out, not one inside it");
   RunSettings settings = load_fields<RunSettings>(file);
@@ -123,27 +147,28 @@ RunSettings load_settings(const std::string& folder) {
 }
 
 void require_new_folder(const std::string& folder) {
-  if (!fs::exists(folder)) return;
-  if (!fs::is_directory(folder)) fail(ErrorCode::usage, fmt::format("\"{}\" is not a folder", folder), "--out");
-  if (!fs::is_empty(folder))
+  if (!is_there(folder)) return;
+  if (!is_folder(folder)) fail(ErrorCode::usage, fmt::format("\"{}\" is not a folder", folder), "--out");
+  FolderLock::require_free(folder);
+  if (!entries_of(folder).empty() && !holds_nothing_yet(folder))
     fail(ErrorCode::usage, fmt::format("the folder \"{}\" is not empty", folder), "--out",
-         fs::exists(fs::path(folder) / kRunFile) ? "continue it with --resume " + folder + ", or another --out"
-                                                 : "a new folder: nothing is overwritten");
+         is_there(fs::path(folder) / kRunFile) ? "continue it with --resume " + folder + ", or another --out"
+                                               : "a new folder: nothing is overwritten");
 }
 
 Path checkpoint_of(const std::string& folder, const char* who) {
-  if (!fs::is_directory(folder))
+  if (!is_folder(folder))
     fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", folder), who,
          "a folder made by fovea train or fovea import");
   for (const char* name : {"best", "last"})
-    if (fs::is_directory(fs::path(folder) / name)) return fs::path(folder) / name;
+    if (is_folder(fs::path(folder) / name)) return fs::path(folder) / name;
   return folder;
 }
 
 std::string default_folder(const std::string& name) {
   const std::string base = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
   std::string folder = base;
-  for (int i = 2; fs::exists(folder); ++i) folder = fmt::format("{}-{}", base, i);
+  for (int i = 2; is_there(folder); ++i) folder = fmt::format("{}-{}", base, i);
   return folder;
 }
 

@@ -34,7 +34,7 @@ std::string zones_text(const RunResult& result) {
                    [](const ZoneTime& a, const ZoneTime& b) { return a.seconds > b.seconds; });
   std::string out;
   for (const ZoneTime& zone : zones)
-    if (zone.seconds >= 0.005 * all)
+    if (zone.seconds > 0.005 * all)
       out += fmt::format("{}{} {:.0f}%", out.empty() ? "" : ", ", zone.name, 100.0 * zone.seconds / all);
   out = "where the time went: " + (out.empty() ? "nothing was timed" : out);
   if (result.input_seconds > kInputWaitShown * result.train_seconds)

@@ -80,6 +80,14 @@ bool is_preset(const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+constexpr std::string_view kGenerated = "listops";
+
+// A run does not depend on the folder it was started in. What is not there is a name, or refused later.
+void make_absolute(std::string& path) {
+  if (!path.empty() && path != kGenerated && std::filesystem::exists(path))
+    path = std::filesystem::absolute(path).lexically_normal().string();
+}
+
 constexpr const char* kUsualAttention = "transnormer-t2";
 
 // The names of preset and attention, and the model that they make before anything else changes it.
@@ -132,9 +140,14 @@ Dataset load_data(const Context& context, const RunSettings& settings, const Pat
   DataUse use{settings.model.task, settings.model.max_length, {}};
   if (settings.model.decoder_max_length > 0)
     use.max_length = std::min(use.max_length, settings.model.decoder_max_length);
-  if (!folder.empty() && std::filesystem::exists(folder / "tokenizer.json"))
+  if (!folder.empty() && is_there(folder / "tokenizer.json"))
     use.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder.string()));
-  console.detail(fmt::format("reading {} ({})", settings.data.source, data_kind(settings.data)));
+  const std::string_view kind = data_kind(settings.data);
+  console.detail(fmt::format("reading {} ({})", settings.data.source, kind));
+  if (settings.data.kind.empty() && settings.data.source != kGenerated)
+    for (const DataKind& known : data_kinds())
+      if (known.name == kind)
+        console.note(fmt::format("taken for {}: {}; --set data.kind=NAME for another", kind, known.summary));
   return load_data(context, settings.data, use);
 }
 
@@ -164,6 +177,7 @@ RunSettings resolve(const RunSettings& start, const RunOptions& o) {
   const Json file = read_config(o.config);
   refuse_two_choices(file, o);
   RunSettings settings = start;
+  if (o.data) settings.data.kind.clear();  // that of other data
   choose_model(file, o, settings);
   if (!o.config.empty()) read_fields(settings, file, o.config);
   take(o.model, settings.preset);
@@ -176,6 +190,7 @@ RunSettings resolve(const RunSettings& start, const RunOptions& o) {
   take(o.lr, settings.train.schedule.peak);
   take(o.seed, settings.train.seed);
   if (o.dtype) settings.model.dtype = parse_dtype(*o.dtype);
+  for (std::string* path : {&settings.data.source, &settings.data.tokenizer}) make_absolute(*path);
   settings.model.check();
   settings.train.check();
   return settings;
@@ -188,6 +203,7 @@ void fit_to_data(RunSettings& settings, const Dataset& data) {
   } catch (const Error& error) {
     throw error.inside("model");
   }
+  if (settings.data.source != kGenerated) settings.data.kind = data_kind(settings.data);
   settings.data.mean = data.mean;
   settings.data.deviation = data.deviation;
 }

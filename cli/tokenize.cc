@@ -11,10 +11,10 @@
 #include "cli/verb.h"
 #include "fovea/tokenizer.h"
 #include "io/json.h"
-#include "io/xz.h"
 #include "measure/stopwatch.h"
 #include "report/numbers.h"
 #include "text/shards.h"
+#include "text/text_file.h"
 
 // fovea tokenize: trains tokenisers, encodes text files into shards of ids, and shows how a text is cut.
 namespace fovea::cli {
@@ -29,14 +29,20 @@ struct TokenizeOptions {
   std::string special = "<|endoftext|>";
 };
 
+// Links to folders are not followed: they may lead back.
+void add_files(const Path& folder, std::vector<Path>& files) {
+  for (const Path& entry : entries_of(folder)) {
+    if (is_folder(entry) && !std::filesystem::is_symlink(entry)) add_files(entry, files);
+    if (is_file(entry) && !entry.filename().string().starts_with('.')) files.push_back(entry);
+  }
+}
+
 // The file, or every file of the folder and those below, by name; hidden ones are left out.
 std::vector<Path> text_files(const std::string& data) {
-  namespace fs = std::filesystem;
   const Path root = data;
   std::vector<Path> files;
-  if (!fs::is_directory(root)) return {root};
-  for (const auto& entry : fs::recursive_directory_iterator(root))
-    if (entry.is_regular_file() && !entry.path().filename().string().starts_with('.')) files.push_back(entry.path());
+  if (!is_folder(root)) return {root};
+  add_files(root, files);
   std::sort(files.begin(), files.end());
   if (files.empty()) fail(ErrorCode::bad_input, "no files in this folder", data);
   return files;
@@ -52,7 +58,7 @@ std::vector<std::string> special_tokens(const std::string& list) {
 }
 
 void require_free(const std::string& out) {
-  if (std::filesystem::exists(out))
+  if (is_there(out))
     fail(ErrorCode::usage, fmt::format("\"{}\" exists", out), "--out", "a new folder: nothing is overwritten");
 }
 
@@ -67,7 +73,7 @@ void run_train(const TokenizeOptions& options, const Console& console) {
   const Stopwatch watch;
   std::vector<std::string> texts;
   std::size_t bytes = 0;
-  for (const Path& path : text_files(options.data)) bytes += texts.emplace_back(read_maybe_xz(path, kFileCap)).size();
+  for (const Path& path : text_files(options.data)) bytes += texts.emplace_back(read_text(path, kFileCap)).size();
   BpeTraining training;
   training.vocabulary = options.vocabulary;
   training.min_frequency = options.min_frequency;
@@ -111,7 +117,7 @@ void run_encode(const TokenizeOptions& options, const Console& console) {
   state.total = static_cast<std::int64_t>(files.size());
   for (const Path& path : files) {
     check(interrupt);
-    const std::string text = read_maybe_xz(path, kFileCap);
+    const std::string text = read_text(path, kFileCap);
     const std::string_view view = text;
     writer.append(tokenizer.encode_all(context, {&view, 1}, false).front());
     if (end) writer.append({&*end, 1});

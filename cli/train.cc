@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "cli/interrupt.h"
@@ -8,6 +9,7 @@
 #include "cli/run_text.h"
 #include "cli/settings.h"
 #include "cli/verb.h"
+#include "io/lock.h"
 
 // fovea train: one model on one data set.
 namespace fovea::cli {
@@ -17,6 +19,13 @@ struct TrainOptions {
   RunOptions run;
   std::string resume;
 };
+
+// The folder of the run that --resume names, itself or one of its checkpoints.
+Path run_of(const Path& resume) {
+  const Path folder = (resume / "").lexically_normal().parent_path(), above = folder.parent_path();
+  const bool checkpoint = !std::filesystem::exists(folder / kRunFile) && std::filesystem::exists(folder / "state.json");
+  return checkpoint && std::filesystem::exists(above / kRunFile) ? above : folder;
+}
 
 RunSettings settings_of(const TrainOptions& options) {
   if (options.resume.empty()) {
@@ -28,7 +37,15 @@ RunSettings settings_of(const TrainOptions& options) {
   if (options.run.model || options.run.attention || options.run.out)
     fail(ErrorCode::usage, "--resume continues a run as it is: --model, --attention and --out do not go with it",
          "--resume", "fovea train --resume " + options.resume);
-  return resolve(load_settings(options.resume), options.run);
+  const std::string run = run_of(options.resume).string();
+  FolderLock::require_free(run);
+  return resolve(load_settings(run), options.run);
+}
+
+// What run_model is to continue; empty: nothing.
+std::string resumed_from(const TrainOptions& options, const std::string& folder) {
+  if (options.resume.empty()) return {};
+  return std::filesystem::exists(Path(options.resume) / kRunFile) ? folder : options.resume;
 }
 
 void run(const TrainOptions& options, const Console& console) {
@@ -42,7 +59,7 @@ void run(const TrainOptions& options, const Console& console) {
   const RunResult result = run_model(
       settings, data,
       {console, options.run.machine, interrupt.requested(), name, "fovea train --resume " + folder, name.size()},
-      !options.resume.empty());
+      resumed_from(options, folder));
   console.print(results_table({result}).text(Terminal::of(STDOUT_FILENO)));
   console.print(zones_text(result));
   console.document(write_fields(result));
@@ -61,7 +78,8 @@ void add_train(Program& program) {
   RunOptions& o = options->run;
   verb.add_option("--model", o.model, "gpt, llama, roberta, seq2seq, vit, ... [by the data]").type_name("NAME");
   verb.add_option("--attention", o.attention, "mechanism of its layers (fovea list), or a preset").type_name("NAME");
-  verb.add_option("--resume", options->resume, "continue the run in this folder").type_name("FOLDER");
+  verb.add_option("--resume", options->resume, "continue the run in this folder, or from a checkpoint in it")
+      .type_name("FOLDER");
   add_run_options(verb, o);
 }
 

@@ -38,7 +38,6 @@ void TrainProgress::on_step(const StepReport& report) {
   if (report.progress > 0.0) state_.total = std::llround(static_cast<double>(report.step) / report.progress);
   state_.loss = loss_.add(report.loss);
   if (scores_.classes()) state_.accuracy = accuracy_.add(report.accuracy);
-  tokens_ += report.tokens;
   const double done = counts_tokens(scores_) ? static_cast<double>(report.tokens) : 1.0;
   state_.rate = rate_.add(done / std::fmax(report.seconds, 1e-9));
   state_.notice = notice(report);

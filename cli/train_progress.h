@@ -22,7 +22,6 @@ class TrainProgress : public TrainObserver {
   void on_eval_progress(std::int64_t done, std::int64_t all) override;
   void on_eval(const EvalReport& report) override;
   void finish();
-  std::int64_t tokens() const { return tokens_; }  // read so far
 
  private:
   // A mean that forgets: what lies `kMemory` steps back has a third of its weight left.
@@ -41,7 +40,7 @@ class TrainProgress : public TrainObserver {
   Scores scores_;  // only the task counts
   Progress progress_;
   ProgressState state_;  // after the last step
-  std::int64_t tokens_ = 0, skipped_ = 0;
+  std::int64_t skipped_ = 0;
   Smooth loss_, accuracy_, rate_, seconds_, waiting_;
 };
 

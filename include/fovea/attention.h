@@ -18,8 +18,16 @@ struct Window {
   std::int64_t left = -1, right = -1;  // keys before and after the query; -1: unlimited
 };
 
+// Which position query i of n_q has among n_k keys.
+enum class Align : std::uint8_t {
+  bottom_right,  // i + n_k - n_q: the last query stands on the last key
+  top_left,      // i: the first query stands on the first key; causal only
+};
+FOVEA_EXPORT std::string_view name_of(Align align);
+
 struct AttentionOptions {
-  bool causal = false;               // bottom-right aligned when n_q != n_k
+  bool causal = false;  // no query reads a key behind its position
+  Align align = Align::bottom_right;
   std::optional<double> scale = {};  // default 1 / sqrt(d_k), where the mechanism has one
   std::optional<Window> window = {};
   std::optional<Pattern> pattern = {};  // further restriction: kept pairs are kept by all of causal, window and pattern
@@ -54,9 +62,11 @@ FOVEA_EXPORT AttentionResult attention(Tape& tape, const Var& q, const Var& k, c
 
 // Relative positions in buckets, as T5 has them: near distances one by one, far ones in steps that grow up to
 // max_distance. Bidirectional ones spend half of the buckets on keys after the query.
-struct Buckets {
+struct FOVEA_EXPORT Buckets {
   std::int64_t count = 32, max_distance = 128;
   bool bidirectional = true;
+
+  void check() const;  // refuses numbers that leave no bucket for near or for far distances
 };
 FOVEA_EXPORT std::int32_t t5_bucket(std::int64_t offset, const Buckets& buckets);  // of key - query position
 // table (buckets, heads) -> a diagonal_bias (1, heads, 2 length - 1).

@@ -12,7 +12,7 @@ namespace fovea {
 enum class Device : std::uint8_t { cpu, cuda };
 
 struct ContextOptions {
-  int threads = 0;  // 0: OMP_NUM_THREADS, else every core
+  int threads = 0;  // 0: OMP_NUM_THREADS, else every core that the process may use
   std::uint64_t seed = 0;
   Device device = Device::cpu;
   Allocator::Options memory = {};

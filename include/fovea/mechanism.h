@@ -65,6 +65,9 @@ struct WeightSpec {
   bool trained = true;
   bool decay = false;
   bool shared = false;  // one for all layers of a model
+  // For readers: what each size of the shape is, in the names of LayerSizes and of the parameters ("heads, 2 clip +
+  // 1"), and what an element means.
+  std::string_view axes = {}, meaning = {};
 };
 
 struct MechanismKind;  // what the registry knows about one mechanism (src/mechanisms/kind.h)

@@ -43,6 +43,7 @@ class FOVEA_EXPORT Allocator {
   Block allocate(std::size_t bytes, Lifetime lifetime);
   void release(const Block& block);
 
+  std::size_t limit() const { return options_.limit; }
   MemoryUse use(Lifetime lifetime) const;
   MemoryUse total() const;
   void reset_peaks();  // peaks restart at what is in use now

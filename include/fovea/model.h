@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -200,7 +201,8 @@ class Network;  // what a task's model does (src/models/network.h)
 class FOVEA_EXPORT Model {
  public:
   // Parameters are drawn from the context's seed by name: order of construction and thread count do not matter.
-  Model(Context& context, ModelConfig config);
+  // Refuses a config that makes more than `most` numbers, before memory is taken for them.
+  Model(Context& context, ModelConfig config, std::int64_t most = std::numeric_limits<std::int64_t>::max());
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;

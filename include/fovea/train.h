@@ -36,7 +36,9 @@ struct FOVEA_EXPORT TrainConfig {
   std::int64_t eval_every = 500;      // steps; 0: only at the end
   std::int64_t eval_examples = 2000;  // of the validation split; 0: all
   std::int64_t eval_batch = 32;
-  std::int64_t checkpoint_every = 500;  // steps; 0: only at the end and when interrupted
+  std::int64_t checkpoint_every = 500;  // steps; 0: not by steps
+  double checkpoint_minutes = 5.0;      // the longest that work goes unsaved; 0: not by time
+  std::int64_t keep = 2;                // checkpoints that stay: the last one, and those before it as "step-N"
   std::int64_t log_every = 10;          // steps between rows of metrics.csv
   std::uint64_t seed = 0;               // must be the seed of the context
   std::int64_t length_window = 0;       // batches among which examples are sorted by length; 0: none
@@ -102,6 +104,7 @@ class FOVEA_EXPORT TrainObserver {
 
 enum class StopReason : std::uint8_t { steps, minutes, interrupted, patience };
 
+// Of the whole run: what was measured before it was stopped and resumed counts as well.
 struct TrainResult {
   StopReason reason = StopReason::steps;
   std::int64_t steps = 0;
@@ -109,6 +112,7 @@ struct TrainResult {
   double eval_seconds = 0.0;
   double input_seconds = 0.0;  // of the training time, waiting for batches
   std::int64_t skipped = 0;    // steps whose f16 gradients overflowed
+  std::int64_t tokens = 0;     // read while training
   EvalReport last, best;       // on the validation split; step 0 when none was made
   std::size_t peak_memory = 0;
   std::vector<ZoneTime> zones;
@@ -123,9 +127,17 @@ class FOVEA_EXPORT Trainer {
 
   void add(TrainObserver& observer);  // must outlive the trainer
 
+  // Makes the output folder this trainer's own until the end of run(); refused while another trains there. resume() and
+  // run() begin with it.
+  void claim();
+
   // Continues from a checkpoint folder ("runs/x/last") or the run folder above it. From there on every loss and
   // parameter is the same, bit for bit, as if the run had not stopped (unless the clock decides: `minutes`).
+  // A run that was stopped before its first checkpoint begins again.
   void resume(const std::string& folder);
+
+  // Nothing is left to do: the budget was spent before.
+  bool finished() const;
 
   // Runs to the end of the budget. `stop` is looked at after every step: when true, saves and returns.
   TrainResult run(const std::atomic<bool>* stop = nullptr);

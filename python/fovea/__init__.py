@@ -12,6 +12,7 @@ from fovea._generate import Generated, generate
 from fovea._mechanism import Mechanism, MechanismInfo, list_mechanisms
 from fovea._model import Dataset, Model, TrainResult, export_model, import_model, listops, load, load_data, train
 from fovea._pattern import Pattern
+from fovea._step import DecodeState, attention_step, t5_bias, t5_bucket
 from fovea._tokenizer import Encoding, Tokenizer
 
 __version__: str = _fovea.version
@@ -20,6 +21,7 @@ set_num_threads = _fovea.set_num_threads
 
 __all__ = [
     "Dataset",
+    "DecodeState",
     "Encoding",
     "Generated",
     "Gradients",
@@ -31,6 +33,7 @@ __all__ = [
     "TrainResult",
     "attention",
     "attention_backward",
+    "attention_step",
     "generate",
     "export_model",
     "get_num_threads",
@@ -40,5 +43,7 @@ __all__ = [
     "load",
     "load_data",
     "set_num_threads",
+    "t5_bias",
+    "t5_bucket",
     "train",
 ]

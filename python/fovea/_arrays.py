@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,43 @@ def _bfloat16(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     return lambda array: array.view(dtype) if array.dtype == np.uint16 else array
 
 
-def int_list(values: Any) -> list[int]:
+def framework(array: Any) -> str:
+    """What an array is called in an error."""
+    return f"{type(array).__module__.partition('.')[0]}.{type(array).__qualname__}"
+
+
+def check_one_framework(**arrays: Any) -> None:
+    """Refuses PyTorch's tensors beside arrays of others: either a gradient or a result would be lost."""
+    tensors = [name for name, array in arrays.items() if is_torch(array)]
+    others = [name for name, array in arrays.items() if array is not None and name not in tensors]
+    if tensors and others:
+        a, b = tensors[0], others[0]
+        raise TypeError(f"{a} is a {framework(arrays[a])}, {b} a {framework(arrays[b])}: arrays of one call come from one "
+                        f"framework\n  try     torch.as_tensor({b})")
+
+
+def whole(value: Any, name: str) -> int:
+    """A whole number of any library, but no truth value."""
+    if not isinstance(value, (bool, np.bool_)):
+        try:
+            return index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{name} cannot be {value!r}: it is a whole number")
+
+
+def number(value: Any, name: str) -> float:
+    """A real number of any library."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} cannot be {value!r}: it is a number")
+    return float(value)
+
+
+def int_list(values: Any, name: str) -> list[int]:
     """Whole numbers from a sequence or an array."""
-    return list(np.asarray(values, dtype=np.int32).tolist())
+    given = np.asarray(values)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise TypeError(f"{name} cannot be {values!r}: it is a row of whole numbers")
+    if given.size and not -(2**31) <= given.min() <= given.max() < 2**31:
+        raise ValueError(f"{name} has numbers beyond 32 bits")
+    return [int(n) for n in given.tolist()]

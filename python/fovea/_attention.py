@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fovea import _fovea
-from fovea._arrays import converter, int_list, is_torch
-from fovea._mechanism import Mechanism, plain_mechanism, weights_for
+from fovea._arrays import check_one_framework, converter, int_list, is_torch, number, whole
+from fovea._mechanism import Mechanism, in_order, plain_mechanism, weights_for
 from fovea._pattern import Pattern
+
 
 class Gradients(NamedTuple):
     """What attention_backward() returns: one array for each array that was given, None for the others."""
@@ -39,11 +40,13 @@ def attention(q: Any, k: Any, v: Any, mechanism: str | Mechanism = "softmax", **
         bias: added to the scores; broadcasts like mask. diagonal_bias: the same by distance, (b or 1, h or 1, 2 L - 1).
         alibi: a slope per head times the distance. rotary: True, or (base, halves, width). positions: for it, (b, n).
         cu_seqlens, cu_seqlens_k: packed sequences, offsets as in FlashAttention. lengths, lengths_k: padded ones.
-        dropout_p, seed: the same seed drops the same weights.
+        training: some mechanisms do otherwise while they learn; by default where dropout_p is more than 0.
+        dropout_p, seed: dropout while training; the same seed draws the same numbers.
         return_lse: also the log-sum-exp of each row (b, n_q, h).
         initial_state, final_state: of recurrent mechanisms; what one piece of a sequence leaves to the next.
         input: (b, n_k, width), for mechanisms that read what the keys were projected from.
-        weights: what the mechanism needs besides; by default those of the Mechanism, or drawn from the seed.
+        weights: what the mechanism needs besides, by name or in its order; by default those of the Mechanism, or drawn
+            from the seed.
         layer, layers: for mechanisms that differ from layer to layer.
         layout: "bnhd", or "bhnd" for arrays (b, h, n, d).
         Anything else is a parameter of the mechanism: ``attention(q, k, v, "diag", block=32)``.
@@ -53,7 +56,7 @@ def attention(q: Any, k: Any, v: Any, mechanism: str | Mechanism = "softmax", **
     >>> attention(x, x, x, "window", left=1, right=1).shape
     (1, 5, 2, 4)
     """
-    if is_torch(q):
+    if is_torch(q) or is_torch(k) or is_torch(v):
         import fovea.torch
 
         return fovea.torch.attention(q, k, v, mechanism, **options)
@@ -89,7 +92,12 @@ def read_options(mechanism: str | Mechanism, options: dict[str, Any]) -> tuple[M
             parameters[name] = value
         elif value is not None and value is not False:
             _READERS[name](found, name, value)
-    return _mechanism(mechanism, parameters), found
+    chosen = _mechanism(mechanism, parameters)
+    if "weights" in found:
+        found["weights"] = in_order(found["weights"], chosen.weight_names, chosen.name)
+    if found.get("dropout_p") and options.get("training") is None:
+        found["training"] = True  # dropout is for training
+    return chosen, found
 
 
 def sizes_of(shapes: tuple[Any, Any, Any], heads_first: bool, given_input: Any) -> tuple[int, ...]:
@@ -106,6 +114,8 @@ class Call:
     """The arguments of one call, as the engine takes them."""
 
     def __init__(self, q: Any, k: Any, v: Any, mechanism: str | Mechanism, options: dict[str, Any]) -> None:
+        if not type(q) is type(k) is type(v):
+            check_one_framework(q=q, k=k, v=v)
         self.convert = converter(q)
         self.mechanism, self.options = read_options(mechanism, options)
         self.engine = self.mechanism._engine
@@ -115,6 +125,9 @@ class Call:
             sizes = sizes_of((q.shape, k.shape, v.shape), "heads_first" in self.options, self.options.get("input"))
             f64 = str(q.dtype).endswith("float64")
             self.options["weights"] = weights_for(self.mechanism, sizes, f64, self.options.get("seed"))
+        if self.options and not is_torch(q):
+            given = {name: value[0] if name == "weights" and value else value for name, value in self.options.items()}
+            check_one_framework(q=q, **{name: value for name, value in given.items() if is_torch(value)})
 
     def results(self, arrays: tuple[Any, Any, Any]) -> Any:
         if self.convert is not None:
@@ -154,12 +167,27 @@ def _unknown(name: str, mechanism: Mechanism) -> TypeError:
                      + (f"\n  try     {near[0]}" if near else ""))
 
 
-def _as_is(options: dict[str, Any], name: str, value: Any) -> None:
+def _read_array(options: dict[str, Any], name: str, value: Any) -> None:
     options[name] = value
 
 
+def _read_flag(options: dict[str, Any], name: str, value: Any) -> None:
+    options[name] = bool(value) if isinstance(value, np.bool_) else value
+
+
+def _read_number(options: dict[str, Any], name: str, value: Any) -> None:
+    options[name] = number(value, name)
+
+
+def _read_whole(options: dict[str, Any], name: str, value: Any) -> None:
+    options[name] = whole(value, name)
+
+
 def _read_window(options: dict[str, Any], name: str, value: Any) -> None:
-    options[name] = (value, value) if isinstance(value, int) else tuple(value)
+    sides = tuple(value) if isinstance(value, (tuple, list, np.ndarray)) and np.ndim(value) == 1 else (value, value)
+    if len(sides) != 2:
+        raise TypeError(f"window cannot be {value!r}: it is (left, right)")
+    options[name] = (whole(sides[0], name), whole(sides[1], name))
 
 
 def _read_mask(options: dict[str, Any], name: str, value: Any) -> None:
@@ -170,11 +198,17 @@ def _read_mask(options: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _read_rotary(options: dict[str, Any], name: str, value: Any) -> None:
-    options[name] = (10000.0, False, 0) if value is True else tuple(value)
+    if isinstance(value, (bool, np.bool_)):
+        if not value:
+            return
+        value = (10000.0, False, 0)
+    if not isinstance(value, (tuple, list)) or len(value) != 3:
+        raise TypeError(f"rotary cannot be {value!r}: it is True or (base, halves, width)")
+    options[name] = (number(value[0], name), bool(value[1]), whole(value[2], name))
 
 
 def _read_lengths(options: dict[str, Any], name: str, value: Any) -> None:
-    options[name] = int_list(value)
+    options[name] = int_list(value, name)
 
 
 def _read_layout(options: dict[str, Any], name: str, value: Any) -> None:
@@ -184,17 +218,17 @@ def _read_layout(options: dict[str, Any], name: str, value: Any) -> None:
         options["heads_first"] = True
 
 
-def _read_weights(options: dict[str, Any], name: str, value: Any) -> None:
-    options[name] = list(value.values()) if isinstance(value, dict) else list(value)
-
-
+ARRAYS = ("mask", "bias", "diagonal_bias", "positions", "initial_state", "input")
 _READERS = {
-    **dict.fromkeys(("causal", "scale", "bias", "diagonal_bias", "alibi", "positions", "dropout_p", "seed", "return_lse",
-                     "initial_state", "final_state", "input", "layer", "layers"), _as_is),
+    **dict.fromkeys(ARRAYS, _read_array),
+    **dict.fromkeys(("causal", "alibi", "training", "return_lse", "final_state"), _read_flag),
+    **dict.fromkeys(("scale", "dropout_p"), _read_number),
+    **dict.fromkeys(("seed", "layer", "layers"), _read_whole),
     **dict.fromkeys(("cu_seqlens", "cu_seqlens_k", "lengths", "lengths_k"), _read_lengths),
     "window": _read_window,
     "mask": _read_mask,
     "rotary": _read_rotary,
     "layout": _read_layout,
-    "weights": _read_weights,
+    "weights": _read_array,
 }
+OPTIONS = frozenset(_READERS)

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fovea._mechanism import Mechanism
@@ -33,13 +33,14 @@ def attention(
     cu_seqlens_k: Any = None,
     lengths: Any = None,
     lengths_k: Any = None,
+    training: bool | None = None,
     dropout_p: float = 0.0,
     seed: int | None = None,
     return_lse: bool = False,
     initial_state: Any = None,
     final_state: bool = False,
     input: Any = None,
-    weights: Sequence[Any] | dict[str, Any] | None = None,
+    weights: Sequence[Any] | Mapping[str, Any] | None = None,
     layer: int = 0,
     layers: int = 1,
     layout: Literal["bnhd", "bhnd"] = "bnhd",
@@ -56,6 +57,10 @@ def attention_backward(
     grad_final_state: Any = None,
     **options: Any,
 ) -> Gradients: ...
+
+ARRAYS: tuple[str, ...]
+OPTIONS: frozenset[str]
+
 def read_options(mechanism: str | Mechanism, options: dict[str, Any]) -> tuple[Mechanism, dict[str, Any]]: ...
 def sizes_of(shapes: tuple[Any, Any, Any], heads_first: bool, given_input: Any) -> tuple[int, ...]: ...
 
@@ -65,3 +70,4 @@ class Call:
     options: dict[str, Any]
     engine: Any
     def __init__(self, q: Any, k: Any, v: Any, mechanism: str | Mechanism, options: dict[str, Any]) -> None: ...
+    def results(self, arrays: tuple[Any, Any, Any]) -> Any: ...

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from os import PathLike
 from typing import Any, Union
@@ -14,6 +15,7 @@ from typing import Any, Union
 import numpy as np
 
 from fovea import _fovea
+from fovea._arrays import whole
 
 _SOME_SIZES = [2, 2, 2, 2, 2, 2]  # the names of weights depend on none of them
 Value = Union[bool, int, float, str]
@@ -78,6 +80,14 @@ class Weights(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(self._arrays)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Weights):
+            return NotImplemented
+        return (self.trained == other.trained and list(self) == list(other)
+                and all(a.dtype == other[name].dtype and np.array_equal(a, other[name]) for name, a in self.items()))
+
+    __hash__ = None  # type: ignore[assignment]  # weights can be set
+
     def __repr__(self) -> str:
         rows = (f"{name} {a.dtype} {a.shape}{'' if name in self.trained else ' (kept)'}" for name, a in self.items())
         return "{" + ", ".join(rows) + "}"
@@ -86,17 +96,22 @@ class Weights(Mapping[str, np.ndarray]):
 class Mechanism:
     """A mechanism with its settings, and the weights it needs besides q, k and v.
 
+    The seed draws the weights, and is the parameter ``seed`` of mechanisms that have one. Mechanisms are equal when their
+    settings, seeds and weights are.
+
     >>> m = Mechanism("performer", features=32)
     >>> m.init(heads=2, d_k=16).weights
     {directions float32 (32, 16) (kept)}
     """
 
-    def __init__(self, name: str, *, seed: int = 0, **parameters: Value) -> None:
+    def __init__(self, name: str, *, seed: int | None = None, **parameters: Value) -> None:
         self._engine = _fovea.mechanism(name, parameters)
+        if seed is not None and "seed" in self._engine.parameters:
+            self._engine = _fovea.mechanism(name, {**parameters, "seed": seed})
         self.name: str = self._engine.name
         self.text: str = self._engine.text  # as on the command line, "diag:block=32"; defaults are left out
         self.parameters: dict[str, Value] = self._engine.parameters
-        self.seed = seed
+        self.seed = None if seed is None else whole(seed, "seed")
         self.weight_names = tuple(name for name, _, _ in self._engine.weights(_SOME_SIZES))
         self._weights: Weights | None = None
 
@@ -109,14 +124,26 @@ class Mechanism:
         return bool(self._engine.supports(feature))
 
     def init(self, *, heads: int, d_k: int, kv_heads: int | None = None, d_v: int | None = None, width: int = 0,
-             max_length: int = -1, dtype: Any = np.float32) -> Mechanism:
-        """Draws the weights from the seed, for layers of these sizes; a call without this draws them when it needs them."""
+             max_length: int = -1, dtype: Any = np.float32, seed: int | None = None) -> Mechanism:
+        """Draws the weights for layers of these sizes, from the mechanism's seed or this one; a call without this draws
+        them when it needs them."""
         sizes = [heads, kv_heads or heads, d_k, d_v or d_k, width, max_length]
         specs = self._engine.weights(sizes)
-        arrays = self._engine.draw_weights(sizes, np.dtype(dtype) == np.float64, self.seed)
+        self._check_sizes(specs, sizes)
+        arrays = self._engine.draw_weights(sizes, np.dtype(dtype) == np.float64, (self.seed if seed is None else seed) or 0)
         self._weights = Weights({name: array for (name, _, _), array in zip(specs, arrays)},
                                 frozenset(name for name, _, trained in specs if trained))
         return self
+
+    def _check_sizes(self, specs: list[Any], sizes: list[int]) -> None:
+        """Refuses sizes that leave the shape of a weight open, naming the one that is missing."""
+        for place, what, hint in ((4, "the width of the layer's input", "width=..., which is input_dim of a layer"),
+                                  (5, "the longest sequence", "max_length=...")):
+            given = self._engine.weights([*sizes[:place], 2, *sizes[place + 1:]])
+            for (name, shape, _), (_, other, _) in zip(specs, given):
+                if sizes[place] < 1 and shape != other:
+                    raise ValueError(f'the shape of weight "{name}" of attention "{self.name}" depends on {what}\n'
+                                     f"  try     {hint}")
 
     @property
     def weights(self) -> Weights:
@@ -128,8 +155,9 @@ class Mechanism:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes settings and weights as one safetensors file."""
-        about = {"fovea.mechanism": self.text, "fovea.seed": str(self.seed),
-                 "fovea.trained": json.dumps(sorted(self.weights.trained))}
+        about = {"fovea.mechanism": self.text, "fovea.trained": json.dumps(sorted(self.weights.trained))}
+        if self.seed is not None:
+            about["fovea.seed"] = str(self.seed)
         _fovea.write_safetensors(str(path), list(self.weights.items()), about)
 
     @staticmethod
@@ -140,10 +168,25 @@ class Mechanism:
         tensors, about = _fovea.read_safetensors(str(path))
         if "fovea.mechanism" not in about:
             raise ValueError(f"{path} holds no mechanism")
-        mechanism = Mechanism(about["fovea.mechanism"], seed=int(about.get("fovea.seed", "0")))
+        mechanism = Mechanism(about["fovea.mechanism"], seed=int(about["fovea.seed"]) if "fovea.seed" in about else None)
         mechanism._weights = Weights({name: np.array(array) for name, array in tensors},
                                      frozenset(json.loads(about.get("fovea.trained", "[]"))))
         return mechanism
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"text": self.text, "seed": self.seed, "weights": self._weights}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Mechanism.__init__(self, state["text"], seed=state["seed"])
+        self._weights = state["weights"]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mechanism):
+            return NotImplemented
+        return (self.text, self.seed, self._weights) == (other.text, other.seed, other._weights)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.seed))
 
     def __repr__(self) -> str:
         settings = "".join(f", {name}={value!r}" for name, value in self.parameters.items())
@@ -156,11 +199,26 @@ def plain_mechanism(text: str) -> Mechanism:
     return Mechanism(text)
 
 
+def in_order(weights: Mapping[str, Any] | Sequence[Any], names: tuple[str, ...], mechanism: str) -> list[Any]:
+    """Weights as the mechanism takes them: a mapping by name, anything else in its order."""
+    if not isinstance(weights, Mapping):
+        return list(weights)
+    for name in weights:
+        if name not in names:
+            near = get_close_matches(str(name), names, n=1) or names
+            raise ValueError(f'attention "{mechanism}" has no weight "{name}"\n'
+                             f"  try     {', '.join(near) or 'no weights: it has none'}")
+    for name in names:
+        if name not in weights:
+            raise ValueError(f'attention "{mechanism}" also needs the weight "{name}"\n  try     {", ".join(names)}')
+    return [weights[name] for name in names]
+
+
 def weights_for(mechanism: Mechanism, sizes: tuple[int, ...], f64: bool, seed: int | None = None) -> list[np.ndarray]:
     """What a call gives to a mechanism of these sizes: its own weights, or such as its seed draws."""
     if mechanism._weights is not None:
         return list(mechanism._weights.values())
-    return _drawn(mechanism.text, sizes, f64, mechanism.seed if seed is None else seed) if mechanism.weight_names else []
+    return _drawn(mechanism.text, sizes, f64, (seed if mechanism.seed is None else mechanism.seed) or 0)
 
 
 @lru_cache(maxsize=64)

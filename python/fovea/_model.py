@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
@@ -14,6 +15,7 @@ from fovea import _fovea
 from fovea._arrays import int_list
 from fovea._generate import generate
 from fovea._progress import Progress
+from fovea._tokenizer import Tokenizer
 
 Split = Iterable[tuple[Any, int]]
 
@@ -42,6 +44,16 @@ class Model:
     def parameters(self) -> dict[str, np.ndarray]:
         """The learned and drawn arrays by name; they are the model's own memory, so writing to one changes the model."""
         return {name: array for name, array, _ in self._engine.parameters()}
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """What turns text into the model's ids: it came with the model, or with the data that trained it."""
+        engine = self._engine.tokenizer
+        return None if engine is None else Tokenizer._of(engine)
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: Tokenizer | None) -> None:
+        self._engine.tokenizer = None if tokenizer is None else tokenizer._engine
 
     @property
     def parameter_count(self) -> int:
@@ -89,15 +101,42 @@ class Model:
         """Writes model.safetensors and config.json, as training does, and the tokeniser if there is one."""
         self._engine.save(fspath(folder))
 
+    def __getstate__(self) -> dict[str, Any]:
+        arrays = {name: array.copy() for name, array in self.parameters.items()}
+        return {"config": self._engine.config(), "seed": self._engine.seed, "parameters": arrays,
+                "tokenizer": self.tokenizer}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._engine = _fovea.remake_model(state["config"], state["seed"])
+        for name, array in self.parameters.items():
+            array[...] = state["parameters"][name]
+        self.tokenizer = state["tokenizer"]
+
+    def __eq__(self, other: object) -> bool:
+        """Equal settings, parameters and tokenisers."""
+        if not isinstance(other, Model):
+            return NotImplemented
+        theirs = other.parameters
+        return (self.config == other.config and self.tokenizer == other.tokenizer
+                and all(np.array_equal(array, theirs[name]) for name, array in self.parameters.items()))
+
+    __hash__ = None  # type: ignore[assignment]  # training changes it
+
     def __repr__(self) -> str:
         return str(self._engine.text())
 
 
 def load(folder: str | PathLike[str], *, seed: int = 0) -> Model:
-    """The model in a folder that save() or a training run wrote ("runs/x/best")."""
+    """The model in a folder that save() or a training run wrote; of a run ("runs/x") the best checkpoint, or the last."""
     model = Model.__new__(Model)
-    model._engine = _fovea.load_model(fspath(folder), seed)
+    model._engine = _fovea.load_model(_checkpoint(fspath(folder)), seed)
     return model
+
+
+def _checkpoint(folder: str) -> str:
+    """The checkpoint that a folder of a run stands for, as on the command line."""
+    inside = (os.path.join(folder, name) for name in ("best", "last"))
+    return next((path for path in inside if os.path.isdir(path)), folder)
 
 
 def import_model(path: str | PathLike[str], *, ignore: Sequence[str] = (), pooling: str = "", seed: int = 0) -> Model:
@@ -128,7 +167,7 @@ def _batch(ids: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         if name in _ARRAYS:
             batch[name] = np.ascontiguousarray(value, dtype=_ARRAYS[name])
         elif name in _LISTS:
-            batch[name] = int_list(value)
+            batch[name] = int_list(value, name)
         else:
             raise TypeError(f"a model has no input {name!r}; there are {', '.join([*_ARRAYS, *_LISTS])}")
     return batch
@@ -146,7 +185,10 @@ class Dataset:
                  name: str = "data") -> None:
         splits = {"train": train, "validation": validation, "test": test}
         packed = {split: [(_token_bytes(ids), int(label)) for ids, label in pairs] for split, pairs in splits.items()}
-        self._engine = _fovea.make_dataset({"name": name, "vocabulary": vocabulary, "classes": classes, **packed})
+        sizes = {"vocabulary": vocabulary, "classes": classes, "max_length": 0}  # the longest example at least
+        self._engine = _fovea.make_dataset({"name": name, **sizes, **packed})
+
+    _files: dict[str, Any] | None = None  # what load_data() was given, of data sets from files
 
     @property
     def task(self) -> str:
@@ -163,6 +205,12 @@ class Dataset:
         return [(np.frombuffer(ids, np.uint8), label) for ids, label in self._engine.examples(_checked(split))]
 
     @property
+    def tokenizer(self) -> Tokenizer | None:
+        """What made ids of the text, if it is text."""
+        engine = self._engine.tokenizer
+        return None if engine is None else Tokenizer._of(engine)
+
+    @property
     def vocabulary(self) -> int:
         return int(self._engine.vocabulary)
 
@@ -173,6 +221,39 @@ class Dataset:
     @property
     def max_length(self) -> int:
         return int(self._engine.max_length)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The examples themselves, or where the files are: those are read again."""
+        if self._files is not None:
+            return {"files": self._files, "mark": self._engine.mark}
+        splits = {split: self._engine.examples(split) for split in _SPLITS}
+        sizes = {"vocabulary": self.vocabulary, "classes": self.classes, "max_length": self.max_length}
+        return {"name": self._engine.name, **sizes, **splits}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "files" not in state:
+            self._engine = _fovea.make_dataset(state)
+            return
+        self._read(**state["files"])
+        if self._engine.mark != state["mark"]:
+            raise ValueError(f"the files of the data set {self._engine.name!r} are no longer what was pickled")
+
+    def _read(self, settings: dict[str, Any], task: str, max_length: int, tokenizer: Tokenizer | None) -> None:
+        self._files = {"settings": settings, "task": task, "max_length": max_length, "tokenizer": tokenizer}
+        self._engine = _fovea.load_data(json.dumps(settings), task, max_length, tokenizer and tokenizer._engine)
+
+    def __copy__(self) -> Dataset:
+        return self  # nothing of it can change
+
+    def __deepcopy__(self, memo: Any) -> Dataset:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """The same examples, for the same task."""
+        return self._engine.mark == other._engine.mark if isinstance(other, Dataset) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._engine.mark)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{self.size(split)} {split}" for split in _SPLITS)
@@ -204,14 +285,24 @@ def listops(*, train: int = 96000, validation: int = 2000, test: int = 2000, see
     return data
 
 
-def load_data(path: str | PathLike[str], *, task: str | None = None, max_length: int = 0, **settings: Any) -> Dataset:
+def load_data(path: str | PathLike[str], *, task: str | None = None, max_length: int = 0,
+              tokenizer: Tokenizer | str | PathLike[str] = "", **settings: Any) -> Dataset:
     """A data set from a folder or file: text, parallel text, labelled text or pairs, pictures, series; told by the files.
 
     ``task`` chooses where the files serve several ("lm" or "mlm", "vision" or "classify"), ``max_length`` is the model's
-    longest sequence. Settings are those of the command line's ``data.`` section (length, tokenizer, horizon, ...).
+    longest sequence. ``tokenizer`` is that of a model which is to go on learning (``model.tokenizer``), the folder or file
+    of one, or a kind of one ("bytes", "characters", "words", "bpe"). Settings are those of the command line's ``data.``
+    section (length, horizon, ...).
     """
+    source = fspath(path)
+    settings["source"] = os.path.abspath(source) if os.path.exists(source) else source
+    given = None
+    if isinstance(tokenizer, Tokenizer):
+        given = tokenizer
+    elif tokenizer:
+        settings["tokenizer"] = fspath(tokenizer)
     data = Dataset.__new__(Dataset)
-    data._engine = _fovea.load_data(json.dumps({"source": fspath(path), **settings}), task or "", max_length)
+    data._read(settings, task or "", max_length, given)
     return data
 
 
@@ -250,7 +341,8 @@ def train(model: Model, data: Dataset, *, callbacks: Sequence[Callback] = (), pr
           resume: str | PathLike[str] | None = None, **settings: Any) -> TrainResult:
     """Trains the model; settings are those of the command line's ``train.`` section (steps, minutes, lr, batch, out, ...).
 
-    What is not given is as it usually suits such a model. A callback is given ("step", ...), ("eval", ...) or
+    What is not given is as it usually suits such a model. The model takes the tokeniser of the data over, and refuses data
+    of another one than its own. A callback is given ("step", ...), ("eval", ...) or
     ("checkpoint", ...) with the numbers of each; what it raises ends the run. After Ctrl-C, or that, the run is saved if
     it has a folder ``out``, and goes on with ``resume=out``.
     """

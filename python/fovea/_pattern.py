@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fovea import _fovea
+from fovea._arrays import whole
 
 _SHOWN = 48  # tokens in a picture
 
@@ -15,7 +16,8 @@ _SHOWN = 48  # tokens in a picture
 class Pattern:
     """Which pairs attend. Made of a predicate, a boolean matrix or by name; combined with ``|``, ``&`` and ``~``.
 
-    A predicate is asked once for each length and the answer is kept. It is given whole arrays of positions, queries
+    Patterns that are made in the same way of equal parts are equal. One that is made of a predicate can be pickled where
+    the predicate can. A predicate is asked once for each length and the answer is kept. It is given whole arrays of positions, queries
     (m, 1) and keys (1, n), if it can take them, otherwise one pair after the other.
 
     >>> document = np.array([0, 0, 0, 1, 1, 1, 1, 2])
@@ -31,62 +33,73 @@ class Pattern:
     """
 
     def __init__(self, kept: Callable[[Any, Any], Any] | Any, *, name: str | None = None) -> None:
-        if isinstance(kept, _fovea.Pattern):
-            self._engine = kept
-        elif callable(kept):
-            label = name or getattr(kept, "__name__", "predicate").strip("<>")
-            self._engine = _fovea.Pattern.from_function(label, _block_function(kept))
+        if callable(kept):
+            self._set("predicate", kept, name or getattr(kept, "__name__", "predicate").strip("<>"))
         else:
-            self._engine = _fovea.Pattern.from_matrix(np.ascontiguousarray(kept, dtype=bool))
+            matrix = np.asarray(kept, dtype=bool)
+            self._set("matrix", matrix.shape, np.packbits(matrix).tobytes())
+
+    def _set(self, kind: str, *arguments: Any) -> None:
+        self._made_of = (kind, *arguments)  # what pickles, compares and hashes
+        self._engine = _ENGINES[kind](*arguments)
 
     @staticmethod
     def full() -> Pattern:
         """Every pair."""
-        return Pattern(_fovea.Pattern.full())
+        return _pattern("full")
 
     @staticmethod
     def causal() -> Pattern:
         """key <= query."""
-        return Pattern(_fovea.Pattern.causal())
+        return _pattern("causal")
 
     @staticmethod
     def window(left: int, right: int) -> Pattern:
         """query - left <= key <= query + right; -1 is unlimited."""
-        return Pattern(_fovea.Pattern.window(left, right))
+        return _pattern("window", whole(left, "left"), whole(right, "right"))
 
     @staticmethod
     def block_diagonal(width: int) -> Pattern:
         """Query and key are in the same block of so many tokens."""
-        return Pattern(_fovea.Pattern.block_diagonal(width))
+        return _pattern("block_diagonal", whole(width, "width"))
 
     @staticmethod
     def comb(period: int, begin: int, end: int) -> Pattern:
         """begin <= key % period < end, whatever the query."""
-        return Pattern(_fovea.Pattern.comb(period, begin, end))
+        return _pattern("comb", whole(period, "period"), whole(begin, "begin"), whole(end, "end"))
 
     @staticmethod
     def distances(distances: Iterable[int]) -> Pattern:
         """query - key is one of these."""
-        return Pattern(_fovea.Pattern.distances([int(d) for d in distances]))
+        return _pattern("distances", tuple(whole(d, "distances") for d in distances))
 
     @staticmethod
     def blocks(width: int, rows: Sequence[Sequence[int]]) -> Pattern:
         """Key block key // width is one of rows[query // width]."""
-        return Pattern(_fovea.Pattern.blocks(width, [[int(b) for b in row] for row in rows]))
+        return _pattern("blocks", whole(width, "width"), tuple(tuple(whole(b, "rows") for b in row) for row in rows))
 
     @staticmethod
     def box(queries: tuple[int, int], keys: tuple[int, int]) -> Pattern:
         """These queries and these keys, each a half-open range of positions."""
-        return Pattern(_fovea.Pattern.box(*queries, *keys))
+        return _pattern("box", *(whole(place, "box") for place in (*queries, *keys)))
 
     def __and__(self, other: Pattern) -> Pattern:
-        return Pattern(self._engine & other._engine) if isinstance(other, Pattern) else NotImplemented
+        return _pattern("and", self, other) if isinstance(other, Pattern) else NotImplemented
 
     def __or__(self, other: Pattern) -> Pattern:
-        return Pattern(self._engine | other._engine) if isinstance(other, Pattern) else NotImplemented
+        return _pattern("or", self, other) if isinstance(other, Pattern) else NotImplemented
 
     def __invert__(self) -> Pattern:
-        return Pattern(~self._engine)
+        return _pattern("not", self)
+
+    def __eq__(self, other: object) -> bool:
+        return self._made_of == other._made_of if isinstance(other, Pattern) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._made_of)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _pattern, self._made_of
 
     def keep(self, query: int, key: int) -> bool:
         return bool(self._engine.keep(query, key))
@@ -159,3 +172,25 @@ def _block_function(keep: Callable[[Any, Any], Any]) -> Callable[[int, int, int,
         return np.ascontiguousarray(found).view(np.uint8)
 
     return block
+
+
+def _matrix_engine(shape: tuple[int, ...], bits: bytes) -> Any:
+    kept = np.unpackbits(np.frombuffer(bits, np.uint8), count=int(np.prod(shape))).reshape(shape)
+    return _fovea.Pattern.from_matrix(kept.astype(bool))
+
+
+def _pattern(kind: str, *arguments: Any) -> Pattern:
+    made = Pattern.__new__(Pattern)
+    made._set(kind, *arguments)
+    return made
+
+
+_ENGINES: dict[str, Callable[..., Any]] = {
+    **{name: getattr(_fovea.Pattern, name)
+       for name in ("full", "causal", "window", "block_diagonal", "comb", "distances", "blocks", "box")},
+    "predicate": lambda keep, label: _fovea.Pattern.from_function(label, _block_function(keep)),
+    "matrix": _matrix_engine,
+    "and": lambda a, b: a._engine & b._engine,
+    "or": lambda a, b: a._engine | b._engine,
+    "not": lambda a: ~a._engine,
+}

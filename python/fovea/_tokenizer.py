@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from fovea import _fovea
@@ -29,6 +31,7 @@ def _bytes(text: str | bytes) -> bytes:
 
 class Tokenizer:
     """A tokeniser from a folder or file: tokenizer.json, vocab.json with merges.txt, vocab.txt, or a llama2.c .bin.
+    Those that give the same ids by the same rules are equal.
 
     >>> tokenizer = Tokenizer.bytes()
     >>> tokenizer.encode("né").ids
@@ -118,6 +121,23 @@ class Tokenizer:
     def save(self, folder: str | PathLike[str]) -> None:
         """Writes tokenizer.json, which `tokenizers` and `transformers` read too."""
         self._engine.save(fspath(folder))
+
+    def __getstate__(self) -> dict[str, str]:
+        with TemporaryDirectory() as folder:
+            self.save(folder)
+            return {path.name: path.read_text("utf-8") for path in Path(folder).iterdir()}
+
+    def __setstate__(self, files: dict[str, str]) -> None:
+        with TemporaryDirectory() as folder:
+            for name, text in files.items():
+                (Path(folder) / name).write_text(text, "utf-8")
+            self._engine = _fovea.load_tokenizer(folder)
+
+    def __eq__(self, other: object) -> bool:
+        return self.fingerprint == other.fingerprint if isinstance(other, Tokenizer) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
 
     def __repr__(self) -> str:
         return f"Tokenizer({len(self)} ids)"

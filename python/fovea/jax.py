@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import fovea
-from fovea._mechanism import Mechanism
+from fovea._attention import read_options
+from fovea._mechanism import Mechanism, in_order
 
 # Options that are differentiated, in the order of Gradients; weights come last.
 _FLOATS = ("bias", "diagonal_bias", "initial_state", "input")
@@ -33,9 +34,11 @@ def attention(q: Any, k: Any, v: Any, mechanism: str | Mechanism = "softmax", **
     else:
         floats, constants = _FLOATS, _CONSTANTS
     given = {name: options.pop(name) for name in floats if options.get(name) is not None}
-    if options.get("weights") is not None:
-        given["weights"] = list(options.pop("weights"))
+    weights = options.pop("weights", None)
     fixed = {name: options.pop(name) for name in constants if options.get(name) is not None}
+    chosen, _ = read_options(mechanism, options)  # refuses here what would end in a callback
+    if weights is not None:
+        given["weights"] = in_order(weights, chosen.weight_names, chosen.name)
     wide = jnp.float64 if q.dtype == jnp.float64 else jnp.float32
     arrays = jax.tree.map(lambda x: jnp.asarray(x, wide), {"q": q, "k": k, "v": v, **given})
     return _call(_Static(mechanism, options), arrays, fixed).astype(q.dtype)

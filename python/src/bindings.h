@@ -11,6 +11,7 @@ void bind_errors(nb::module_& module);
 void bind_mechanism(nb::module_& module);
 void bind_pattern(nb::module_& module);
 void bind_attention(nb::module_& module);
+void bind_step(nb::module_& module);
 void bind_reference(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_model(nb::module_& module);

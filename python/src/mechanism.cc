@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "arrays.h"
 #include "bindings.h"
 #include "engine.h"
@@ -16,7 +18,7 @@ namespace fovea::python {
 namespace {
 
 // bool before int, which it also is in Python.
-ParameterValue value_from(nb::handle value, const std::string& name) {
+ParameterValue plain_value(nb::handle value, const std::string& name) {
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (PyIndex_Check(value.ptr())) {
     std::int64_t whole = 0;
@@ -28,6 +30,16 @@ ParameterValue value_from(nb::handle value, const std::string& name) {
   throw nb::type_error(fmt::format("parameter \"{}\" must be a bool, a number or a str", name).c_str());
 }
 
+// A whole number may name a choice: order=2 is order="2".
+ParameterValue value_from(nb::handle given, const std::string& name, const Mechanism& mechanism) {
+  ParameterValue value = plain_value(given, name);
+  const auto* const whole = std::get_if<std::int64_t>(&value);
+  const auto specs = mechanism.parameters();
+  const auto spec = std::find_if(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; });
+  const bool chosen = spec != specs.end() && std::holds_alternative<std::string>(spec->fallback);
+  return whole != nullptr && chosen ? ParameterValue(std::to_string(*whole)) : value;
+}
+
 Mechanism make_mechanism(std::string_view text, const nb::dict& parameters) {
   if (parameters.size() == 0) return Mechanism::parse(text);
   const Mechanism named = Mechanism::parse(text);
@@ -36,7 +48,7 @@ Mechanism make_mechanism(std::string_view text, const nb::dict& parameters) {
     settings.push_back({std::string(spec.name), named.value(spec.name)});
   for (const auto& [key, value] : parameters) {
     auto name = nb::cast<std::string>(key);
-    settings.push_back({name, value_from(value, name)});
+    settings.push_back({name, value_from(value, name, named)});
   }
   return Mechanism(named.name(), settings);
 }
@@ -123,6 +135,7 @@ void bind_mechanism(nb::module_& module) {
       .def_prop_ro("chooses", [](const Mechanism& m) { return m.kind().chooses; })
       .def_prop_ro("stops_gradient",
                    [](const Mechanism& m) { return m.kind().stops_gradient != nullptr && m.kind().stops_gradient(m); })
+      .def_prop_ro("draws", [](const Mechanism& m) { return m.kind().draws != nullptr && m.kind().draws(m); })
       .def("supports", supports)
       .def("weights", weight_specs)
       .def("draw_weights", draw_weights);

@@ -1,6 +1,7 @@
 #include "model.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -34,7 +35,18 @@ std::unique_ptr<OwnedModel> make_model(const nb::tuple& names, const std::string
   if (data != nullptr) config.fit(*data);
   const auto context = context_of(seed);
   const KeepThreads keep;
-  return std::make_unique<OwnedModel>(context, Model(*context, std::move(config)));
+  auto made = std::make_unique<OwnedModel>(context, Model(*context, std::move(config)));
+  if (data != nullptr && data->tokenizer) made->tokenizer = *data->tokenizer;
+  return made;
+}
+
+// From all of its settings, as config() writes them.
+std::unique_ptr<OwnedModel> remake_model(const std::string& config, std::uint64_t seed) {
+  ModelConfig read;
+  read_fields(read, parse_json(config, "model"), "model");
+  const auto context = context_of(seed);
+  const KeepThreads keep;
+  return std::make_unique<OwnedModel>(context, Model(*context, std::move(read)));
 }
 
 std::unique_ptr<OwnedModel> load_model(const std::string& folder, std::uint64_t seed) {
@@ -121,10 +133,13 @@ void bind_model(nb::module_& module) {
       .def("gradients", gradients)
       .def("parameters", parameters)
       .def("parameter_count", [](const OwnedModel& m) { return m.model.parameter_count(); })
+      .def_prop_ro("seed", [](const OwnedModel& m) { return m.context->seed(); })
+      .def_rw("tokenizer", &OwnedModel::tokenizer, nb::arg().none())
       .def("config", [](const OwnedModel& m) { return write_fields(m.model.config()).dump(); })
       .def("text", [](const OwnedModel& m) { return m.model.text(); })
       .def("save", save);
   module.def("make_model", make_model, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
+  module.def("remake_model", remake_model);
   module.def("load_model", load_model);
   module.def("preset_names", [] {
     nb::list names;

@@ -11,6 +11,7 @@ NB_MODULE(_fovea, module) {
   bind_mechanism(module);
   bind_pattern(module);
   bind_attention(module);
+  bind_step(module);
   bind_reference(module);
   bind_files(module);
   bind_model(module);

@@ -63,11 +63,8 @@ constexpr Option kOptions[] = {
     {"alibi", [](Request& r, nb::handle x) { r.options.alibi = nb::cast<bool>(x); }},
     {"rotary", [](Request& r, nb::handle x) { r.options.rotary = rotary_from(x); }},
     {"positions", [](Request& r, nb::handle x) { r.options.positions = tensor_from(x, "positions"); }},
-    {"dropout_p",
-     [](Request& r, nb::handle x) {
-       r.options.dropout_p = nb::cast<double>(x);
-       r.training = true;
-     }},
+    {"dropout_p", [](Request& r, nb::handle x) { r.options.dropout_p = nb::cast<double>(x); }},
+    {"training", [](Request& r, nb::handle x) { r.training = nb::cast<bool>(x); }},
     {"seed", [](Request& r, nb::handle x) { r.stream = stream_of(nb::cast<std::uint64_t>(x)); }},
     {"cu_seqlens",
      [](Request& r, nb::handle x) { r.options.queries.cu_seqlens = nb::cast<std::vector<std::int32_t>>(x); }},
@@ -122,9 +119,9 @@ Tensor gradient_of(const Var& x) {
 
 }  // namespace
 
-std::shared_ptr<Context> Request::context() const {
+std::shared_ptr<Context> Request::context(std::int64_t cached_keys) const {
   const bool sane = q.value().rank() == 4 && k.value().rank() == 4;
-  return context_for(sane ? static_cast<double>(q.value().numel()) * static_cast<double>(k.dim(1)) : 0.0);
+  return context_for(sane ? static_cast<double>(q.value().numel()) * static_cast<double>(cached_keys + k.dim(1)) : 0.0);
 }
 
 void Request::want_gradients() {

@@ -16,13 +16,13 @@ namespace nb = nanobind;
 struct Request {
   Var q, k, v;
   AttentionOptions options;
-  int bias_rank = 4;         // axes that the caller's bias had
-  bool training = false;     // there is dropout
+  int bias_rank = 4;  // axes that the caller's bias had
+  bool training = false;
   std::uint64_t stream = 0;  // where its random numbers begin: made of the seed
   bool heads_first = false;  // arrays are (b, h, n, d)
   Kind kind = Kind::numpy;   // of the arrays that go back
 
-  std::shared_ptr<Context> context() const;
+  std::shared_ptr<Context> context(std::int64_t cached_keys = 0) const;
   // (b, n, h, ...) <-> the caller's order; a view.
   Tensor turned(const Tensor& x) const { return heads_first && x.defined() ? x.transpose(1, 2) : x; }
   // From here on the tape keeps what the gradients of every floating input need.

@@ -1,4 +1,5 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -110,11 +111,22 @@ nb::dict result_dict(const TrainResult& r) {
   return out;
 }
 
+// Ids of one tokeniser mean nothing to a model that learned those of another.
+void check_tokenizer(const OwnedModel& owned, const Dataset& data) {
+  if (!owned.tokenizer || !data.tokenizer || owned.tokenizer->fingerprint() == data.tokenizer->fingerprint()) return;
+  fail(ErrorCode::bad_input,
+       fmt::format("the data \"{}\" has another tokeniser ({} ids) than the model ({} ids)", data.name,
+                   data.tokenizer->vocabulary(), owned.tokenizer->vocabulary()),
+       "tokenizer", "fovea.load_data(..., tokenizer=model.tokenizer)");
+}
+
 nb::dict train_model(OwnedModel& owned, const Dataset& data, const std::string& settings, const std::string& resume,
                      nb::object report) {
   TrainConfig config = TrainConfig::usual(owned.model.config());
   config.seed = owned.context->seed();
   read_fields(config, parse_json(settings, "train"), "train");
+  check_tokenizer(owned, data);
+  if (data.tokenizer) owned.tokenizer = *data.tokenizer;
   Watcher watcher(std::move(report));
   TrainResult result;
   {
@@ -135,6 +147,7 @@ const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::str
 }
 
 nb::dict evaluate_model(const OwnedModel& owned, const Dataset& data, const std::string& split, std::int64_t batch) {
+  check_tokenizer(owned, data);
   EvalReport report;
   {
     const Running running(*owned.context);
@@ -175,6 +188,7 @@ std::unique_ptr<Dataset> make_dataset(const nb::dict& given) {
   data.name = nb::cast<std::string>(given["name"]);
   data.classes = nb::cast<int>(given["classes"]);
   data.vocabulary = nb::cast<int>(given["vocabulary"]);
+  data.max_length = nb::cast<int>(given["max_length"]);
   data.train = examples_from(nb::cast<nb::sequence>(given["train"]));
   data.validation = examples_from(nb::cast<nb::sequence>(given["validation"]));
   data.test = examples_from(nb::cast<nb::sequence>(given["test"]));
@@ -195,11 +209,13 @@ std::unique_ptr<Dataset> make_listops(std::uint64_t seed, std::size_t train, std
       dataset_of(listops::generate(context, seed, {.train = train, .validation = validation, .test = test})));
 }
 
-// What files hold; `use` is the model's task ("": what is usual) and its longest sequence.
-std::unique_ptr<Dataset> load_files(const std::string& settings, const std::string& task, std::int64_t max_length) {
+// What files hold, for a model of this task ("": what is usual), longest sequence and tokeniser (null: by the data).
+std::unique_ptr<Dataset> load_files(const std::string& settings, const std::string& task, std::int64_t max_length,
+                                    const Tokenizer* tokenizer) {
   DataSettings wanted;
   read_fields(wanted, parse_json(settings, "data"), "data");
   DataUse use{.task = {}, .max_length = max_length, .tokenizer = {}};
+  if (tokenizer != nullptr) use.tokenizer = std::make_shared<const Tokenizer>(*tokenizer);
   if (!task.empty()) use.task = static_cast<Task>(place_of_name(task, task_names(), "task", "task"));
   const KeepThreads keep;
   const nb::gil_scoped_release no_gil;
@@ -210,6 +226,15 @@ std::unique_ptr<Dataset> load_files(const std::string& settings, const std::stri
 std::int64_t size_of(const Dataset& data, const std::string& split) {
   const std::shared_ptr<const Split>& examples = split_of(data, split);
   return examples ? examples->size() : 0;
+}
+
+// The same for data sets with the same contents.
+nb::tuple mark_of(const Dataset& data) {
+  nb::list splits;
+  for (const auto* split : {&data.train, &data.validation, &data.test})
+    splits.append(empty(*split) ? nb::object(nb::none()) : nb::cast((*split)->hash()));
+  return nb::make_tuple(std::string(task_names()[static_cast<std::size_t>(data.task)]), data.vocabulary, data.classes,
+                        data.max_length, nb::tuple(splits), data.tokenizer ? data.tokenizer->fingerprint() : "");
 }
 
 nb::list examples_of(const Dataset& data, const std::string& split) {
@@ -228,6 +253,9 @@ void bind_training(nb::module_& module) {
       .def_ro("vocabulary", &Dataset::vocabulary)
       .def_ro("max_length", &Dataset::max_length)
       .def_prop_ro("task", [](const Dataset& d) { return std::string(task_names()[static_cast<std::size_t>(d.task)]); })
+      .def_prop_ro("mark", mark_of)
+      .def_prop_ro("tokenizer",
+                   [](const Dataset& d) { return d.tokenizer ? std::optional(*d.tokenizer) : std::nullopt; })
       .def("size", size_of)
       .def("save_tokenizer",
            [](const Dataset& d, const std::string& folder) {
@@ -237,7 +265,7 @@ void bind_training(nb::module_& module) {
       .def("examples", examples_of);
   module.def("make_dataset", make_dataset);
   module.def("make_listops", make_listops);
-  module.def("load_data", load_files);
+  module.def("load_data", load_files, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   module.def("train", train_model);
   module.def("evaluate", evaluate_model);
 }

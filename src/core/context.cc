@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/cores.h"
 #include "core/isa.h"
 #include "fovea/error.h"
 
@@ -24,7 +25,7 @@ Context::Context(ContextOptions options) : options_(options), allocator_(std::ma
 void Context::set_threads(int threads) {
   if (threads < 0 || threads > kMaxThreads)
     fail(ErrorCode::usage, "threads must be between 0 (all cores) and 1024, got " + std::to_string(threads), "threads");
-  options_.threads = threads == 0 ? omp_get_max_threads() : threads;
+  options_.threads = threads == 0 ? usable_cores() : threads;
   omp_set_num_threads(options_.threads);  // oneDNN has no other way to be told
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/guard.h"
 #include "fovea/error.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -28,8 +29,7 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-// Under the address sanitizer bytes that nobody was given cannot be touched: those of blocks that wait for reuse, and
-// those between what was asked for and the end of a block.
+// Under the address sanitizer blocks that wait for reuse cannot be touched.
 void hide([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #ifdef __SANITIZE_ADDRESS__
   ASAN_POISON_MEMORY_REGION(data, bytes);
@@ -76,12 +76,13 @@ Allocator::Block Allocator::allocate(std::size_t bytes, Lifetime lifetime) {
   }
   show(data, rounded);
   if (options_.poison) std::memset(data, 0xff, rounded);  // all ones is a NaN in every floating type
-  hide(static_cast<std::byte*>(data) + bytes, rounded - bytes);
+  guard::place(data, bytes, rounded + guard::gap(), std::source_location::current());
   return {data, rounded, lifetime};
 }
 
 void Allocator::release(const Block& block) {
   if (block.data == nullptr) return;
+  guard::check(block.data, block.bytes + guard::gap());
   hide(block.data, block.bytes);
   const std::lock_guard lock(mutex_);
   cached_[block.bytes].push_back(block.data);
@@ -100,7 +101,7 @@ void* Allocator::take_cached(std::size_t bytes) {
 void* Allocator::map_fresh(std::size_t bytes) {
   const bool huge = bytes >= kHugePage;
   const std::size_t align = huge ? kHugePage : kAlign;
-  const std::size_t mapped = (bytes + align - 1) / align * align;
+  const std::size_t mapped = (bytes + guard::gap() + align - 1) / align * align;
   void* data = std::aligned_alloc(align, mapped);
   if (data == nullptr) fail(ErrorCode::out_of_memory, "the system refused " + megabytes(bytes));
   hide(data, mapped);

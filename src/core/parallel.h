@@ -8,6 +8,7 @@
 #include <exception>
 #include <utility>
 
+#include "core/signals.h"
 #include "core/stop.h"
 #include "fovea/context.h"
 
@@ -69,6 +70,7 @@ FOVEA_NO_TSAN void launch(int threads, const Run& run) {
   FOVEA_TSAN_RELEASE(&start);
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
+    if (omp_get_thread_num() != 0) SignalPause::forever();  // handlers have the threads that callers made
     FOVEA_TSAN_ACQUIRE(&start);
     run();
     FOVEA_TSAN_RELEASE(&end);

@@ -47,17 +47,17 @@ class CaptionSplit final : public Split {
   TokenLists texts_;
 };
 
-std::vector<Caption> read_captions(const Path& folder, std::span<const std::string_view> names) {
+std::vector<Caption> read_captions(const Path& folder, std::span<const std::string_view> names, std::size_t cap) {
   std::vector<Caption> captions;
   const auto file = find_part(folder, names, kEnd);
   if (!file) return captions;
-  const TextLines lines(*file);
+  const TextLines lines(*file, cap);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto fields = tab_fields(lines[i], 2);
     if (fields.size() != 2 || fields[0].empty() || fields[1].find_first_not_of(" \t") == std::string_view::npos)
       fail(ErrorCode::bad_input, "expected a picture and a text", lines.where(i), "picture.png, a tab, the text");
     captions.push_back({folder / fields[0], std::string(fields[1])});
-    if (!std::filesystem::is_regular_file(captions.back().picture))
+    if (!is_file(captions.back().picture))
       fail(ErrorCode::bad_input, fmt::format("no picture {}", captions.back().picture.string()), lines.where(i));
   }
   return captions;
@@ -67,6 +67,11 @@ std::shared_ptr<const Pictures> read_pictures(const Context& context, const std:
                                               PictureSize size) {
   auto out = std::make_shared<Pictures>(Pictures{size.height, size.width, kChannels, {}, {}});
   const auto bytes = static_cast<std::size_t>(out->size());
+  if (captions.size() > within_memory(kArrayCap, context) / bytes)
+    fail(ErrorCode::bad_input,
+         fmt::format("{} pictures of {} x {} pixels take more memory than allowed", captions.size(), size.height,
+                     size.width),
+         captions.front().picture.parent_path().string(), "smaller ones: --set data.size=64");
   out->values.resize(captions.size() * bytes);
   out->labels.resize(captions.size());
   parallel_for(context, std::ssize(captions), [&](std::int64_t i) {
@@ -96,9 +101,10 @@ TokenLists encode(const Context& context, const Tokenizer& tokenizer, const std:
 bool is_captions(const Path& folder) { return find_part(folder, kTrainNames, kEnd).has_value(); }
 
 Dataset load_captions(const Context& context, const DataSettings& settings, const DataUse& use) {
-  std::vector<Caption> train = read_captions(settings.source, kTrainNames),
-                       validation = read_captions(settings.source, kValidationNames),
-                       test = read_captions(settings.source, kTestNames);
+  const std::size_t cap = within_memory(kTextCap, context);
+  std::vector<Caption> train = read_captions(settings.source, kTrainNames, cap),
+                       validation = read_captions(settings.source, kValidationNames, cap),
+                       test = read_captions(settings.source, kTestNames, cap);
   if (validation.empty()) hold_out(train, validation);
   keep_first(train, settings.train);
   keep_first(validation, settings.validation);

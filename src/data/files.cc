@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "data/tsv.h"
 #include "io/xz.h"
+#include "text/text_file.h"
 
 namespace fovea {
 namespace {
@@ -19,7 +22,7 @@ std::optional<Path> find_file(const Path& folder, std::span<const std::string_vi
   for (const std::string_view name : names)
     for (const char* end : {"", ".xz"}) {
       const Path path = folder / (std::string(name) + end);
-      if (std::filesystem::is_regular_file(path)) return path;
+      if (is_file(path)) return path;
     }
   return {};
 }
@@ -61,8 +64,12 @@ std::uint32_t big_endian(std::string_view bytes) {
   return value;
 }
 
-TextLines::TextLines(const Path& path) : path_(path.string()), text_(read_maybe_xz(path)) {
-  std::string_view rest = without_mark(text_);
+std::size_t within_memory(std::size_t cap, const Context& context) {
+  return std::min(cap, context.allocator()->limit());
+}
+
+TextLines::TextLines(const Path& path, std::size_t cap) : path_(path.string()), text_(read_text(path, cap)) {
+  std::string_view rest = text_;
   while (!rest.empty()) lines_.push_back(take_line(rest));
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/context.h"
 #include "fovea/error.h"
 #include "io/file.h"
 
@@ -31,10 +32,14 @@ std::vector<std::string_view> tab_fields(std::string_view line, std::size_t most
 
 std::uint32_t big_endian(std::string_view bytes);  // of the first four
 
+// The bytes of a file that is read as a whole: as many as one may have, but no more than the context's memory.
+inline constexpr std::size_t kTextCap = std::size_t{1} << 30, kArrayCap = std::size_t{4} << 30;
+std::size_t within_memory(std::size_t cap, const Context& context);
+
 // A text file in memory, unpacked, line by line; lines end in \n or \r\n, a byte-order mark is passed over.
 class TextLines {
  public:
-  explicit TextLines(const Path& path);
+  explicit TextLines(const Path& path, std::size_t cap = kTextCap);
 
   std::size_t size() const { return lines_.size(); }
   std::string_view operator[](std::size_t line) const { return lines_[line]; }

@@ -12,8 +12,6 @@
 namespace fovea {
 namespace {
 
-namespace fs = std::filesystem;
-
 using Load = Dataset (*)(const Context& context, const DataSettings& settings, const DataUse& use);
 
 bool has_end(const Path& file, std::string_view end) {
@@ -30,8 +28,8 @@ bool is_listops(const Path& folder) {
 }
 
 bool is_series(const Path& folder) {
-  return std::any_of(fs::directory_iterator(folder), {},
-                     [](const auto& entry) { return has_end(entry.path(), ".csv"); });
+  const std::vector<Path> entries = entries_of(folder);
+  return std::any_of(entries.begin(), entries.end(), [](const Path& entry) { return has_end(entry, ".csv"); });
 }
 
 // Generated, or files as published; both are limited while they are made.
@@ -97,8 +95,8 @@ std::string_view kind_of_folder(const DataSettings& settings) {
 const Kind& kind_of(const DataSettings& settings) {
   if (!settings.kind.empty()) return kind_named(settings.kind);
   if (settings.source == "listops") return kind_named("listops");
-  if (fs::is_directory(settings.source)) return kind_named(kind_of_folder(settings));
-  if (!fs::exists(settings.source))
+  if (is_folder(settings.source)) return kind_named(kind_of_folder(settings));
+  if (!is_there(settings.source))
     fail(ErrorCode::bad_input, fmt::format("no folder or file \"{}\"", settings.source), "data.source",
          "listops, a folder or a file: see fovea train --help");
   return kind_named(has_end(settings.source, ".csv") ? "series" : "text");
@@ -150,7 +148,7 @@ std::string data_name(const DataSettings& settings) {
   Path path = settings.source;
   if (path.filename().empty()) path = path.parent_path();
   if (path.extension() == ".xz") path.replace_extension();
-  return fs::is_directory(settings.source) ? path.filename().string() : path.stem().string();
+  return is_folder(settings.source) ? path.filename().string() : path.stem().string();
 }
 
 std::int64_t chosen_length(const DataSettings& settings, const DataUse& use, std::int64_t usual) {

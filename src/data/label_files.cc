@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
+
+#include "data/tsv.h"
 
 namespace fovea {
 namespace {
@@ -48,6 +51,20 @@ std::optional<LabelColumns> LabelColumns::of(std::span<const std::string_view> f
   if (is_number(0) && fields.size() >= 2) return plain(0, 1);
   if (is_number(1) && fields.size() == 4) return plain(1, 3);
   return {};
+}
+
+LabelColumns LabelColumns::named() { return {.label = 0, .first = 1, .second = {}, .fields = 2, .header = false}; }
+
+bool begin_with_names(std::string_view text) {
+  constexpr std::size_t kLongestName = 64;
+  std::set<std::string_view> names;
+  std::size_t lines = 0;
+  for (; text.find('\n') != std::string_view::npos; ++lines) {  // what a cut left of the last line does not count
+    const auto fields = tab_fields(take_line(text));
+    if (fields.size() != 2 || fields[0].empty() || fields[0].size() > kLongestName) return false;
+    names.insert(fields[0]);
+  }
+  return lines > 1 && 2 * names.size() <= lines + 1;
 }
 
 LabelTable read_labels(const TextLines& file, const LabelColumns& columns) {

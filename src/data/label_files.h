@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/files.h"
@@ -24,7 +25,13 @@ struct LabelColumns {
   bool header = false;
 
   static std::optional<LabelColumns> of(std::span<const std::string_view> fields);  // of the first line; none: unknown
+  // A name of a class and a text, without a header.
+  static LabelColumns named();
 };
+
+// Do lines of two fields begin with names of classes ("pos", "neg")? Names come again and again, sentences hardly ever:
+// there are at most half as many different ones as lines.
+bool begin_with_names(std::string_view text);
 
 LabelTable read_labels(const TextLines& file, const LabelColumns& columns);
 

@@ -6,6 +6,7 @@
 #include "data/kinds.h"
 #include "data/label_files.h"
 #include "data/sequences.h"
+#include "io/xz.h"
 
 // Texts and pairs of texts that have a class.
 namespace fovea {
@@ -16,18 +17,22 @@ constexpr std::string_view kPapers[] = {"papers.tsv"};
 
 // One file of a data set, ready to be encoded.
 struct LabelPart {
-  explicit LabelPart(const Path& path) : file(path) {}
+  LabelPart(const Path& path, std::size_t cap) : file(path, cap) {}
 
   TextLines file;
   LabelTable table;
 };
 
 // Only where the file tells the answers.
-std::unique_ptr<const LabelPart> read_part(const Path& folder, std::span<const std::string_view> names) {
+std::unique_ptr<const LabelPart> read_part(const Path& folder, std::span<const std::string_view> names,
+                                           std::size_t cap) {
   const auto path = find_part(folder, names, ".tsv");
   if (!path) return nullptr;
-  auto part = std::make_unique<LabelPart>(*path);
-  const auto columns = part->file.size() > 0 ? LabelColumns::of(part->file.fields(0)) : std::nullopt;
+  auto part = std::make_unique<LabelPart>(*path, cap);
+  const std::vector<std::string_view> first =
+      part->file.size() > 0 ? part->file.fields(0) : std::vector<std::string_view>();
+  auto columns = LabelColumns::of(first);
+  if (!columns && first.size() == 2) columns = LabelColumns::named();
   if (!columns)
     fail(ErrorCode::bad_input, "the first line is neither a label and a text nor a header of GLUE's",
          part->file.where(0), "fields are separated by tabs");
@@ -97,9 +102,11 @@ LabelledLists lists_of(const LabelPart& part, const LabelNames& names, const Tex
 // Files without answers are left out. Where dev is the only other one that has some it is the test, and a tenth of
 // the training part is held out for validation.
 Dataset load_tables(const Context& context, const DataSettings& settings, const DataUse& use, Task task) {
-  const auto train = read_part(settings.source, kTrainNames);
+  const std::size_t cap = within_memory(kTextCap, context);
+  const auto train = read_part(settings.source, kTrainNames, cap);
   if (!train) fail(ErrorCode::bad_input, "no train.tsv with labels", settings.source);
-  auto validation = read_part(settings.source, kValidationNames), test = read_part(settings.source, kTestNames);
+  auto validation = read_part(settings.source, kValidationNames, cap),
+       test = read_part(settings.source, kTestNames, cap);
   if (!test) std::swap(test, validation);
   if (train->table.second.empty() != (task == Task::classify))
     fail(ErrorCode::usage, train->table.second.empty() ? "these are single texts" : "these are pairs of texts",
@@ -129,7 +136,7 @@ Dataset load_tables(const Context& context, const DataSettings& settings, const 
 // papers.tsv: a name and a text a line; pairs.train.tsv: a label and two names.
 class Papers {
  public:
-  explicit Papers(const Path& path) : file_(path) {
+  Papers(const Path& path, std::size_t cap) : cap_(cap), file_(path, cap) {
     for (std::size_t line = 0; line < file_.size(); ++line) {
       const auto fields = file_.fields(line);
       if (fields.size() != 2 || fields[1].empty())
@@ -144,7 +151,7 @@ class Papers {
   const std::vector<std::string_view>& texts() const { return texts_; }
 
   std::vector<LabelledPick> read_pairs(const Path& path) const {
-    const TextLines file(path);
+    const TextLines file(path, cap_);
     std::vector<LabelledPick> picks;
     for (std::size_t line = 0; line < file.size(); ++line) {
       const auto fields = file.fields(line);
@@ -163,6 +170,7 @@ class Papers {
     return static_cast<std::int64_t>(found->second);
   }
 
+  std::size_t cap_;
   TextLines file_;
   std::unordered_map<std::string_view, std::size_t> places_;
   std::vector<std::string_view> texts_;
@@ -170,7 +178,7 @@ class Papers {
 
 Dataset load_papers(const Context& context, const DataSettings& settings, const DataUse& use) {
   const Path folder = settings.source;
-  const Papers papers(require_file(folder, kPapers));
+  const Papers papers(require_file(folder, kPapers), within_memory(kTextCap, context));
   Dataset data;
   data.name = data_name(settings);
   data.task = Task::match;
@@ -197,8 +205,9 @@ bool is_labelled(const Path& folder, bool pairs) {
   const auto train = find_part(folder, kTrainNames, ".tsv");
   if (!train) return false;
   const std::string line = first_line(*train);
-  const auto columns = LabelColumns::of(tab_fields(line));
-  return columns && columns->second.has_value() == pairs;
+  if (const auto columns = LabelColumns::of(tab_fields(line))) return columns->second.has_value() == pairs;
+  constexpr std::size_t kLooked = std::size_t{1} << 20;
+  return !pairs && begin_with_names(read_head(*train, kLooked));
 }
 
 Dataset load_labelled(const Context& context, const DataSettings& settings, const DataUse& use) {

@@ -77,7 +77,7 @@ void write(const Context& context, const LabelledData& dataset, const Path& fold
 
 LabelledData read(const Context& context, const Path& folder) {
   LabelledData dataset{.name = "ListOps", .classes = kClasses, .vocabulary = kVocabulary, .max_length = 0};
-  const bool plain = !std::filesystem::exists(folder / kTrain) && std::filesystem::exists(folder / "train.tsv");
+  const bool plain = !is_there(folder / kTrain) && is_there(folder / "train.tsv");
   dataset.train = read_examples(context, folder / (plain ? "train.tsv" : kTrain));
   dataset.validation = read_examples(context, folder / (plain ? "val.tsv" : kValidation));
   dataset.test = read_examples(context, folder / (plain ? "test.tsv" : kTest));

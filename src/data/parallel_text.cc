@@ -15,7 +15,8 @@ constexpr std::int64_t kUsualSentenceLength = 256;
 // Two files of which line i belongs to line i, or one with a tab between the two.
 class ParallelFile {
  public:
-  ParallelFile(const Path& source, const Path& target) : first_(source), second_(std::in_place, target) {
+  ParallelFile(const Path& source, const Path& target, std::size_t cap)
+      : first_(source, cap), second_(std::in_place, target, cap) {
     if (first_.size() != second_->size())
       fail(ErrorCode::bad_input,
            fmt::format("{} lines, but {} has {}", second_->size(), source.string(), first_.size()), target.string(),
@@ -25,7 +26,7 @@ class ParallelFile {
       add((*second_)[i], i, *second_, true);
     }
   }
-  explicit ParallelFile(const Path& both) : first_(both) {
+  ParallelFile(const Path& both, std::size_t cap) : first_(both, cap) {
     for (std::size_t i = 0; i < first_.size(); ++i) {
       const auto fields = first_.fields(i);
       if (fields.size() != 2)
@@ -54,8 +55,8 @@ class ParallelFile {
 // "de" of "train.de" and "train.de.xz".
 std::set<std::string> languages(const Path& folder) {
   std::set<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    Path name = entry.path().filename();
+  for (const Path& entry : entries_of(folder)) {
+    Path name = entry.filename();
     if (name.extension() == ".xz") name.replace_extension();
     const std::string end = name.extension().string();
     if (name.stem() == "train" && end.size() >= 3 && end.size() <= 8 && end != ".tsv" && end != ".txt" &&
@@ -90,14 +91,14 @@ Languages chosen_languages(const DataSettings& settings) {
 }
 
 std::unique_ptr<const ParallelFile> read_part(const DataSettings& settings, const Languages& languages,
-                                              std::span<const std::string_view> names) {
+                                              std::span<const std::string_view> names, std::size_t cap) {
   if (languages.source.empty()) {
     const auto both = find_part(settings.source, names, ".tsv");
-    return both ? std::make_unique<const ParallelFile>(*both) : nullptr;
+    return both ? std::make_unique<const ParallelFile>(*both, cap) : nullptr;
   }
   const auto source = find_part(settings.source, names, "." + languages.source),
              target = find_part(settings.source, names, "." + languages.target);
-  return source && target ? std::make_unique<const ParallelFile>(*source, *target) : nullptr;
+  return source && target ? std::make_unique<const ParallelFile>(*source, *target, cap) : nullptr;
 }
 
 class ParallelEncoder {
@@ -141,7 +142,8 @@ bool is_parallel(const DataSettings& settings) {
 
 Dataset load_parallel(const Context& context, const DataSettings& settings, const DataUse& use) {
   const Languages languages = chosen_languages(settings);
-  const auto train = read_part(settings, languages, kTrainNames);
+  const std::size_t cap = within_memory(kTextCap, context);
+  const auto train = read_part(settings, languages, kTrainNames, cap);
   if (!train) fail(ErrorCode::bad_input, "no training sentences", settings.source);
   std::vector<std::string_view> texts = train->source();
   texts.insert(texts.end(), train->target().begin(), train->target().end());
@@ -161,8 +163,8 @@ Dataset load_parallel(const Context& context, const DataSettings& settings, cons
     return parallel_split(std::move(lists));
   };
   data.train = split(train.get(), settings.train);
-  data.validation = split(read_part(settings, languages, kValidationNames).get(), settings.validation);
-  data.test = split(read_part(settings, languages, kTestNames).get(), settings.test);
+  data.validation = split(read_part(settings, languages, kValidationNames, cap).get(), settings.validation);
+  data.test = split(read_part(settings, languages, kTestNames, cap).get(), settings.test);
   return data;
 }
 

@@ -22,11 +22,11 @@ constexpr std::string_view kTestBin[] = {"test_batch.bin", "test.bin", "test-col
 
 bool has_idx(const Path& folder) { return find_file(folder, kTrainImages).has_value(); }
 
-Pictures read_batches(const Path& folder) {
-  if (const auto one = find_file(folder, kTrainBin)) return read_cifar(*one);
+Pictures read_batches(const Path& folder, std::size_t cap) {
+  if (const auto one = find_file(folder, kTrainBin)) return read_cifar(*one, cap);
   Pictures all;
   for (const std::string_view name : kTrainBatches) {
-    const Pictures part = read_cifar(require_file(folder, std::span(&name, 1)));
+    const Pictures part = read_cifar(require_file(folder, std::span(&name, 1)), cap);
     all.height = part.height, all.width = part.width, all.channels = part.channels;
     all.values.insert(all.values.end(), part.values.begin(), part.values.end());
     all.labels.insert(all.labels.end(), part.labels.begin(), part.labels.end());
@@ -51,13 +51,13 @@ struct PictureParts {
   std::shared_ptr<const Pictures> train, validation, test;
 };
 
-PictureParts read_parts(const DataSettings& settings) {
+PictureParts read_parts(const DataSettings& settings, std::size_t cap) {
   const Path folder = settings.source;
   const bool idx = has_idx(folder);
-  const Pictures train =
-      idx ? read_idx(*find_file(folder, kTrainImages), require_file(folder, kTrainLabels)) : read_batches(folder);
-  const Pictures test = idx ? read_idx(require_file(folder, kTestImages), require_file(folder, kTestLabels))
-                            : read_cifar(require_file(folder, kTestBin));
+  const Pictures train = idx ? read_idx(*find_file(folder, kTrainImages), require_file(folder, kTrainLabels), cap)
+                             : read_batches(folder, cap);
+  const Pictures test = idx ? read_idx(require_file(folder, kTestImages), require_file(folder, kTestLabels), cap)
+                            : read_cifar(require_file(folder, kTestBin), cap);
   if (train.height != test.height || train.width != test.width)
     fail(ErrorCode::bad_input,
          fmt::format("training pictures are {} x {}, test pictures {} x {}", train.height, train.width, test.height,
@@ -87,8 +87,8 @@ bool is_pictures(const Path& folder) {
   return has_idx(folder) || find_file(folder, std::span(kTrainBatches).first(1)) || find_file(folder, kTrainBin);
 }
 
-Dataset load_pictures(const Context&, const DataSettings& settings, const DataUse& use) {
-  const PictureParts parts = read_parts(settings);
+Dataset load_pictures(const Context& context, const DataSettings& settings, const DataUse& use) {
+  const PictureParts parts = read_parts(settings, within_memory(kArrayCap, context));
   if (parts.train->count() == 0) fail(ErrorCode::bad_input, "there are no training pictures", settings.source);
   Dataset data;
   data.name = data_name(settings);

@@ -8,7 +8,6 @@
 namespace fovea {
 namespace {
 
-constexpr std::size_t kCap = std::size_t{4} << 30;
 constexpr std::int64_t kMostIdxSide = 1 << 12;
 
 [[noreturn]] void refuse(const Path& path, const std::string& what, const std::string& hint = {}) {
@@ -52,8 +51,8 @@ std::vector<std::uint8_t> bytes_of(std::string_view text) { return {text.begin()
 
 }  // namespace
 
-Pictures read_idx(const Path& images, const Path& labels) {
-  const std::string image_bytes = read_maybe_xz(images, kCap), label_bytes = read_maybe_xz(labels, kCap);
+Pictures read_idx(const Path& images, const Path& labels, std::size_t cap) {
+  const std::string image_bytes = read_maybe_xz(images, cap), label_bytes = read_maybe_xz(labels, cap);
   const Idx values = parse_idx(images, image_bytes, 3), classes = parse_idx(labels, label_bytes, 1);
   if (values.sizes[0] != classes.sizes[0])
     refuse(labels,
@@ -64,10 +63,10 @@ Pictures read_idx(const Path& images, const Path& labels) {
   return {height, width, 1, bytes_of(values.values), bytes_of(classes.values)};
 }
 
-Pictures read_cifar(const Path& path) {
+Pictures read_cifar(const Path& path, std::size_t cap) {
   constexpr std::size_t kSide = 32, kPixels = kSide * kSide, kRecord = 1 + 3 * kPixels;
   constexpr std::uint8_t kClasses = 10;
-  const std::string content = read_maybe_xz(path, kCap);
+  const std::string content = read_maybe_xz(path, cap);
   if (content.empty() || content.size() % kRecord != 0)
     refuse(path, fmt::format("{} bytes are not a whole number of records of {} bytes", content.size(), kRecord),
            "CIFAR-10's binary version: a label, then 1024 values of red, of green, of blue");

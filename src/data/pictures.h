@@ -3,8 +3,8 @@
 #include <array>
 #include <string>
 
+#include "data/files.h"
 #include "fovea/data.h"
-#include "io/file.h"
 
 namespace fovea {
 
@@ -48,8 +48,8 @@ PictureSize png_size(const Path& path);
 void read_png(const Path& path, PictureSize wanted, std::span<std::uint8_t> out);
 
 // MNIST's layout, also packed: big-endian sizes and one byte a value. Refuses files that are not as long as they say.
-Pictures read_idx(const Path& images, const Path& labels);
+Pictures read_idx(const Path& images, const Path& labels, std::size_t cap = kArrayCap);
 // CIFAR-10's binary layout: a label, then 32 x 32 values of red, of green, of blue.
-Pictures read_cifar(const Path& path);
+Pictures read_cifar(const Path& path, std::size_t cap = kArrayCap);
 
 }  // namespace fovea

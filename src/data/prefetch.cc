@@ -3,10 +3,7 @@
 namespace fovea {
 
 Prefetcher::Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead)
-    : context_({.threads = 1, .seed = context.seed(), .device = context.device()}),
-      split_(&split),
-      batches_(std::move(batches)),
-      ahead_(ahead) {
+    : context_(context), split_(&split), batches_(std::move(batches)), ahead_(ahead) {
   if (ahead_ > 0) thread_ = std::thread([this] { work(); });
 }
 
@@ -19,13 +16,13 @@ Prefetcher::~Prefetcher() {
   if (thread_.joinable()) thread_.join();
 }
 
-Prefetcher::Item Prefetcher::make() {
+Prefetcher::Item Prefetcher::make(const Context& context) {
   const BatchPlan plan = batches_.plan();
-  return {plan.make(context_, *split_), plan.after};
+  return {plan.make(context, *split_), plan.after};
 }
 
 Prefetcher::Item Prefetcher::next() {
-  if (ahead_ == 0) return make();
+  if (ahead_ == 0) return make(context_);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !ready_.empty() || failure_; });
   if (ready_.empty()) std::rethrow_exception(failure_);
@@ -36,21 +33,30 @@ Prefetcher::Item Prefetcher::next() {
   return item;
 }
 
+// A context sets the OpenMP threads of the thread that makes it: this one is made here, where there shall be one, and
+// not where the model runs on all.
 void Prefetcher::work() {
+  try {
+    const Context context({.threads = 1, .seed = context_.seed(), .device = context_.device()});
+    fill(context);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+  }
+  changed_.notify_all();
+}
+
+void Prefetcher::fill(const Context& context) {
   while (true) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stop_ || ready_.size() < ahead_; });
       if (stop_) return;
     }
-    try {
-      Item item = make();
+    Item item = make(context);
+    {
       const std::lock_guard lock(mutex_);
       ready_.push_back(std::move(item));
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      failure_ = std::current_exception();
-      stop_ = true;
     }
     changed_.notify_all();
   }

@@ -10,7 +10,8 @@
 
 namespace fovea {
 
-// Makes batches ahead of their use, on a thread of its own, in the order of the iteration. The split must outlive it.
+// Makes batches ahead of their use, on a thread of its own, in the order of the iteration. The context and the split
+// must outlive it.
 class Prefetcher {
  public:
   struct Item {
@@ -18,8 +19,8 @@ class Prefetcher {
     BatchPosition after;  // where the iteration stands when the batch has been used
   };
 
-  // At most `ahead` batches wait to be used; 0: each is made when it is asked for. Seed and device are those
-  // of `context`; a thread of its own needs a context of its own.
+  // At most `ahead` batches wait to be used; 0: each is made when it is asked for, in `context`. The thread has a
+  // context of its own, with the seed and the device of `context`.
   Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
@@ -29,10 +30,11 @@ class Prefetcher {
   Item next();
 
  private:
-  Item make();
+  Item make(const Context& context);
   void work();
+  void fill(const Context& context);
 
-  Context context_;
+  const Context& context_;
   const Split* split_;
   Batches batches_;
   std::size_t ahead_;

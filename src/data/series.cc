@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "data/hash.h"
 #include "fovea/error.h"
@@ -21,8 +22,12 @@ class SeriesSplit final : public Split {
     count_ = std::max<std::int64_t>(0, rows.end - begin - window.input - window.horizon + 1);
     for (std::int64_t i = begin * channels_; i < rows.end * channels_; ++i) {
       const auto c = static_cast<std::size_t>(i % channels_);
-      values_.push_back(
-          static_cast<float>((series.values[static_cast<std::size_t>(i)] - scale.mean[c]) / scale.deviation[c]));
+      const double scaled = (series.values[static_cast<std::size_t>(i)] - scale.mean[c]) / scale.deviation[c];
+      if (!(std::abs(scaled) <= std::numeric_limits<float>::max()))
+        fail(ErrorCode::bad_input, fmt::format("{} is too large", series.values[static_cast<std::size_t>(i)]),
+             fmt::format("{}:{}, column {}", series.source, i / channels_ + 2, series.names[c]),
+             "values of the order of the training rows");
+      values_.push_back(static_cast<float>(scaled));
     }
     times_.assign(series.times.begin() + begin * marks_, series.times.begin() + rows.end * marks_);
   }
@@ -92,6 +97,10 @@ SeriesScale SeriesScale::of(const TimeSeries& series, std::int64_t rows) {
     };
     const double mean = mean_of([](double v) { return v; });
     const double variance = mean_of([&](double v) { return (v - mean) * (v - mean); });
+    if (!std::isfinite(mean) || !std::isfinite(variance))
+      fail(ErrorCode::bad_input, "the values are so large that their deviation is not finite",
+           fmt::format("{}, column {}", series.source, series.names[static_cast<std::size_t>(c)]),
+           "smaller units, or without the column");
     scale.mean.push_back(mean);
     scale.deviation.push_back(variance > 0.0 ? std::sqrt(variance) : 1.0);
   }

@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "data/files.h"
 #include "fovea/data.h"
-#include "io/file.h"
 
 namespace fovea {
 
@@ -14,19 +14,21 @@ struct TimeSeries {
   std::int64_t steps_per_day = 24;
   std::vector<double> values = {};  // (rows, channels)
   std::vector<float> times = {};    // (rows, marks): month, day, weekday, hour (and minute), in [-0.5, 0.5]
+  std::string source = {};          // the file, for errors
 
   std::int64_t channels() const { return std::ssize(names); }
   std::int64_t rows() const { return names.empty() ? 0 : std::ssize(values) / channels(); }
 };
 
 // A table whose first column, "date", is a time ("2016-07-01 00:00:00") and whose others are numbers.
-TimeSeries read_series(const Path& path);
+TimeSeries read_series(const Path& path, std::size_t cap = kTextCap);
 TimeSeries last_channel(const TimeSeries& series);  // the one that is foretold from itself alone
 
 // Mean and deviation of each channel over the first rows.
 struct SeriesScale {
   std::vector<double> mean = {}, deviation = {};
 
+  // Refuses a channel whose values are so large that either is not finite.
   static SeriesScale of(const TimeSeries& series, std::int64_t rows);
 };
 

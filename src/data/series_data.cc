@@ -8,23 +8,23 @@ namespace fovea {
 namespace {
 
 Path table_of(const DataSettings& settings) {
-  if (!std::filesystem::is_directory(settings.source)) return settings.source;
+  if (!is_folder(settings.source)) return settings.source;
   std::vector<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator(settings.source)) {
-    Path name = entry.path().filename();
+  for (const Path& entry : entries_of(settings.source)) {
+    Path name = entry.filename();
     if (name.extension() == ".xz") name.replace_extension();
-    if (name.extension() == ".csv") found.push_back(entry.path().string());
+    if (name.extension() == ".csv") found.push_back(entry.string());
   }
   if (found.size() == 1) return found[0];
   fail(ErrorCode::usage, fmt::format("{} tables in this folder", found.size()), settings.source,
-       found.empty() ? "a .csv" : fmt::format("give one: {}", *std::min_element(found.begin(), found.end())));
+       found.empty() ? "a .csv" : fmt::format("give one: {}", found[0]));
 }
 
 }  // namespace
 
-Dataset load_series(const Context&, const DataSettings& settings, const DataUse&) {
+Dataset load_series(const Context& context, const DataSettings& settings, const DataUse&) {
   const Path path = table_of(settings);
-  const TimeSeries all = read_series(path);
+  const TimeSeries all = read_series(path, within_memory(kTextCap, context));
   const TimeSeries series = settings.univariate ? last_channel(all) : all;
   const SeriesParts parts = informer_parts(series);
   SeriesScale scale{settings.mean, settings.deviation};

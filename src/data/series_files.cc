@@ -7,7 +7,7 @@
 #include "data/series.h"
 #include "fovea/error.h"
 #include "io/csv.h"
-#include "io/xz.h"
+#include "text/text_file.h"
 
 namespace fovea {
 namespace {
@@ -46,8 +46,8 @@ std::optional<Moment> parse_moment(std::string_view text) {
 
 class SeriesReader {
  public:
-  explicit SeriesReader(const Path& path) : path_(path.string()) {
-    std::string text = read_maybe_xz(path);
+  SeriesReader(const Path& path, std::size_t cap) : path_(path.string()) {
+    std::string text = read_text(path, cap);
     if (!text.empty() && text.back() != '\n') text += '\n';
     table_ = parse_csv(text, path_);
     if (table_.columns.size() < 2 || table_.columns[0] != "date")
@@ -58,6 +58,7 @@ class SeriesReader {
 
   TimeSeries read() const {
     TimeSeries series;
+    series.source = path_;
     series.names.assign(table_.columns.begin() + 1, table_.columns.end());
     const std::int64_t step = moment(1).minutes() - moment(0).minutes();
     constexpr std::int64_t kDay = 24 * 60;
@@ -109,7 +110,7 @@ class SeriesReader {
 
 }  // namespace
 
-TimeSeries read_series(const Path& path) { return SeriesReader(path).read(); }
+TimeSeries read_series(const Path& path, std::size_t cap) { return SeriesReader(path, cap).read(); }
 
 TimeSeries last_channel(const TimeSeries& series) {
   TimeSeries out = series;

@@ -5,12 +5,12 @@
 #include "data/kinds.h"
 #include "data/language.h"
 #include "io/xz.h"
+#include "text/text_file.h"
 
 // Text for language models: windows of one long row of tokens.
 namespace fovea {
 namespace {
 
-constexpr std::size_t kTextCap = std::size_t{4} << 30;
 constexpr std::string_view kEnds[] = {".txt", ".tokens"};
 constexpr std::string_view kSingle[] = {"input.txt"};
 
@@ -50,11 +50,16 @@ void cut(Texts& texts) {
   texts = {whole.substr(0, first), whole.substr(first, second - first), whole.substr(second)};
 }
 
-Texts read_texts(const DataSettings& settings) {
+// Bytes may be of anything where they themselves are the tokens.
+Texts read_texts(const Context& context, const DataSettings& settings) {
   const Path source = settings.source;
+  const std::size_t cap = within_memory(kArrayCap, context);
+  const auto read = [&](const Path& path) {
+    return settings.tokenizer == "bytes" ? read_maybe_xz(path, cap) : read_text(path, cap);
+  };
   Texts texts;
-  if (!std::filesystem::is_directory(source)) {
-    texts.train = read_maybe_xz(source, kTextCap);
+  if (!is_folder(source)) {
+    texts.train = read(source);
     cut(texts);
     return texts;
   }
@@ -62,9 +67,9 @@ Texts read_texts(const DataSettings& settings) {
   const auto single = train ? train : find_file(source, kSingle);
   if (!single) fail(ErrorCode::bad_input, "no train.txt, train.tokens or input.txt", source.string());
   const auto validation = find_text(source, kValidationNames), test = find_text(source, kTestNames);
-  texts.train = read_maybe_xz(*single, kTextCap);
-  if (validation) texts.validation = read_maybe_xz(*validation, kTextCap);
-  if (test) texts.test = read_maybe_xz(*test, kTextCap);
+  texts.train = read(*single);
+  if (validation) texts.validation = read(*validation);
+  if (test) texts.test = read(*test);
   if (!validation && !test) cut(texts);
   return texts;
 }
@@ -120,7 +125,7 @@ Masking masking_of(const Tokenizer* tokenizer, std::int64_t& vocabulary) {
 
 Dataset load_text(const Context& context, const DataSettings& settings, const DataUse& use) {
   if (is_shards(settings.source)) return load_shards(settings, use);
-  Texts texts = read_texts(settings);
+  Texts texts = read_texts(context, settings);
   if (settings.tokenizer == "words")
     for (std::string* text : {&texts.train, &texts.validation, &texts.test}) mark_line_ends(*text);
   const bool given = use.tokenizer || !settings.tokenizer.empty();

@@ -6,8 +6,6 @@
 namespace fovea {
 namespace {
 
-namespace fs = std::filesystem;
-
 class ShardTokens final : public TokenSource {
  public:
   explicit ShardTokens(TokenStream stream) : stream_(std::move(stream)) {}
@@ -19,7 +17,7 @@ class ShardTokens final : public TokenSource {
 };
 
 bool holds_shards(const Path& folder) {
-  return fs::exists(folder / "index.json") && fs::exists(folder / "tokens-00000.bin");
+  return is_there(folder / "index.json") && is_there(folder / "tokens-00000.bin");
 }
 
 std::optional<Path> find_folder(const Path& folder, std::span<const std::string_view> names) {

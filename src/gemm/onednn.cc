@@ -178,6 +178,7 @@ void run_batch(const Context& context, const Tensor& a, const Tensor& b, const T
 void multiply_onednn(const Context& context, const Tensor& a, const Tensor& b, const Tensor& c,
                      const Epilogue& epilogue) {
   if (omp_get_max_threads() != context.threads()) omp_set_num_threads(context.threads());
+  const SignalPause pause;  // threads that oneDNN starts have it from here
   try {
     if (is_batch(a, c, epilogue))
       run_batch(context, a, b, c, epilogue.accumulate);

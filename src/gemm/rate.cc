@@ -5,6 +5,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <chrono>
 
+#include "core/signals.h"
 #include "fovea/tensor.h"
 
 namespace fovea::gemm {
@@ -15,6 +16,7 @@ double gemm_rate(const Context& context, std::int64_t n) {
   a.fill(0.5);
   b.fill(0.25);
   omp_set_num_threads(context.threads());
+  const SignalPause pause;
   double seconds = 0.0;
   for (int run = 0; run < 2; ++run) {
     const auto start = std::chrono::steady_clock::now();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -70,7 +71,7 @@ CsvLog::CsvLog(const Path& path, const std::vector<std::string>& columns) : CsvL
 }
 
 CsvLog CsvLog::resume(const Path& path, const std::vector<std::string>& columns, double last) {
-  if (!std::filesystem::exists(path)) return CsvLog(path, columns);
+  if (!is_there(path)) return CsvLog(path, columns);
   const CsvTable old = read_csv(path);
   if (old.columns != columns)
     fail(ErrorCode::bad_input, "the columns of this file are not those of this run", path.string(),
@@ -105,6 +106,7 @@ std::vector<double> CsvTable::numbers(std::string_view column) const {
 CsvTable parse_csv(std::string_view text, const std::string& where) {
   CsvTable table;
   if (!take_row(text, table.columns)) fail(ErrorCode::bad_input, "no header line", where);
+  table.rows.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')));
   std::vector<std::string> row;
   while (take_row(text, row)) {
     if (row.size() != table.columns.size())

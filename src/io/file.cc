@@ -23,6 +23,8 @@ std::string hint_for(int error) {
     case EACCES:
     case EPERM: return "choose a folder you may write to, or change its permissions";
     case ENOENT: return "check the path";
+    case ELOOP: return "a link that leads back to itself: replace it by the file";
+    case ENAMETOOLONG: return "a shorter name";
     case EFBIG: return "the file size limit of this process or disk is too low for it";
     default: return {};
   }
@@ -58,14 +60,38 @@ void write_all(int descriptor, const void* data, std::size_t bytes, const Path& 
   }
 }
 
+// Not blocking: a pipe that nobody writes to would never open.
 FileHandle open_for_read(const Path& path, struct stat& status) {
-  FileHandle file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
-  if (!file.open() || ::fstat(file.get(), &status) != 0) fail_read(path, errno);
+  FileHandle file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
+  const bool socket = !file.open() && errno == ENXIO;
+  if (!socket && (!file.open() || ::fstat(file.get(), &status) != 0)) fail_read(path, errno);
   if (S_ISDIR(status.st_mode)) fail(ErrorCode::bad_input, "expected a file, found a folder", path.string());
+  if (!S_ISREG(status.st_mode))
+    fail(ErrorCode::bad_input, "expected an ordinary file, found a pipe, a device or a socket", path.string(),
+         "write what it gives to a file first");
   return file;
 }
 
 }  // namespace
+
+PathKind kind_at(const Path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0)
+    return S_ISREG(status.st_mode) ? PathKind::file : S_ISDIR(status.st_mode) ? PathKind::folder : PathKind::other;
+  if (errno != ENOENT && errno != ENOTDIR) fail_io("follow the path", path, errno);
+  return PathKind::nothing;
+}
+
+std::vector<Path> entries_of(const Path& folder) {
+  std::error_code error;
+  std::vector<Path> entries;
+  std::filesystem::directory_iterator next(folder, error);
+  for (; !error && next != std::filesystem::directory_iterator(); next.increment(error))
+    entries.push_back(next->path());
+  if (error) fail_read(folder, error.value());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
 
 bool sync_folder(const Path& folder) {
   const FileHandle handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -77,8 +103,9 @@ FileHandle::~FileHandle() {
 }
 
 AtomicFile::AtomicFile(const Path& target) : target_(target) {
-  std::error_code ignored;
-  if (std::filesystem::is_symlink(target_, ignored)) target_ = std::filesystem::weakly_canonical(target_, ignored);
+  std::error_code error;
+  if (std::filesystem::is_symlink(target_, error)) target_ = std::filesystem::weakly_canonical(target, error);
+  if (target_.empty()) fail_io("write", target, error.value());
   struct stat old {};
   const bool exists = ::stat(target_.c_str(), &old) == 0;
   // Renaming over a device or a folder would destroy it or fail late.
@@ -92,7 +119,8 @@ AtomicFile::AtomicFile(const Path& target) : target_(target) {
 // may have been waited for while its holder renamed the file away: then it guards nothing, and we start again.
 void AtomicFile::open_partial() {
   for (;;) {
-    FileHandle file(retry([&] { return ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); }));
+    FileHandle file(retry(
+        [&] { return ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666); }));
     if (!file.open()) fail_io("write", target_, errno);
     retry([&] { return ::flock(file.get(), LOCK_EX); });  // where locks do not work, the writers race as usual
     struct stat mine {
@@ -125,15 +153,12 @@ void write_file(const Path& path, std::string_view content) {
   file.commit();
 }
 
-// Reads until the end rather than to the stated size: a pipe has none, and a file may change meanwhile.
+// Reads until the end rather than to the stated size: files of /proc have none, and a file may change meanwhile.
 std::string read_file(const Path& path, std::size_t cap) {
-  const auto refuse = [&] {
-    fail(ErrorCode::bad_input, "file is larger than the " + std::to_string(cap) + " bytes allowed here", path.string());
-  };
   struct stat status {};
   const FileHandle file = open_for_read(path, status);
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (size > cap) refuse();
+  refuse_larger(size, cap, path);
   std::string content;
   std::size_t filled = 0;
   for (;;) {
@@ -142,10 +167,16 @@ std::string read_file(const Path& path, std::size_t cap) {
     if (got < 0) fail_read(path, errno);
     if (got == 0) break;
     filled += static_cast<std::size_t>(got);
-    if (filled > cap) refuse();
+    refuse_larger(filled, cap, path);
   }
   content.resize(filled);
   return content;
+}
+
+void refuse_larger(std::size_t bytes, std::size_t cap, const Path& path) {
+  if (bytes > cap)
+    fail(ErrorCode::bad_input, "file is larger than the " + std::to_string(cap) + " bytes allowed here", path.string(),
+         "a smaller file, or a higher limit of memory");
 }
 
 void make_folder(const Path& path) {
@@ -168,7 +199,6 @@ MappedFile::MappedFile(const Path& path) {
   struct stat status {};
   const FileHandle file = open_for_read(path, status);
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (!S_ISREG(status.st_mode)) fail(ErrorCode::bad_input, "expected an ordinary file", path.string());
   if (size == 0) return;
   void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get(), 0);
   if (data == MAP_FAILED) fail_read(path, errno);

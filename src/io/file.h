@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace fovea {
 
@@ -30,6 +32,22 @@ class FileHandle {
  private:
   int descriptor_ = -1;
 };
+
+// What a path leads to, through links. Nothing being there is an answer; a path that cannot be followed (a loop of
+// links, a name that is too long, a folder one may not enter) is refused by name.
+enum class PathKind : std::uint8_t { nothing, file, folder, other };
+PathKind kind_at(const Path& path);
+inline bool is_there(const Path& path) { return kind_at(path) != PathKind::nothing; }
+inline bool is_file(const Path& path) { return kind_at(path) == PathKind::file; }
+inline bool is_folder(const Path& path) { return kind_at(path) == PathKind::folder; }
+
+// What the folder holds, by name.
+std::vector<Path> entries_of(const Path& folder);
+
+// What is made of a file takes no more memory than this: of a picture, or of a packed file while it is unpacked, it is
+// checked before it is taken; what other readers make of a byte is less.
+constexpr std::size_t kMemoryFloor = std::size_t{64} << 20, kMemoryFactor = 100;
+constexpr std::size_t memory_for(std::size_t file_bytes) { return kMemoryFloor + kMemoryFactor * file_bytes; }
 
 // Without this a crash of the machine may forget what was renamed in the folder. False, with errno set: it cannot be.
 bool sync_folder(const Path& folder);
@@ -58,8 +76,12 @@ class AtomicFile {
 // Replaces the file in one atomic step.
 void write_file(const Path& path, std::string_view content);
 
-// The whole file; refuses one larger than `cap` before reading it.
+// The whole file; refuses one larger than `cap` before reading it, and all that is no ordinary file (a pipe never
+// ends).
 std::string read_file(const Path& path, std::size_t cap = std::size_t{1} << 30);
+
+// Refuses a file of more bytes than the cap.
+void refuse_larger(std::size_t bytes, std::size_t cap, const Path& path);
 
 // Makes the folder and its parents.
 void make_folder(const Path& path);

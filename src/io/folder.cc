@@ -54,9 +54,10 @@ AtomicFolder::AtomicFolder(const Path& target) : target_(absolute_target(target)
 
 AtomicFolder::~AtomicFolder() { remove_quietly(partial_); }
 
-void AtomicFolder::commit() {
+void AtomicFolder::commit(const Path& older) {
   make_durable(partial_);
-  if (!present(target_)) {
+  const bool replaces = present(target_);
+  if (!replaces) {
     rename_folder(partial_, target_);
   } else if (::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
     if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) fail_io("cannot replace the folder", target_);
@@ -64,10 +65,14 @@ void AtomicFolder::commit() {
     remove_quietly(old);
     rename_folder(target_, old);
     rename_folder(partial_, target_);
-    remove_quietly(old);
+    rename_folder(old, partial_);
   }
   make_durable(target_.parent_path());
-  remove_quietly(partial_);  // after an exchange: the old one
+  if (replaces && !older.empty()) {
+    remove_quietly(older);
+    rename_folder(partial_, older);
+  }
+  remove_quietly(partial_);  // the old one
 }
 
 Path committed_folder(const Path& target) {

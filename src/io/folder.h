@@ -15,7 +15,8 @@ class AtomicFolder {
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
   const Path& path() const { return partial_; }  // write here
-  void commit();
+  // `older`, where it is given, becomes the name of the folder that was in its place; else that one is removed.
+  void commit(const Path& older = {});
 
  private:
   Path target_, partial_;

@@ -47,7 +47,7 @@ class HeaderReader {
 
   // The tensors in order of their data.
   std::vector<Entry> entries() {
-    const Json header = parse_json(header_text(), path_ + ", header");
+    const JsonMap header = parse_json_map(header_text(), path_ + ", header");
     if (!header.is_object()) refuse("the header is not a JSON object");
     check_size(header);
     std::vector<Entry> entries;
@@ -79,7 +79,7 @@ class HeaderReader {
   }
 
   // A file that was copied in part is told from one that is wrong in itself.
-  void check_size(const Json& header) const {
+  void check_size(const JsonMap& header) const {
     constexpr std::uint64_t kMost = std::uint64_t{1} << 60;
     std::uint64_t end = 0;
     for (const auto& [name, value] : header.items()) {
@@ -92,7 +92,7 @@ class HeaderReader {
              "copy it again");
   }
 
-  void read_metadata(const Json& value) {
+  void read_metadata(const JsonMap& value) {
     if (!value.is_object()) refuse("expected an object of strings", kMetadataKey);
     for (const auto& [key, text] : value.items()) {
       if (!text.is_string()) refuse(fmt::format("expected a string for \"{}\"", key), kMetadataKey);
@@ -100,7 +100,7 @@ class HeaderReader {
     }
   }
 
-  Entry read_entry(const std::string& name, const Json& value) const {
+  Entry read_entry(const std::string& name, const JsonMap& value) const {
     if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
         !value.contains("data_offsets"))
       refuse("expected exactly dtype, shape and data_offsets", name);
@@ -122,7 +122,7 @@ class HeaderReader {
     return entry;
   }
 
-  DType read_dtype(const std::string& name, const Json& value) const {
+  DType read_dtype(const std::string& name, const JsonMap& value) const {
     if (!value.is_string()) refuse("dtype must be a string", name);
     const auto& text = value.get_ref<const std::string&>();
     for (const DTypeName& known : kDTypes)
@@ -131,7 +131,7 @@ class HeaderReader {
            "F64, F32, BF16, F16, I64, I32 or U8");
   }
 
-  Shape read_shape(const std::string& name, const Json& value) const {
+  Shape read_shape(const std::string& name, const JsonMap& value) const {
     const std::vector<std::uint64_t> sizes = read_numbers(name, "shape", value);
     const std::vector<std::int64_t> dims(sizes.begin(), sizes.end());
     try {
@@ -141,10 +141,10 @@ class HeaderReader {
     }
   }
 
-  std::vector<std::uint64_t> read_numbers(const std::string& name, const char* key, const Json& value) const {
+  std::vector<std::uint64_t> read_numbers(const std::string& name, const char* key, const JsonMap& value) const {
     if (!value.is_array()) refuse(fmt::format("{} must be a list of whole numbers", key), name);
     std::vector<std::uint64_t> numbers;
-    for (const Json& number : value) {
+    for (const JsonMap& number : value) {
       if (!number.is_number_unsigned()) refuse(fmt::format("{} must be a list of whole numbers", key), name);
       numbers.push_back(number.get<std::uint64_t>());
     }

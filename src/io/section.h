@@ -12,7 +12,7 @@ namespace fovea {
 inline constexpr std::size_t kSectionCap = std::size_t{1} << 22;
 
 inline std::string read_if_there(const Path& path) {
-  return std::filesystem::exists(path) ? read_file(path, kSectionCap) : std::string();
+  return is_there(path) ? read_file(path, kSectionCap) : std::string();
 }
 
 inline std::string before_marker(const std::string& text, std::string_view marker) {

@@ -265,9 +265,24 @@ reference::Result define(const reference::Problem& given, const Mechanism&) {
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
   const std::int64_t given = mechanism.integer("channels"), width = given == 0 ? s.d_k : given;
-  return {{"query", {s.heads, s.d_k, width}, Init::xavier(s.d_k, width), true, true},
-          {"key", {s.kv_heads, s.d_k, width}, Init::xavier(s.d_k, width), true, true},
-          {"score", {s.heads, width}, Init::xavier(width, 1), true, true}};
+  return {{.name = "query",
+           .shape = {s.heads, s.d_k, width},
+           .init = Init::xavier(s.d_k, width),
+           .decay = true,
+           .axes = "heads, d_k, channels",
+           .meaning = "what a head multiplies q with; channels=0: d_k of them"},
+          {.name = "key",
+           .shape = {s.kv_heads, s.d_k, width},
+           .init = Init::xavier(s.d_k, width),
+           .decay = true,
+           .axes = "kv_heads, d_k, channels",
+           .meaning = "what a kv head multiplies k with"},
+          {.name = "score",
+           .shape = {s.heads, width},
+           .init = Init::xavier(width, 1),
+           .decay = true,
+           .axes = "heads, channels",
+           .meaning = "v: the score is v . tanh(q W_q + k W_k)"}};
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "fovea/zones.h"
 #include "mechanisms/kind.h"
 
@@ -147,6 +151,21 @@ void check_extras(const Var& q, const Var& k, const Var& v, const Mechanism& m, 
   }
 }
 
+// Nobody reads the keys behind the last query: without them both alignments are the same.
+void align_top_left(Call& call) {
+  if (!call.options.causal)
+    fail(ErrorCode::usage, "top-left alignment is that of causal calls", "align", "causal, or align = bottom_right");
+  for (std::size_t s = 0; s < call.queries.size(); ++s) {
+    const std::int64_t n_q = call.queries[s].count, n_k = call.keys[s].count;
+    if (n_q > n_k)
+      fail(ErrorCode::unsupported,
+           fmt::format("sequence {} has {} queries and {} keys: top-left alignment has no place for the last queries",
+                       s, n_q, n_k),
+           "align", "the first queries aligned so, and the others, which see every key, in a call that is not causal");
+    call.keys[s].count = n_q;
+  }
+}
+
 Call make_call(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
                const AttentionOptions& options) {
   const bool self = q.dim(1) == k.dim(1);
@@ -165,11 +184,34 @@ Call make_call(Tape& tape, const Var& q, const Var& k, const Var& v, const Mecha
   bool cross = false;
   for (std::size_t s = 0; s < call.queries.size(); ++s) cross = cross || call.queries[s].count != call.keys[s].count;
   check_features(mechanism, options, cross, q.dim(2) != k.dim(2));
+  if (options.align == Align::top_left) align_top_left(call);
   check_reach(call);
   return call;
 }
 
+template <class Accepts>
+bool every(const Context& context, const Tensor& x, const Accepts& accepts) {
+  const Tensor dense = x.contiguous(context);
+  return visit_float(x.dtype(), [&]<class T>() {
+    const T* from = dense.data<T>();
+    return std::all_of(from, from + dense.numel(), [&](T value) { return accepts(static_cast<Wide<T>>(value)); });
+  });
+}
+
+// A bias of NaN or +inf has no meaning, and shows in every row that it reaches: the output is looked at, which is less
+// than n x n numbers.
+void check_bias(const Context& context, const AttentionOptions& options, const Tensor& output) {
+  const bool diagonal = options.diagonal_bias.defined();
+  const Var& bias = diagonal ? options.diagonal_bias : options.bias;
+  if (!bias.defined() || every(context, output, [](auto x) { return std::isfinite(x); })) return;
+  if (every(context, bias.value(), [](auto x) { return x < std::numeric_limits<decltype(x)>::infinity(); })) return;
+  fail(ErrorCode::usage, "the bias holds NaN or +inf", diagonal ? "diagonal_bias" : "bias",
+       "finite numbers, or -inf to hide a pair");
+}
+
 }  // namespace
+
+std::string_view name_of(Align align) { return align == Align::top_left ? "top-left" : "bottom-right"; }
 
 void refuse_feature(const Mechanism& mechanism, Feature feature, std::string_view what) {
   fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {}", mechanism.name(), what),
@@ -194,7 +236,9 @@ AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, 
   check_shapes(q, k, v);
   check_values(q, k, options);
   check_extras(q, k, v, mechanism, options);
-  return mechanism.kind().run(make_call(tape, q, k, v, mechanism, options));
+  const AttentionResult result = mechanism.kind().run(make_call(tape, q, k, v, mechanism, options));
+  check_bias(tape.context(), options, result.output.value());
+  return result;
 }
 
 }  // namespace fovea

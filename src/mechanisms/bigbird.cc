@@ -105,7 +105,7 @@ AttentionResult read_tokens(const Call& call) {
 }
 
 AttentionResult run(const Call& call) {
-  if (!is_extended(call.mechanism)) return run_parts(call, parts);
+  if (!is_extended(call.mechanism) || call.queries.empty()) return run_parts(call, parts);
   AttentionOptions options = call.options;
   options.return_lse = true;
   const AttentionResult near =
@@ -116,9 +116,10 @@ AttentionResult run(const Call& call) {
 }
 
 reference::Result define(const reference::Problem& p, const Mechanism& mechanism) {
-  const Layout layout = layout_of(mechanism, {p.n_q, p.n_k, p.heads, p.layer, p.causal});
-  return reference::bigbird(p, {mechanism.integer("block"), is_extended(mechanism),
-                                [&](std::int64_t head, std::int64_t row) { return layout.drawn(head, row); }});
+  return reference::bigbird(p, {.block = mechanism.integer("block"),
+                                .random = mechanism.integer("random"),
+                                .extended = is_extended(mechanism),
+                                .seed = static_cast<std::uint64_t>(mechanism.integer("seed"))});
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {
@@ -137,8 +138,16 @@ bool lacks(const Mechanism& mechanism, Feature feature) {
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   if (!is_extended(mechanism)) return {};
   const std::int64_t tokens = mechanism.integer("tokens");
-  return {{.name = "global_keys", .shape = {tokens, sizes.heads, sizes.d_k}, .init = Init::normal(1.0)},
-          {.name = "global_values", .shape = {tokens, sizes.heads, sizes.d_v}, .init = Init::normal(1.0)}};
+  return {{.name = "global_keys",
+           .shape = {tokens, sizes.heads, sizes.d_k},
+           .init = Init::normal(1.0),
+           .axes = "tokens, heads, d_k",
+           .meaning = "keys of the learned tokens, for every head of q"},
+          {.name = "global_values",
+           .shape = {tokens, sizes.heads, sizes.d_v},
+           .init = Init::normal(1.0),
+           .axes = "tokens, heads, d_v",
+           .meaning = "values of the learned tokens"}};
 }
 
 }  // namespace

@@ -27,6 +27,22 @@ Var assemble(Tape& tape, const Shape& shape, const std::vector<Var>& parts, Plac
   return tape.record(kAssemble, parts, {whole}, {}, std::move(places)).front();
 }
 
+void nothing_backward(Tape& tape, Node& node) {
+  for (const auto& slot : node.inputs)
+    if (slot != nullptr) tape.accumulate(slot, Tensor::zeros(tape.context(), slot->shape, slot->dtype));
+}
+
+constexpr Op kNothing{"no_sequence", nothing_backward};
+
+// What a call without a single pair of rows gives: zeros, that have gradients of zero.
+Var nothing(const Call& call, const Shape& shape) {
+  std::vector<Var> inputs{call.q, call.k, call.v};
+  if (call.options.input.defined()) inputs.push_back(call.options.input);
+  inputs.insert(inputs.end(), call.options.weights.begin(), call.options.weights.end());
+  return call.tape.record(kNothing, inputs, {Tensor::zeros(call.tape.context(), shape, call.q.dtype())}, {}, {})
+      .front();
+}
+
 Var sequence_of(Tape& tape, const Var& x, const Sequences::Rows& rows) {
   if (!x.defined()) return x;
   const Var item = slice(tape, x, 0, rows.batch, rows.batch + 1);
@@ -65,7 +81,7 @@ Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body)
   Tape& tape = call.tape;
   AttentionOptions options = call.options;
   options.queries = options.keys = {};
-  if (is_whole(call) && call.q.dim(1) > 0 && call.k.dim(1) > 0)
+  if (is_whole(call) && call.q.dim(0) > 0 && call.q.dim(1) > 0 && call.k.dim(1) > 0)
     return body({tape, call.q, call.k, call.v, call.mechanism, options, whole(call.q), whole(call.k)});
   std::vector<Var> parts;
   Places places;
@@ -79,6 +95,7 @@ Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body)
     places.push_back(call.queries[s]);
   }
   const Shape shape{call.q.dim(0), call.q.dim(1), call.q.dim(2), call.v.dim(3)};
+  if (parts.empty()) return nothing(call, shape);
   return assemble(tape, shape, parts, std::move(places), call.q.dtype());
 }
 

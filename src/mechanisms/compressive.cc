@@ -146,9 +146,15 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s)
   const reference::Compression how = settings(mechanism);
   if (how.pool != Pool::conv) return {};
   const auto kernel = [&](const char* name, std::int64_t d) {
-    return WeightSpec{name, {s.kv_heads, how.rate * d, d}, Init::xavier(how.rate * d, d), true, true};
+    return WeightSpec{
+        .name = name, .shape = {s.kv_heads, how.rate * d, d}, .init = Init::xavier(how.rate * d, d), .decay = true};
   };
-  return {kernel("compress_keys", s.d_k), kernel("compress_values", s.d_v)};
+  WeightSpec keys = kernel("compress_keys", s.d_k), values = kernel("compress_values", s.d_v);
+  keys.axes = "kv_heads, rate d_k, d_k";
+  keys.meaning = "makes one key of `rate` keys, laid end to end, the oldest first";
+  values.axes = "kv_heads, rate d_v, d_v";
+  values.meaning = "the same for values";
+  return {keys, values};
 }
 
 bool stops(const Mechanism& mechanism) { return mechanism.flag("stop"); }

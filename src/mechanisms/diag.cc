@@ -43,8 +43,9 @@ Tensor filling(const Call& call) {
 }
 
 AttentionResult attend(const Call& call) {
-  const Tiled tiled{is_rela(call.mechanism) ? tile::Weight::rela : tile::Weight::softmax,
-                    Pattern::block_diagonal(call.mechanism.integer("block"))};
+  const Tiled tiled{.weight = is_rela(call.mechanism) ? tile::Weight::rela : tile::Weight::softmax,
+                    .pattern = Pattern::block_diagonal(call.mechanism.integer("block")),
+                    .wide = normalized(call.mechanism)};
   if (!is_filled(call.mechanism, call.options.causal)) return run_tiled(call, tiled);
   AttentionOptions options = call.options;
   options.return_lse = true;
@@ -55,8 +56,9 @@ AttentionResult attend(const Call& call) {
 
 AttentionResult run(const Call& call) {
   AttentionResult result = attend(call);
-  if (normalized(call.mechanism))
-    result.output = normalize_heads(call.tape, result.output, NormKind::rms, call.mechanism.number("eps"));
+  if (!normalized(call.mechanism)) return result;
+  const Var y = normalize_heads(call.tape, result.output, NormKind::rms, call.mechanism.number("eps"));
+  result.output = cast(call.tape, y, call.q.dtype());
   return result;
 }
 
@@ -64,8 +66,9 @@ AttentionResult run(const Call& call) {
 void fill_tail(const reference::Problem& p, std::int64_t block, reference::Result& result) {
   for (std::size_t row = 0; row < result.lse.size(); ++row) {
     const auto i = static_cast<std::int64_t>(row) / p.heads;
+    const std::int64_t missing = reference::floor_div(p.position(i), block) == (p.n_k - 1) / block ? -p.n_k % block : 0;
     const double sum = std::exp(result.lse[row]),
-                 all = sum + static_cast<double>(zero_keys(p.position(i), p.n_k, block));
+                 all = sum + static_cast<double>(missing < 0 ? missing + block : missing);
     result.lse[row] = std::log(all);
     for (std::int64_t c = 0; c < p.d_v && all > 0.0; ++c)
       result.o[row * static_cast<std::size_t>(p.d_v) + static_cast<std::size_t>(c)] *= sum / all;
@@ -74,7 +77,10 @@ void fill_tail(const reference::Problem& p, std::int64_t block, reference::Resul
 
 reference::Result define(const reference::Problem& given, const Mechanism& mechanism) {
   reference::Problem problem = given;
-  problem.pattern = given.pattern & Pattern::block_diagonal(mechanism.integer("block"));
+  problem.pattern = given.pattern & Pattern::predicate("diag", [block = mechanism.integer("block")](std::int64_t query,
+                                                                                                    std::int64_t key) {
+                      return reference::floor_div(query, block) == key / block;
+                    });
   reference::Result result =
       reference::pairwise(problem, is_rela(mechanism) ? reference::Weights::rela : reference::Weights::softmax);
   if (is_filled(mechanism, given.causal)) fill_tail(problem, mechanism.integer("block"), result);

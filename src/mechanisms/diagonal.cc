@@ -63,14 +63,18 @@ std::int32_t t5_bucket(std::int64_t offset, const Buckets& buckets) {
          distance_bucket(std::abs(offset), half, buckets.max_distance);
 }
 
-Var t5_bias(Tape& tape, const Var& table, std::int64_t length, const Buckets& buckets) {
-  const std::int64_t least = buckets.bidirectional ? 4 : 2;
-  if (buckets.count < least || buckets.count % least != 0)
-    fail(ErrorCode::usage, "relative positions in " + std::to_string(buckets.count) + " buckets", "buckets",
+void Buckets::check() const {
+  const std::int64_t least = bidirectional ? 4 : 2;
+  if (count < least || count % least != 0)
+    fail(ErrorCode::usage, "relative positions in " + std::to_string(count) + " buckets", "buckets",
          "a multiple of " + std::to_string(least));
-  if (buckets.max_distance <= buckets.count / least)
-    fail(ErrorCode::usage, "a largest distance of " + std::to_string(buckets.max_distance), "max_distance",
+  if (max_distance <= count / least)
+    fail(ErrorCode::usage, "a largest distance of " + std::to_string(max_distance), "max_distance",
          "more than the distances with a bucket of their own");
+}
+
+Var t5_bias(Tape& tape, const Var& table, std::int64_t length, const Buckets& buckets) {
+  buckets.check();
   if (length < 1) fail(ErrorCode::usage, "a length of " + std::to_string(length), "length", "1 or more");
   if (!table.defined() || table.value().rank() != 2 || table.dim(0) != buckets.count)
     fail(ErrorCode::shape, "the table of relative positions must be (buckets, heads)", "table");

@@ -4,14 +4,17 @@
 namespace fovea {
 namespace {
 
-reference::Steps steps_of(const Mechanism& mechanism, std::int64_t layer) {
+struct Steps {
+  std::int64_t left, right, dilation;
+};
+Steps steps_of(const Mechanism& mechanism, std::int64_t layer) {
   return {mechanism.integer("left"), mechanism.integer("right"),
           grown(mechanism.integer("dilation"), mechanism.integer("growth"), layer)};
 }
 
 // One class of tokens a dilation apart after the other: a plain window in each.
 std::vector<Part> parts(const Mechanism& mechanism, const PartSizes& sizes) {
-  const reference::Steps steps = steps_of(mechanism, sizes.layer);
+  const Steps steps = steps_of(mechanism, sizes.layer);
   const std::int64_t reach = std::max(sizes.n_q, sizes.n_k) / steps.dilation;  // more steps than that lead nowhere
   return {{Pattern::window(std::min(steps.left, reach) * steps.dilation, std::min(steps.right, reach) * steps.dilation),
            steps.dilation}};
@@ -20,7 +23,10 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes& sizes) {
 AttentionResult run(const Call& call) { return run_parts(call, parts); }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  const reference::Steps steps = steps_of(mechanism, problem.layer);
+  reference::Steps steps{mechanism.integer("left"), mechanism.integer("right"), mechanism.integer("dilation")};
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;  // further than any key
+  for (std::int64_t l = 0; l < problem.layer && steps.dilation < kFar; ++l)
+    steps.dilation *= mechanism.integer("growth");
   return reference::sparse(
       problem, [&](std::int64_t, std::int64_t query, std::int64_t key) { return reads_steps(query, key, steps); });
 }
@@ -28,7 +34,7 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 Flops flops(const Sizes& s, const Mechanism& mechanism) { return parts_flops(s, mechanism, parts); }
 
 std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen) {
-  const reference::Steps steps = steps_of(mechanism, options.layer);
+  const Steps steps = steps_of(mechanism, options.layer);
   return window_needs(std::min(steps.left, seen / steps.dilation + 1) * steps.dilation, options, seen);
 }
 

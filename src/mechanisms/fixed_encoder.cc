@@ -35,7 +35,7 @@ AttentionResult run(const Call& call) {
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   const std::string& edge = mechanism.choice("edge");
-  return reference::fixed_encoder(problem, std::ssize(given_heads(mechanism, problem.heads, problem.causal)),
+  return reference::fixed_encoder(problem, mechanism.integer("fixed"),
                                   edge == "self"   ? reference::Edge::self
                                   : edge == "zero" ? reference::Edge::zero
                                                    : reference::Edge::first);

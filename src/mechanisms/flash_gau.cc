@@ -67,12 +67,12 @@ Var body(const Call& call) {
 AttentionResult run(const Call& call) { return {each_sequence_wide(call, body), {}, {}}; }
 
 reference::Result define(const reference::Problem& p, const Mechanism& m) {
-  return reference::flash_gau(p, {m.integer("chunk"), linear_divisor(m, p.causal, p.n_k)});
+  return reference::flash_gau(p, {m.integer("chunk"), m.choice("divisor") == "length"});
 }
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   std::vector<WeightSpec> list = copy_weights(4, sizes.d_k);
-  list.push_back({.name = "bias", .shape = {2 * mechanism.integer("chunk") - 1}, .init = Init::normal(0.02)});
+  list.push_back(distance_weight(mechanism.integer("chunk"), "2 chunk - 1"));
   return list;
 }
 

@@ -30,7 +30,8 @@ Var body(const Call& call) {
 AttentionResult run(const Call& call) { return {each_sequence(call, body), {}, {}}; }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
-  return reference::flash_quad(problem, {m.integer("table"), divisor(m, problem.n_k), m.flag("bias_scaled")});
+  return reference::flash_quad(
+      problem, {m.integer("table"), m.choice("scale") == "current" ? 0.0 : m.number("divisor"), m.flag("bias_scaled")});
 }
 
 bool lacks(const Mechanism& mechanism, Feature feature) {
@@ -40,7 +41,7 @@ bool lacks(const Mechanism& mechanism, Feature feature) {
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   std::vector<WeightSpec> list = copy_weights(2, sizes.d_k);
   const std::int64_t table = mechanism.integer("table");
-  if (table > 0) list.push_back({.name = "bias", .shape = {2 * table - 1}, .init = Init::normal(0.02)});
+  if (table > 0) list.push_back(distance_weight(table, "2 table - 1"));
   return list;
 }
 

@@ -8,6 +8,8 @@ namespace fovea {
 // Query, key (and the same for the linear half) are copies of one activation, each with a gain and a shift of its own:
 // weights gain (pairs, d) and shift (pairs, d), in this order before all others.
 std::vector<WeightSpec> copy_weights(std::int64_t pairs, std::int64_t d);
+// The bias of a distance, `reach` tokens to both sides.
+WeightSpec distance_weight(std::int64_t reach, std::string_view axes);
 Var scaled_copy(const Call& call, const Var& z, std::int64_t pair);
 
 // A diagonal_bias for sequences of at most `length`: table (2 reach - 1), by distance, with zeros for keys `reach` or

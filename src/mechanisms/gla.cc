@@ -22,12 +22,14 @@ Var log_gates(const Call& call) {
   return reshape(tape, g, {call.k.dim(0), call.k.dim(1), call.k.dim(2), call.k.dim(3)});
 }
 
-// Queries are not scaled: the norm of s o with eps is that of o with eps / s^2.
+// Queries are not scaled: the norm of s o with eps is that of o with eps / s^2, and the sign of s.
 AttentionResult run(const Call& call) {
   const double s = scale_of(call), eps = call.mechanism.number("eps");
-  AttentionResult result = run_scanned(call, {.log_decay = log_gates(call)});
-  result.output = normalize(call.tape, result.output,
-                            {.kind = NormKind::rms, .eps = eps / (s * s), .gain = call.options.weights[kGain]});
+  AttentionResult result = run_scanned(call, {.wide = true, .log_decay = log_gates(call)});
+  Var y = normalize(call.tape, result.output,
+                    {.kind = NormKind::rms, .eps = eps / (s * s), .gain = call.options.weights[kGain]});
+  if (s < 0.0) y = scale(call.tape, y, -1.0);
+  result.output = cast(call.tape, y, call.q.dtype());
   return result;
 }
 
@@ -48,10 +50,28 @@ Flops flops(const Sizes& s, const Mechanism& m) {
 std::vector<WeightSpec> weights(const Mechanism& m, const LayerSizes& sizes) {
   const std::int64_t rank = m.integer("rank"), keys = sizes.kv_heads * sizes.d_k;
   const std::int64_t width = std::max<std::int64_t>(1, sizes.width);
-  return {{.name = "decay.down", .shape = {sizes.width, rank}, .init = Init::xavier(width, rank), .decay = true},
-          {.name = "decay.up", .shape = {rank, keys}, .init = Init::xavier(rank, keys), .decay = true},
-          {.name = "decay.bias", .shape = {keys}, .init = Init::zeros()},
-          {.name = "norm.gain", .shape = {sizes.d_v}, .init = Init::ones()}};
+  return {{.name = "decay.down",
+           .shape = {sizes.width, rank},
+           .init = Init::xavier(width, rank),
+           .decay = true,
+           .axes = "width, rank",
+           .meaning = "first factor of the gates: x W_1"},
+          {.name = "decay.up",
+           .shape = {rank, keys},
+           .init = Init::xavier(rank, keys),
+           .decay = true,
+           .axes = "rank, kv_heads d_k",
+           .meaning = "second factor: x W_1 W_2 has a number for every channel of every kv head"},
+          {.name = "decay.bias",
+           .shape = {keys},
+           .init = Init::zeros(),
+           .axes = "kv_heads d_k",
+           .meaning = "added to it before the sigmoid"},
+          {.name = "norm.gain",
+           .shape = {sizes.d_v},
+           .init = Init::ones(),
+           .axes = "d_v",
+           .meaning = "factors of the normalised output, for all heads"}};
 }
 
 }  // namespace

@@ -198,6 +198,7 @@ const MechanismKind& informer_kind() {
       .flops = flops,
       .log_factor = true,
       .chooses = true,
+      .draws = [](const Mechanism&) { return true; },
   };
   return kind;
 }

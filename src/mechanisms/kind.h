@@ -104,6 +104,8 @@ struct MechanismKind {
   std::string_view picture = {};
   // The settings beside which every choice is tested; empty: the defaults, where short sequences show all of it.
   std::string_view tested = {};
+  // Settings that draw random numbers while the tape trains, besides dropout; null: none.
+  bool (*draws)(const Mechanism& mechanism) = nullptr;
 };
 
 // All of them, in the order of list.inc.

@@ -178,10 +178,27 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& si
   const std::int64_t d = sizes.d_k;
   std::vector<WeightSpec> list;
   for (const std::string side : {"query", "key"}) {
-    list.push_back({.name = side + "_pool.weight", .shape = {d, d}, .init = Init::xavier(d, d), .decay = true});
-    list.push_back({.name = side + "_pool.bias", .shape = {d}, .init = Init::zeros()});
-    list.push_back({.name = side + "_pool.gain", .shape = {d}, .init = Init::ones()});
-    list.push_back({.name = side + "_pool.shift", .shape = {d}, .init = Init::zeros()});
+    list.push_back({.name = side + "_pool.weight",
+                    .shape = {d, d},
+                    .init = Init::xavier(d, d),
+                    .decay = true,
+                    .axes = "d_k, d_k",
+                    .meaning = "what rows are multiplied with before they are averaged to landmarks, for all heads"});
+    list.push_back({.name = side + "_pool.bias",
+                    .shape = {d},
+                    .init = Init::zeros(),
+                    .axes = "d_k",
+                    .meaning = "added to the product"});
+    list.push_back({.name = side + "_pool.gain",
+                    .shape = {d},
+                    .init = Init::ones(),
+                    .axes = "d_k",
+                    .meaning = "factors after the layer norm of the product"});
+    list.push_back({.name = side + "_pool.shift",
+                    .shape = {d},
+                    .init = Init::zeros(),
+                    .axes = "d_k",
+                    .meaning = "added after the factors"});
   }
   return list;
 }
@@ -228,6 +245,7 @@ const MechanismKind& lara_kind() {
       .flops = flops,
       .weights = weights,
       .rounds_freely = true,
+      .draws = [](const Mechanism&) { return true; },
   };
   return kind;
 }

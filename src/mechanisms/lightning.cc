@@ -1,5 +1,4 @@
-#include "mechanisms/compose.h"
-#include "mechanisms/scanned.h"
+#include "mechanisms/head_decay.h"
 #include "mechanisms/tiled.h"
 #include "reference/kernel.h"
 
@@ -11,33 +10,32 @@ struct Depth {
   std::int64_t layer, layers;
 };
 
+bool has_alibi_slopes(const Mechanism& m) { return m.choice("slopes") == "alibi"; }
+
 // Heads forget at different rates, and lower layers faster than upper ones.
-std::vector<float> log_decays(const Mechanism& m, std::int64_t heads, const Depth& depth) {
+std::vector<double> log_decays(const Mechanism& m, std::int64_t heads, const Depth& depth) {
   const auto layer = static_cast<double>(depth.layer), layers = static_cast<double>(depth.layers);
-  std::vector<float> out;
-  if (m.choice("slopes") == "alibi") {
+  std::vector<double> out;
+  if (has_alibi_slopes(m)) {
     const double factor = 1.0 - layer / std::max(layers - 1.0, 1.0) + 1e-5;
-    for (float slope : alibi_slopes(heads)) out.push_back(static_cast<float>(-slope * factor));
+    for (const double slope : alibi_slopes(heads)) out.push_back(-slope * factor);
     return out;
   }
   for (std::int64_t h = 0; h < heads; ++h)
-    out.push_back(
-        static_cast<float>(-8.0 * static_cast<double>(h) / static_cast<double>(heads) * (1.0 - layer / layers)));
+    out.push_back(-8.0 * static_cast<double>(h) / static_cast<double>(heads) * (1.0 - layer / layers));
   return out;
 }
 
-AttentionResult run(const Call& given) {
-  const Call call = with_repeated_heads(given);
-  const AttentionOptions& options = call.options;
-  return run_scanned(call,
-                     {.rms_norm = call.mechanism.choice("norm") == "rms",
-                      .norm_eps = call.mechanism.number("eps"),
-                      .head_log_decay = log_decays(call.mechanism, call.q.dim(2), {options.layer, options.layers})});
+AttentionResult run(const Call& call) {
+  const Mechanism& m = call.mechanism;
+  return run_with_decays(call,
+                         {.rms_norm = m.choice("norm") == "rms",
+                          .norm_eps = m.number("eps"),
+                          .head_log_decay = log_decays(m, call.q.dim(2), {call.options.layer, call.options.layers})});
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
-  const std::vector<float> decays = log_decays(m, problem.heads, {problem.layer, problem.layers});
-  reference::Result result = reference::decayed(problem, {.log_decay = {decays.begin(), decays.end()}});
+  reference::Result result = reference::lightning(problem, has_alibi_slopes(m));
   if (m.choice("norm") == "rms") reference::normalize_rows(problem, result, reference::RowNorm::rms, m.number("eps"));
   return result;
 }

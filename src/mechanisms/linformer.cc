@@ -51,10 +51,23 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& si
   // A slot of the longest sequence is as large as a key.
   const Init init = Init::normal(most > 0 ? 1.0 / std::sqrt(static_cast<double>(most)) : 0.02);
   const bool trained = !mechanism.flag("frozen"), shared = mechanism.choice("sharing") == "layerwise";
-  std::vector<WeightSpec> list{
-      {.name = "compress", .shape = shape, .init = init, .trained = trained, .shared = shared}};
+  const std::string_view axes = each_head(mechanism) ? "kv_heads, slots, max_length" : "slots, max_length";
+  std::vector<WeightSpec> list{{.name = "compress",
+                                .shape = shape,
+                                .init = init,
+                                .trained = trained,
+                                .shared = shared,
+                                .axes = axes,
+                                .meaning =
+                                    "E: how much of the key at a position goes to a slot; of the value too where "
+                                    "there is no other"}};
   if (!one_for_both(mechanism))
-    list.push_back({.name = "compress_values", .shape = shape, .init = init, .trained = trained});
+    list.push_back({.name = "compress_values",
+                    .shape = shape,
+                    .init = init,
+                    .trained = trained,
+                    .axes = axes,
+                    .meaning = "F: how much of the value at a position goes to a slot"});
   return list;
 }
 

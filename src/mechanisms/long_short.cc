@@ -81,10 +81,13 @@ Var body(const Call& call) {
   const AttentionResult recent = run_tiled_on(call, {call.q, k, v}, options, {.pattern = near});
   const Chunks chunks = chunks_of(call);
   if (chunks.count == 0 || call.mechanism.integer("slots") == 0) return recent.output;
+  // The bidirectional form compresses what is normalised already, the causal one the projections themselves.
+  const bool raw = call.options.causal;
   const Var share = shares(call, chunks);
+  const Var far_k = compress(call, chunks, share, raw ? call.k : k);
+  const Var far_v = compress(call, chunks, share, raw ? call.v : v);
   const AttentionResult distant =
-      run_tiled_on(call, {call.q, compress(call, chunks, share, k), compress(call, chunks, share, v)}, options,
-                   {.pattern = earlier_slots(call, chunks)});
+      run_tiled_on(call, {call.q, far_k, far_v}, options, {.pattern = earlier_slots(call, chunks)});
   return merge(tape, {recent.output, recent.lse}, {distant.output, distant.lse}).output;
 }
 
@@ -104,7 +107,10 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& si
   return {{.name = "project",
            .shape = {sizes.width, sizes.heads * slots},
            .init = Init::xavier(sizes.width, sizes.heads * slots),
-           .decay = true}};
+           .decay = true,
+           .axes = "width, heads slots",
+           .meaning =
+               "W: the input times it, through a softmax over positions, is a token's share of a slot of a head of q"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& m) {

@@ -15,15 +15,17 @@ bool owns_projections(const Mechanism& mechanism) {
   return mechanism.integer("globals") > 0 && mechanism.choice("projections") == "own";
 }
 
-reference::Longformer settings_of(const Mechanism& mechanism) {
-  return {mechanism.integer("window"), mechanism.integer("dilation"), mechanism.integer("globals"),
-          owns_projections(mechanism)};
+struct Settings {
+  std::int64_t window, dilation, globals;
+};
+Settings settings_of(const Mechanism& mechanism) {
+  return {mechanism.integer("window"), mechanism.integer("dilation"), mechanism.integer("globals")};
 }
 
 // Without gaps all is one pattern. With gaps the window runs by classes of tokens, less what the global rows and
 // columns hold already.
 std::vector<Part> parts(const Mechanism& mechanism, const PartSizes& sizes) {
-  const auto [window, dilation, globals, own] = settings_of(mechanism);
+  const auto [window, dilation, globals] = settings_of(mechanism);
   const std::int64_t side = std::min(window, std::max(sizes.n_q, sizes.n_k) / dilation) * dilation;
   const Pattern near = Pattern::window(side, side), all = first_keys(globals) | first_queries(globals);
   if (globals == 0) return {{near, dilation}};
@@ -108,7 +110,8 @@ AttentionResult run(const Call& call) {
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  return reference::longformer(problem, settings_of(mechanism));
+  return reference::longformer(problem, {mechanism.integer("window"), mechanism.integer("dilation"),
+                                         mechanism.integer("globals"), mechanism.choice("projections") == "own"});
 }
 
 // With projections of their own, global rows also need keys and values of all they see, or scores and means of its full
@@ -134,16 +137,22 @@ bool spares_input(const Mechanism& mechanism) { return !owns_projections(mechani
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   if (!owns_projections(mechanism)) return {};
   const auto projection = [&](const char* name, std::int64_t d) {
-    return WeightSpec{.name = name,
-                      .shape = {sizes.width, sizes.heads * d},
-                      .init = Init::xavier(sizes.width, sizes.heads * d),
-                      .decay = true};
+    return WeightSpec{
+        .name = name,
+        .shape = {sizes.width, sizes.heads * d},
+        .init = Init::xavier(sizes.width, sizes.heads * d),
+        .decay = true,
+        .axes = "width, heads d_k",
+        .meaning = "projection of the layer's input for the rows of the global tokens, one for every head of q"};
   };
-  return {projection("global_q", sizes.d_k), projection("global_k", sizes.d_k), projection("global_v", sizes.d_v)};
+  std::vector<WeightSpec> all{projection("global_q", sizes.d_k), projection("global_k", sizes.d_k),
+                              projection("global_v", sizes.d_v)};
+  all.back().axes = "width, heads d_v";
+  return all;
 }
 
 std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen) {
-  const auto [window, dilation, globals, own] = settings_of(mechanism);
+  const auto [window, dilation, globals] = settings_of(mechanism);
   if (globals > 0) return 0;
   return window_needs(std::min(window, seen / dilation + 1) * dilation, options, seen);
 }

@@ -1,6 +1,5 @@
 #include "mechanisms/mask.h"
 
-#include <algorithm>
 #include <limits>
 
 namespace fovea {
@@ -42,7 +41,8 @@ Var masked_bias(Tape& tape, const Var& bias, const Tensor& mask, DType dtype) {
   if (!mask.defined()) return bias;
   const Tensor& b = bias.value();
   Shape shape = mask.shape();
-  for (int i = 0; bias.defined() && i < 4; ++i) shape.set(i, std::max(mask.dim(i), bias.dim(i)));
+  for (int i = 0; bias.defined() && i < 4; ++i)
+    if (mask.dim(i) == 1) shape.set(i, bias.dim(i));  // which may be 0
   const Tensor out = Tensor::empty(tape.context(), shape, dtype);
   visit_float(out.dtype(), [&]<class T>() {
     for_each_pair(shape, b, mask, [&](std::int64_t i, std::int64_t at_bias, std::int64_t at_mask) {

@@ -50,10 +50,22 @@ std::string_view type_name(const ParameterValue& value) {
        fmt::format("attention.{}", spec.name), std::string(spec.help));
 }
 
-// Converts a whole number given for a real parameter; checks type, range and choices.
-ParameterValue checked(const MechanismKind& kind, const ParameterSpec& spec, ParameterValue value) {
-  if (std::holds_alternative<double>(spec.fallback) && std::holds_alternative<std::int64_t>(value))
-    value = static_cast<double>(std::get<std::int64_t>(value));
+std::string value_text(const ParameterValue& value) {
+  return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
+
+// The value as the parameter's type, where a number stands for the same: whole for real, 2 for the choice "2".
+ParameterValue converted(const ParameterSpec& spec, const ParameterValue& value) {
+  const bool whole = std::holds_alternative<std::int64_t>(value);
+  if (std::holds_alternative<double>(spec.fallback) && whole) return static_cast<double>(std::get<std::int64_t>(value));
+  if (std::holds_alternative<std::string>(spec.fallback) && (whole || std::holds_alternative<double>(value)))
+    return value_text(value);
+  return value;
+}
+
+// Checks type, range and choices.
+ParameterValue checked(const MechanismKind& kind, const ParameterSpec& spec, const ParameterValue& given) {
+  const ParameterValue value = converted(spec, given);
   if (value.index() != spec.fallback.index()) refuse(kind, spec, std::string(type_name(spec.fallback)));
   if (const auto* text = std::get_if<std::string>(&value)) {
     for (std::string_view c : spec.choices)
@@ -88,10 +100,6 @@ ParameterValue parse_value(const MechanismKind& kind, const ParameterSpec& spec,
   }
   if (std::holds_alternative<std::string>(spec.fallback)) return std::string(text);
   refuse(kind, spec, fmt::format("{}, not \"{}\"", type_name(spec.fallback), text));
-}
-
-std::string value_text(const ParameterValue& value) {
-  return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
 
 }  // namespace

@@ -25,12 +25,26 @@ Var slots_of(const Call& call, std::size_t weight) {
   return gather(call.tape, cast(call.tape, one, call.q.dtype()), first);
 }
 
+// The rows [begin, end) of queries that may read any token.
+struct Seeing {
+  std::int64_t begin, end;
+};
+Seeing seeing_rows(const Call& call) {
+  const std::int64_t n_q = call.q.dim(1), n_k = call.k.dim(1), first = n_k - n_q;  // position of row 0
+  const Window window = call.options.window.value_or(Window{});
+  const std::int64_t ahead = call.options.causal ? 0 : window.right;
+  Seeing rows{0, n_q};
+  if (ahead >= 0) rows.begin = std::clamp<std::int64_t>(-ahead - first, 0, n_q);
+  if (window.left >= 0) rows.end = std::clamp<std::int64_t>(n_k + window.left - first, rows.begin, n_q);
+  return rows;
+}
+
 // The read of the slots by the queries that see a token: alone, or in one softmax with the tokens.
 Var read(const Call& call) {
   Tape& tape = call.tape;
   const std::int64_t n_q = call.q.dim(1), heads = call.q.dim(2);
-  const std::int64_t blind = call.options.causal ? std::max<std::int64_t>(0, n_q - call.k.dim(1)) : 0;
-  const Var q = slice(tape, call.q, 1, blind, n_q);
+  const auto [begin, end] = seeing_rows(call);
+  const Var q = slice(tape, call.q, 1, begin, end);
   Var k = slots_of(call, 0), v = slots_of(call, 1);
   AttentionOptions options;
   options.scale = call.options.scale;
@@ -41,9 +55,11 @@ Var read(const Call& call) {
   }
   const auto whole = [](const Var& x) { return Sequences{}.rows(x.dim(0), x.dim(1), "rows"); };
   const Var o = run_tiled({tape, q, k, v, call.mechanism, options, whole(q), whole(k)}, {}).output;
-  if (blind == 0) return o;
-  const Tensor nothing = Tensor::zeros(tape.context(), {o.dim(0), blind, heads, o.dim(3)}, o.dtype());
-  return concat(tape, std::vector<Var>{nothing, o}, 1);
+  if (begin == 0 && end == n_q) return o;
+  const auto nothing = [&](std::int64_t rows) {
+    return Var(Tensor::zeros(tape.context(), {o.dim(0), rows, heads, o.dim(3)}, o.dtype()));
+  };
+  return concat(tape, std::vector<Var>{nothing(begin), o, nothing(n_q - end)}, 1);
 }
 
 AttentionResult run(const Call& call) {
@@ -62,8 +78,16 @@ bool lacks(const Mechanism& mechanism, Feature feature) {
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
   const std::int64_t slots = mechanism.integer("slots");
-  return {{"memory_keys", {slots, s.heads, s.d_k}, Init::normal(1.0)},
-          {"memory_values", {slots, s.heads, s.d_v}, Init::normal(0.02)}};
+  return {{.name = "memory_keys",
+           .shape = {slots, s.heads, s.d_k},
+           .init = Init::normal(1.0),
+           .axes = "slots, heads, d_k",
+           .meaning = "M_k: keys of the slots, for every head of q"},
+          {.name = "memory_values",
+           .shape = {slots, s.heads, s.d_v},
+           .init = Init::normal(0.02),
+           .axes = "slots, heads, d_v",
+           .meaning = "M_v: values of the slots"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {

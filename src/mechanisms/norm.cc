@@ -8,10 +8,12 @@ namespace {
 AttentionResult run(const Call& call) {
   const std::string& norm = call.mechanism.choice("norm");
   const double eps = call.mechanism.number("eps");
-  AttentionResult result =
-      run_scanned(call, {.map = map_of(call.mechanism), .rms_norm = norm == "rms", .norm_eps = eps});
-  if (norm == "rms-a") result.output = normalize_heads(call.tape, result.output, NormKind::rms_a, eps);
-  if (norm == "layer") result.output = normalize_heads(call.tape, result.output, NormKind::layer, eps);
+  const bool afterwards = norm == "rms-a" || norm == "layer";
+  AttentionResult result = run_scanned(
+      call, {.map = map_of(call.mechanism), .rms_norm = norm == "rms", .norm_eps = eps, .wide = afterwards});
+  if (!afterwards) return result;
+  const NormKind kind = norm == "rms-a" ? NormKind::rms_a : NormKind::layer;
+  result.output = cast(call.tape, normalize_heads(call.tape, result.output, kind, eps), call.q.dtype());
   return result;
 }
 

@@ -50,7 +50,11 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& si
   const std::int64_t taps = mechanism.integer("conv");
   if (taps == 0) return {};
   const double bound = 1.0 / std::sqrt(static_cast<double>(taps));
-  return {{.name = "conv", .shape = {sizes.heads, taps}, .init = {Init::Kind::uniform, bound}}};
+  return {{.name = "conv",
+           .shape = {sizes.heads, taps},
+           .init = {Init::Kind::uniform, bound},
+           .axes = "heads, conv",
+           .meaning = "of a convolution of the values along the sequence: tap t meets row i + t - conv / 2"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& m) {

@@ -9,7 +9,9 @@
 namespace fovea {
 namespace {
 
-constexpr double kReluEps = 1e-3, kTiny = 1e-30;
+constexpr double kReluEps = 1e-3;
+// Of a denominator, beside features that are divided by their stabilisers. Smaller ones would make gradients overflow.
+double tiny(DType wide) { return wide == DType::f64 ? 1e-290 : 1e-30; }
 // e^60 times the sums over a long sequence is still a float.
 constexpr double kLargestExponent = 60.0;
 
@@ -80,20 +82,21 @@ AttentionResult run(const Call& call) {
   const double scale = estimated_scale(call.mechanism, scale_of(call), call.q.dim(3));
   if (!(scale > 0.0)) fail(ErrorCode::usage, "performer needs a positive scale", "scale");
   Maps maps = maps_of(call.mechanism, directions, scale);
+  // A maximum over the sequence cancels as well, but the order of time and a carried state must not know it.
+  const AttentionOptions& options = call.options;
+  if (maps.keys.stabilizer == Stabilizer::fixed && maps.keys.subtract_norm && !options.causal && !options.final_state &&
+      !options.initial_state.defined())
+    maps.keys.stabilizer = Stabilizer::rescue;
   maps.queries.rows = call.queries;
   maps.keys.rows = call.keys;
   const Var q = features(call.tape, call.q, directions, maps.queries);
   const Var k = features(call.tape, call.k, directions, maps.keys);
-  if (is_published(call.mechanism))
-    return run_on_features(
-        call, {q, k},
-        {.denominator = scan::Denominator::clamp, .denominator_eps = std::fmax(call.mechanism.number("clamp"), kTiny)});
-  return run_on_features(call, {q, k}, {.denominator = scan::Denominator::add, .denominator_eps = kTiny});
+  const double least =
+      std::fmax(is_published(call.mechanism) ? call.mechanism.number("clamp") : 0.0, tiny(wide_type(call.q.dtype())));
+  return run_on_features(call, {q, k}, {.denominator = scan::Denominator::clamp, .denominator_eps = least});
 }
 
-reference::Result define(const reference::Problem& given, const Mechanism& m) {
-  reference::Problem problem = given;
-  problem.scale = estimated_scale(m, scale_of(given), given.d_k);
+reference::Result define(const reference::Problem& problem, const Mechanism& m) {
   using Epsilon = reference::Performer::Epsilon;
   const std::string& mode = m.choice("eps_mode");
   return reference::performer(problem, {.features = m.integer("features"),
@@ -102,7 +105,8 @@ reference::Result define(const reference::Problem& given, const Mechanism& m) {
                                                    : mode == "inside" ? Epsilon::inside
                                                                       : Epsilon::outside,
                                         .eps = m.number("eps"),
-                                        .clamp = m.number("clamp")});
+                                        .clamp = m.number("clamp"),
+                                        .scale_twice = m.flag("scale_twice")});
 }
 
 Flops flops(const Sizes& s, const Mechanism& m) {
@@ -119,8 +123,12 @@ bool lacks(const Mechanism& m, Feature feature) {
 }
 
 std::vector<WeightSpec> weights(const Mechanism& m, const LayerSizes& sizes) {
-  return {
-      {.name = "directions", .shape = {m.integer("features"), sizes.d_k}, .init = Init::features(), .trained = false}};
+  return {{.name = "directions",
+           .shape = {m.integer("features"), sizes.d_k},
+           .init = Init::features(),
+           .trained = false,
+           .axes = "features, d_k",
+           .meaning = "w_l, for all heads: orthogonal in blocks of d_k, as long as normal vectors"}};
 }
 
 }  // namespace
@@ -163,6 +171,7 @@ const MechanismKind& performer_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
+      .draws = [](const Mechanism& m) { return m.choice("redraw") != "never"; },
   };
   return kind;
 }

@@ -181,16 +181,30 @@ Var body(const Call& call) {
 AttentionResult run(const Call& call) { return {each_sequence_wide(call, body), {}, {}}; }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
-  return reference::polysketch(problem, {!is_exact(m), sketch_factor(m), m.integer("block")});
+  return reference::polysketch(problem, {!is_exact(m), m.choice("scale") == "unbiased", m.integer("block")});
 }
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   const Shape sketch{sizes.d_k, mechanism.integer("features")};
-  std::vector<WeightSpec> list{{.name = "gain", .shape = {sizes.d_k}, .init = Init::ones()},
-                               {.name = "shift", .shape = {sizes.d_k}, .init = Init::zeros()}};
+  std::vector<WeightSpec> list{{.name = "gain",
+                                .shape = {sizes.d_k},
+                                .init = Init::ones(),
+                                .axes = "d_k",
+                                .meaning = "factors after the layer norm of q and k, for all heads"},
+                               {.name = "shift",
+                                .shape = {sizes.d_k},
+                                .init = Init::zeros(),
+                                .axes = "d_k",
+                                .meaning = "added after the factors"}};
   if (is_exact(mechanism)) return list;
-  list.push_back({.name = "sketch_a", .shape = sketch, .init = Init::normal(1.0), .trained = false});
-  list.push_back({.name = "sketch_b", .shape = sketch, .init = Init::normal(1.0), .trained = false});
+  for (const char* name : {"sketch_a", "sketch_b"})
+    list.push_back({.name = name,
+                    .shape = sketch,
+                    .init = Init::normal(1.0),
+                    .trained = false,
+                    .axes = "d_k, features",
+                    .meaning = "one of two standard normal matrices whose products with a row are multiplied with each "
+                               "other, for all heads; the factor of the sketch comes besides"});
   return list;
 }
 

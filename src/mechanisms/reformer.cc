@@ -22,6 +22,12 @@ reference::Hashing settings(const Mechanism& m) {
 }
 
 constexpr std::int64_t kGrain = 256;  // rows per task
+constexpr double kUnitEps = 1e-12;    // under the root of a key's mean square
+
+// Two buckets for every chunk of n tokens, where there are so many directions.
+std::int64_t directions_for(const reference::Hashing& how, std::int64_t n) {
+  return std::clamp((n + how.chunk - 1) / how.chunk, std::int64_t{1}, how.directions);
+}
 
 // One round: the tokens of every item and head sorted by bucket and cut into chunks.
 struct Round {
@@ -195,7 +201,7 @@ Var attend(const Call& call) {
   Tape& tape = call.tape;
   const Context& context = tape.context();
   reference::Hashing how = settings(call.mechanism);
-  const std::int64_t heads = call.q.dim(2), directions = how.directions_for(call.q.dim(1));
+  const std::int64_t heads = call.q.dim(2), directions = directions_for(how, call.q.dim(1));
   how.chunk = std::min(how.chunk, call.q.dim(1));
   const auto width = static_cast<double>(call.q.dim(3));
   const Var k = repeat_heads(tape, call.k, heads);
@@ -203,7 +209,7 @@ Var attend(const Call& call) {
   std::vector<Round> rounds;
   for (std::int64_t r = 0; r < how.rounds; ++r)
     rounds.push_back(make_round(context, z, rotations.select(0, r).slice(1, 0, directions)));
-  const Tokens tokens{call.q, normalize(tape, k, {.kind = NormKind::rms, .eps = reference::kUnitEps}),
+  const Tokens tokens{call.q, normalize(tape, k, {.kind = NormKind::rms, .eps = kUnitEps}),
                       repeat_heads(tape, call.v, heads)};
   AttentionOptions options;
   options.scale = call.options.scale.value_or(how.root ? 1.0 / std::sqrt(width) : 1.0) / std::sqrt(width);
@@ -226,7 +232,13 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
   const reference::Hashing how = settings(mechanism);
-  return {{"rotations", {how.rounds, s.d_k, how.directions}, Init::normal(1.0), false}};
+  return {{.name = "rotations",
+           .shape = {how.rounds, s.d_k, how.directions},
+           .init = Init::normal(1.0),
+           .trained = false,
+           .axes = "rounds, d_k, directions",
+           .meaning = "directions of each round, for all heads: the largest of [k R, -k R] is a token's bucket; short "
+                      "sequences use the first of them"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {
@@ -234,7 +246,7 @@ Flops flops(const Sizes& s, const Mechanism& mechanism) {
   const double seen = std::min(2.0 * static_cast<double>(how.chunk), s.n), rounds = static_cast<double>(how.rounds);
   Flops all = pairwise_flops(s.n * rounds * seen * (s.causal ? 0.5 : 1.0), s);
   all.forward += 2.0 * s.n * s.heads * s.d_k * rounds *
-                 static_cast<double>(how.directions_for(static_cast<std::int64_t>(s.n)));  // the hashes
+                 static_cast<double>(directions_for(how, static_cast<std::int64_t>(s.n)));  // the hashes
   return all;
 }
 

@@ -15,19 +15,24 @@ Var gated_norm(const Call& call, const Var& output) {
   Tape& tape = call.tape;
   const std::vector<Var>& weights = call.options.weights;
   const Var &gain = weights[weights.size() - 2], &gate = weights.back();
-  const Var x = cast(tape, reshape(tape, output, {output.dim(0), output.dim(1), gain.dim(0)}), gain.dtype());
+  const Var x = reshape(tape, output, {output.dim(0), output.dim(1), gain.dim(0)});
   const Var normed = normalize(tape, x, {.kind = NormKind::rms, .eps = call.mechanism.number("eps"), .gain = gain});
   const Var y = mul(tape, normed, activate(tape, mul(tape, x, gate), Activation::sigmoid));
-  return reshape(tape, cast(tape, y, output.dtype()), {output.dim(0), output.dim(1), output.dim(2), output.dim(3)});
+  return reshape(tape, y, {output.dim(0), output.dim(1), output.dim(2), output.dim(3)});
+}
+
+Var normed(const Call& call, const Var& x) {
+  const std::string& norm = call.mechanism.choice("norm");
+  const double eps = call.mechanism.number("eps");
+  if (norm == "gated") return gated_norm(call, x);
+  if (norm == "head") return normalize(call.tape, x, {.kind = NormKind::rms, .eps = eps});
+  return normalize_heads(call.tape, x, NormKind::rms, eps);
 }
 
 AttentionResult run(const Call& call) {
-  AttentionResult result = run_tiled(call, {tile::Weight::rela, Pattern::full()});
-  if (is_gated(call.mechanism)) result.output = gated_norm(call, result.output);
-  if (call.mechanism.choice("norm") == "rms")
-    result.output = normalize_heads(call.tape, result.output, NormKind::rms, call.mechanism.number("eps"));
-  if (call.mechanism.choice("norm") == "head")
-    result.output = normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = call.mechanism.number("eps")});
+  const bool plain = call.mechanism.choice("norm") == "none";
+  AttentionResult result = run_tiled(call, {.weight = tile::Weight::rela, .pattern = Pattern::full(), .wide = !plain});
+  if (!plain) result.output = cast(call.tape, normed(call, result.output), call.q.dtype());
   return result;
 }
 
@@ -49,8 +54,16 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& si
   std::vector<WeightSpec> all = score_weights(mechanism, sizes);
   if (!is_gated(mechanism)) return all;
   const std::int64_t width = sizes.heads * sizes.d_v;
-  all.push_back({"gain", {width}, Init::ones()});
-  all.push_back({"gate", {width}, Init::normal(1.0 / std::sqrt(static_cast<double>(width)))});
+  all.push_back({.name = "gain",
+                 .shape = {width},
+                 .init = Init::ones(),
+                 .axes = "heads d_v",
+                 .meaning = "factors of the normalised output"});
+  all.push_back({.name = "gate",
+                 .shape = {width},
+                 .init = Init::normal(1.0 / std::sqrt(static_cast<double>(width))),
+                 .axes = "heads d_v",
+                 .meaning = "w of the gate sigmoid(w x), x the output before its norm"});
   return all;
 }
 

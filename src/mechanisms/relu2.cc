@@ -6,9 +6,11 @@ namespace fovea {
 namespace {
 
 AttentionResult run(const Call& call) {
-  AttentionResult result = run_tiled(call, {.weight = tile::Weight::relu2, .pattern = Pattern::full()});
-  if (call.mechanism.choice("norm") == "rms")
-    result.output = normalize_heads(call.tape, result.output, NormKind::rms, call.mechanism.number("eps"));
+  const bool normed = call.mechanism.choice("norm") == "rms";
+  AttentionResult result = run_tiled(call, {.weight = tile::Weight::relu2, .pattern = Pattern::full(), .wide = normed});
+  if (!normed) return result;
+  const Var y = normalize_heads(call.tape, result.output, NormKind::rms, call.mechanism.number("eps"));
+  result.output = cast(call.tape, y, call.q.dtype());
   return result;
 }
 

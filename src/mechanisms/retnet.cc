@@ -1,35 +1,32 @@
 #include <cmath>
 
-#include "mechanisms/compose.h"
-#include "mechanisms/scanned.h"
+#include "mechanisms/head_decay.h"
 #include "reference/kernel.h"
 
 namespace fovea {
 namespace {
 
 // log(1 - 2^(-5 - h))
-std::vector<float> log_decays(std::int64_t heads) {
-  std::vector<float> out;
-  for (std::int64_t h = 0; h < heads; ++h)
-    out.push_back(static_cast<float>(std::log1p(-std::exp2(-5.0 - static_cast<double>(h)))));
+std::vector<double> log_decays(std::int64_t heads) {
+  std::vector<double> out;
+  for (std::int64_t h = 0; h < heads; ++h) out.push_back(std::log1p(-std::exp2(-5.0 - static_cast<double>(h))));
   return out;
 }
 
-// Keys are not scaled: the norm of s o with eps is that of o with eps / s^2.
-AttentionResult run(const Call& given) {
-  const Call call = with_repeated_heads(given);
+// Keys are not scaled: the norm of s o with eps is that of o with eps / s^2, and the sign of s.
+AttentionResult run(const Call& call) {
   const double s = scale_of(call), eps = call.mechanism.number("eps");
-  AttentionResult result = run_scanned(call, {.head_log_decay = log_decays(call.q.dim(2))});
-  result.output = call.mechanism.choice("norm") == "rms"
-                      ? normalize(call.tape, result.output, {.kind = NormKind::rms, .eps = eps / (s * s)})
-                      : scale(call.tape, result.output, s);
+  AttentionResult result = run_with_decays(call, {.wide = true, .head_log_decay = log_decays(call.q.dim(2))});
+  const bool normed = call.mechanism.choice("norm") == "rms";
+  Var y = result.output;
+  if (normed) y = normalize(call.tape, y, {.kind = NormKind::rms, .eps = eps / (s * s)});
+  if (!normed || s < 0.0) y = scale(call.tape, y, normed ? -1.0 : s);
+  result.output = cast(call.tape, y, call.q.dtype());
   return result;
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
-  const std::vector<float> decays = log_decays(problem.heads);
-  reference::Result result =
-      reference::decayed(problem, {.log_decay = {decays.begin(), decays.end()}, .scale = scale_of(problem)});
+  reference::Result result = reference::retention(problem);
   if (m.choice("norm") == "rms") reference::normalize_each_head(problem, result, m.number("eps"));
   return result;
 }

@@ -121,8 +121,8 @@ AttentionResult run(const Call& call) {
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {
   return reference::random_waves(problem, {.features = m.integer("features"),
                                            .tau = m.number("tau"),
-                                           .size = size_of_features(m),
                                            .eps = m.number("eps"),
+                                           .size = m.number("size"),
                                            .gate = is_gated(m)});
 }
 
@@ -144,14 +144,26 @@ std::vector<WeightSpec> weights(const Mechanism& m, const LayerSizes& sizes) {
   std::vector<WeightSpec> specs{{.name = "directions",
                                  .shape = {sizes.kv_heads, m.integer("features"), sizes.d_k},
                                  .init = Init::normal(1.0),
-                                 .trained = false},
-                                {.name = "sigma", .shape = {sizes.kv_heads, sizes.d_k}, .init = Init::ones()}};
+                                 .trained = false,
+                                 .axes = "kv_heads, features, d_k",
+                                 .meaning = "standard normal directions of a kv head, for its queries too"},
+                                {.name = "sigma",
+                                 .shape = {sizes.kv_heads, sizes.d_k},
+                                 .init = Init::ones(),
+                                 .axes = "kv_heads, d_k",
+                                 .meaning = "factors of the channels of q and k before the directions"}};
   if (is_gated(m)) {
     specs.push_back({.name = "forget.weight",
                      .shape = {sizes.width, sizes.kv_heads},
                      .init = Init::xavier(std::max<std::int64_t>(1, sizes.width), sizes.kv_heads),
-                     .decay = true});
-    specs.push_back({.name = "forget.bias", .shape = {sizes.kv_heads}, .init = Init::zeros()});
+                     .decay = true,
+                     .axes = "width, kv_heads",
+                     .meaning = "W of the gate sigmoid(x W + b) of a kv head; 1 keeps everything"});
+    specs.push_back({.name = "forget.bias",
+                     .shape = {sizes.kv_heads},
+                     .init = Init::zeros(),
+                     .axes = "kv_heads",
+                     .meaning = "b of the gate"});
   }
   return specs;
 }
@@ -186,6 +198,7 @@ const MechanismKind& rfa_kind() {
       .weights = weights,
       .needs_input = true,
       .spares_input = spares_input,
+      .draws = [](const Mechanism& m) { return m.choice("redraw") != "never"; },
   };
   return kind;
 }

@@ -44,11 +44,32 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& sizes) {
   const std::int64_t h = sizes.heads, d = sizes.d_v, states = mechanism.integer("states") / 2;
-  return {{.name = "log_dt", .shape = {h, d}, .init = {Init::Kind::uniform, std::log(10.0)}},  // 1e-3 to 1e-1
-          {.name = "decay", .shape = {h, d, states}, .init = Init::zeros()},
-          {.name = "frequency", .shape = {h, d, states}, .init = Init::zeros()},
-          {.name = "c", .shape = {2, h, d, states, 2}, .init = Init::normal(std::sqrt(0.5))},
-          {.name = "skip", .shape = {h, d}, .init = Init::normal(1.0)}};
+  return {
+      {.name = "log_dt",  // 1e-3 to 1e-1
+       .shape = {h, d},
+       .init = {Init::Kind::uniform, std::log(10.0)},
+       .axes = "heads, d_v",
+       .meaning = "an offset: the step of a channel is 0.01 e^log_dt"},
+      {.name = "decay",
+       .shape = {h, d, states},
+       .init = Init::zeros(),
+       .axes = "heads, d_v, states / 2",
+       .meaning = "an offset: the real part of A is -e^decay / 2"},
+      {.name = "frequency",
+       .shape = {h, d, states},
+       .init = Init::zeros(),
+       .axes = "heads, d_v, states / 2",
+       .meaning = "an offset: the imaginary part of A in state s is pi s + frequency"},
+      {.name = "c",
+       .shape = {2, h, d, states, 2},
+       .init = Init::normal(std::sqrt(0.5)),
+       .axes = "2, heads, d_v, states / 2, 2",
+       .meaning = "C of what reads the past, then of what reads the future (bidirectional); real part, imaginary part"},
+      {.name = "skip",
+       .shape = {h, d},
+       .init = Init::normal(1.0),
+       .axes = "heads, d_v",
+       .meaning = "D: what is added of the value itself"}};
 }
 
 // Four products for a step of each state (half of `states`) and two to read it; backward runs it again, back, and sums.

@@ -31,7 +31,10 @@ const MechanismKind& sa_softmax_kind() {
       .parameters =
           {score_parameter(),
            {"variant", std::string("plain"), 0, 0, {"plain", "normalized"}, "normalized: by the extremes of the row"},
-           {"detach", false, 0, 0, {}, "normalized: the extremes are constants in backward (an approximate gradient)"}},
+           {.name = "detach",
+            .fallback = false,
+            .help = "normalized: the extremes are constants in backward (an approximate gradient)",
+            .lawless = true}},
       .features = kPairwiseNoLse,
       .lacks = score_lacks,
       .subquadratic = false,

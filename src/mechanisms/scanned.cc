@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
 #include "ops/work.h"
 
@@ -12,14 +13,14 @@ namespace {
 struct ScanCall {
   scan::Problem problem;
   std::vector<scan::Piece> pieces;
-  std::vector<float> head_log_decay;
+  std::vector<double> head_log_decay;
   DType decay_type = DType::f32;  // of the caller's log_decay
   std::vector<Sequences::Rows> queries, keys;
   bool final_state = false;
 };
 using SharedCall = std::shared_ptr<const ScanCall>;
 
-enum Saved : std::size_t { kQ, kK, kV, kLogDecay, kO, kStatistic, kInitialState, kFinalState };
+enum Saved : std::size_t { kQ, kK, kV, kLogDecay, kO, kRest, kStatistic, kInitialState, kFinalState };
 
 Activation activation_of(scan::Map map) {
   switch (map) {
@@ -50,6 +51,7 @@ SharedCall describe(const Call& call, const Scanned& scanned, scan::Map map) {
   out->final_state = call.options.final_state;
   scan::Problem& p = out->problem;
   p.dtype = call.q.dtype();
+  p.wide_outputs = scanned.wide;
   p.heads = call.q.dim(2);
   p.kv_heads = call.k.dim(2);
   p.d_k = call.q.dim(3);
@@ -111,8 +113,8 @@ void scan_backward(Tape& tape, Node& node) {
   const SharedCall& call = std::any_cast<const SharedCall&>(node.attributes);
   const std::vector<Tensor>& saved = node.saved;
   const DType dtype = call->problem.dtype;
-  const Tensor d_o =
-      node.grad(0).defined() ? dense_rows(context, node.grad(0)) : Tensor::zeros(context, saved[kO].shape(), dtype);
+  const Tensor d_o = node.grad(0).defined() ? dense_rows(context, node.grad(0))
+                                            : Tensor::zeros(context, saved[kO].shape(), saved[kO].dtype());
   Tensor d_final;
   if (call->final_state && node.grad(1).defined()) d_final = node.grad(1).contiguous(context);
   const Tensor dq = gradient_like(tape, node.inputs[0], saved[kQ], call->queries);
@@ -137,7 +139,8 @@ void scan_backward(Tape& tape, Node& node) {
                   .dk = array_of<scan::Out>(dk),
                   .dv = array_of<scan::Out>(dv),
                   .d_log_decay = array_of<scan::Out>(d_log_decay),
-                  .d_initial_state = d_initial.raw()});
+                  .d_initial_state = d_initial.raw(),
+                  .rest = array_of<scan::In>(saved[kRest])});
   tape.accumulate(node.inputs[0], dq);
   tape.accumulate(node.inputs[1], dk);
   tape.accumulate(node.inputs[2], dv);
@@ -154,9 +157,9 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   const Context& context = tape.context();
   Var q = call.q, k = call.k;
   const bool map_first = call.options.rotary.has_value();
-  if (map_first) {
-    q = activate(tape, q, activation_of(scanned.map));
-    k = activate(tape, k, activation_of(scanned.map));
+  if (map_first) {  // padding may be NaN, and the slope of the map with it
+    q = activate(tape, fill_padding(tape, q, call.options.queries), activation_of(scanned.map));
+    k = activate(tape, fill_padding(tape, k, key_sequences(call)), activation_of(scanned.map));
     std::tie(q, k) = rotated(call, q, k);
   }
   const SharedCall described = describe(call, scanned, map_first ? scan::Map::identity : scanned.map);
@@ -171,21 +174,25 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
                                : Tensor();
   const Tensor initial =
       call.options.initial_state.defined() ? call.options.initial_state.value().contiguous(context) : Tensor();
-  const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
+  const std::vector<Var> inputs{q, k, call.v, call.options.initial_state, scanned.log_decay};
+  const Shape shape{q.dim(0), q.dim(1), q.dim(2), tv.dim(3)};
+  const Tensor o = output_like(context, shape, p.output_type(), call.queries);
   const std::int64_t columns = scan::statistic_columns(p);
+  const bool keeps_rest = columns > 0 && o.dtype() != wide_type(o.dtype()) && tape.wants_grad(inputs);
+  const Tensor rest = keeps_rest ? Tensor::empty(context, shape, o.dtype()) : Tensor();
   const Tensor statistic =
       columns > 0 ? Tensor::empty(context, {q.dim(0), q.dim(1), columns}, wide_type(p.dtype)) : Tensor();
   const bool keeps_state = call.options.final_state || (tape.recording() && saves_final_state(p));
   const Tensor final_state = keeps_state ? Tensor::empty(context, state_shape(p), wide_type(p.dtype)) : Tensor();
   scan::forward(context, p,
                 {array_of<scan::In>(tq), array_of<scan::In>(tk), array_of<scan::In>(tv), array_of<scan::In>(log_decay),
-                 array_of<scan::Out>(o), statistic_array<scan::Out>(statistic), initial.raw(), final_state.raw()});
+                 array_of<scan::Out>(o), statistic_array<scan::Out>(statistic), initial.raw(), final_state.raw(),
+                 array_of<scan::Out>(rest)});
 
-  const std::vector<Var> inputs{q, k, call.v, call.options.initial_state, scanned.log_decay};
   std::vector<Tensor> outputs{o};
   if (call.options.final_state) outputs.push_back(final_state);
-  const std::vector<Var> results = tape.record(kScan, inputs, std::move(outputs),
-                                               {tq, tk, tv, log_decay, o, statistic, initial, final_state}, described);
+  const std::vector<Var> results = tape.record(
+      kScan, inputs, std::move(outputs), {tq, tk, tv, log_decay, o, rest, statistic, initial, final_state}, described);
   return {results[0], {}, results.size() > 1 ? results[1] : Var()};
 }
 

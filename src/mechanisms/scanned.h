@@ -12,7 +12,8 @@ struct Scanned {
   double denominator_eps = 0.0;
   bool rms_norm = false;
   double norm_eps = 0.0;
-  std::vector<float> head_log_decay = {};  // the same decay at every step, per kv head; empty: none
+  bool wide = false;  // the output is f32 (f64 for f64): sums that have yet to be divided or normalised
+  std::vector<double> head_log_decay = {};  // the same decay at every step, per kv head; empty: none
   // A decay of its own for every step, (b, n_k, kv_heads), or step and channel, (b, n_k, kv_heads, d_k); it multiplies
   // the state before the key of its step enters. At most 0, with a gradient; f32 (f64 for f64) is best, the other
   // floats are converted. Undefined: none.

@@ -93,8 +93,18 @@ std::vector<WeightSpec> score_weights(const Mechanism& mechanism, const LayerSiz
   switch (score_of(mechanism)) {
     // Scores of unit deviation to begin with, as scaled-dot has.
     case Score::bilinear:
-      return {{"score", {s.heads, s.d_k, s.d_k}, Init::normal(1.0 / static_cast<double>(s.d_k)), true, true}};
-    case Score::cosine: return {{"temperature", {s.heads}, Init::constant(kLogStart)}};
+      return {{.name = "score",
+               .shape = {s.heads, s.d_k, s.d_k},
+               .init = Init::normal(1.0 / static_cast<double>(s.d_k)),
+               .decay = true,
+               .axes = "heads, d_k, d_k",
+               .meaning = "W of q W k"}};
+    case Score::cosine:
+      return {{.name = "temperature",
+               .shape = {s.heads},
+               .init = Init::constant(kLogStart),
+               .axes = "heads",
+               .meaning = "logarithm of what the cosine is multiplied with, at most ln 100"}};
     default: return {};
   }
 }

@@ -164,8 +164,16 @@ reference::Result define(const reference::Problem& p, const Mechanism& mechanism
 
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
   const std::int64_t rows = 2 * mechanism.integer("clip") + 1;
-  return {{"relative_keys", {rows, s.d_k}, Init::xavier(rows, s.d_k)},
-          {"relative_values", {rows, s.d_v}, Init::xavier(rows, s.d_v)}};
+  return {{.name = "relative_keys",
+           .shape = {rows, s.d_k},
+           .init = Init::xavier(rows, s.d_k),
+           .axes = "2 clip + 1, d_k",
+           .meaning = "added to a key, for all heads: row key - query + clip, the difference clipped to clip"},
+          {.name = "relative_values",
+           .shape = {rows, s.d_v},
+           .init = Init::xavier(rows, s.d_v),
+           .axes = "2 clip + 1, d_v",
+           .meaning = "the same for values"}};
 }
 
 }  // namespace

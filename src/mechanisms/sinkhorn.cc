@@ -31,7 +31,7 @@ enum Weight : std::size_t { kFirst, kFirstBias, kSecond };
 // A sequence in blocks; the last may be shorter.
 struct Blocks {
   Blocks(const Call& call, const reference::Sorting& how)
-      : n(call.q.dim(1)), size(how.block_for(n)), count((n + size - 1) / size), rows(n, n, size) {}
+      : n(call.q.dim(1)), size(std::min(n, how.block)), count((n + size - 1) / size), rows(n, n, size) {}
 
   std::int64_t n, size, count;
   Segments rows;
@@ -266,9 +266,23 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s)
   const std::int64_t hidden = s.d_k, blocks = s.max_length < 0 ? -1 : (s.max_length + how.block - 1) / how.block;
   Shape second{s.heads, hidden, 0};
   second.set(-1, blocks);  // -1 where it is not known
-  return {{"sort_in", {s.width, s.heads * hidden}, Init::xavier(s.width, hidden), true, true},
-          {"sort_in_bias", {s.heads * hidden}, Init::zeros()},
-          {"sort_out", second, Init::xavier(hidden, std::max<std::int64_t>(1, blocks)), true, true}};
+  return {{.name = "sort_in",
+           .shape = {s.width, s.heads * hidden},
+           .init = Init::xavier(s.width, hidden),
+           .decay = true,
+           .axes = "width, heads d_k",
+           .meaning = "first layer of the network that scores blocks by their mean input, d_k hidden units of a head"},
+          {.name = "sort_in_bias",
+           .shape = {s.heads * hidden},
+           .init = Init::zeros(),
+           .axes = "heads d_k",
+           .meaning = "added before the hidden units are rectified"},
+          {.name = "sort_out",
+           .shape = second,
+           .init = Init::xavier(hidden, std::max<std::int64_t>(1, blocks)),
+           .decay = true,
+           .axes = "heads, d_k, max_length / block",
+           .meaning = "second layer: the score of each block to be read, as many as the longest sequence has"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {
@@ -331,6 +345,7 @@ const MechanismKind& sinkhorn_kind() {
       .chooses = true,
       .leaks = leaks,
       .tested = "sinkhorn:block=4",
+      .draws = [](const Mechanism&) { return true; },
   };
   return kind;
 }

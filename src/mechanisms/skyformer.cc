@@ -76,7 +76,11 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes&) {
   return {{.name = "places",
            .shape = {mechanism.integer("landmarks")},
            .init = {Init::Kind::uniform, 0.5},
-           .trained = false}};
+           .trained = false,
+           .axes = "landmarks",
+           .meaning =
+               "places minus 1/2, for all heads: landmark i is row floor((place + 1/2) n) of the queries, in the "
+               "first half of the list, or of the keys"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& m) {
@@ -109,6 +113,7 @@ const MechanismKind& skyformer_kind() {
       .flops = flops,
       .weights = weights,
       .rounds_freely = true,
+      .draws = [](const Mechanism&) { return true; },
   };
   return kind;
 }

@@ -18,7 +18,7 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes&) {
 AttentionResult run(const Call& call) { return run_parts(call, parts); }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  const std::int64_t block = mechanism.integer("block"), summary = summary_of(mechanism);
+  const std::int64_t block = mechanism.integer("block"), summary = mechanism.integer("summary");
   const bool first = mechanism.choice("columns") == "lra";
   return reference::sparse(problem, [=](std::int64_t, std::int64_t query, std::int64_t key) {
     return reference::reads_fixed(query, key, block, summary) || (first && key % block == 0);

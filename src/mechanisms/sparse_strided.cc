@@ -18,8 +18,10 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes&) {
 AttentionResult run(const Call& call) { return run_parts(call, parts); }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
-  return reference::sparse(problem, [&](std::int64_t, std::int64_t query, std::int64_t key) {
-    return reference::reads_strided(query, key, mechanism.integer("stride"), local_keys(mechanism));
+  const std::int64_t stride = mechanism.integer("stride");
+  const std::int64_t local = mechanism.choice("local") == "paper" ? stride + 1 : stride;
+  return reference::sparse(problem, [=](std::int64_t, std::int64_t query, std::int64_t key) {
+    return reference::reads_strided(query, key, stride, local);
   });
 }
 

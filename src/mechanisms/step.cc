@@ -113,6 +113,8 @@ Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const 
   if (!mechanism.supports(Feature::step)) refuse_feature(mechanism, Feature::step, "step form");
   if (!options.queries.empty() || !options.keys.empty() || options.bias.defined() || options.mask.defined())
     fail(ErrorCode::unsupported, "the step form takes whole batches: no lengths, packing, bias or mask");
+  if (options.align != Align::bottom_right)
+    fail(ErrorCode::unsupported, "a step with top-left alignment", "align", "the last query stands on the last key");
   Tape tape(context, {.record = false});
   const bool recurrent = mechanism.kind().memory == Memory::state;
   AttentionOptions inner = options;

@@ -12,11 +12,12 @@ AttentionResult run(const Call& call) {
   Tape& tape = call.tape;
   Call extended = call;
   extended.v = with_ones(tape, call.v);
-  const Var sums =
-      run_tiled(extended,
-                {.weight = tile::Weight::taylor, .pattern = Pattern::full(), .degree = degree_of(call.mechanism)})
-          .output;
-  return {divide_by_last(tape, sums), {}, {}};
+  const Var sums = run_tiled(extended, {.weight = tile::Weight::taylor,
+                                        .pattern = Pattern::full(),
+                                        .degree = degree_of(call.mechanism),
+                                        .wide = true})
+                       .output;
+  return {cast(tape, divide_by_last(tape, sums), call.q.dtype()), {}, {}};
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {

@@ -35,7 +35,7 @@ struct Run {
 struct TiledCall {
   std::vector<Run> runs;
   std::vector<std::shared_ptr<const tile::Plan>> plans;  // keeps the pieces' plans alive
-  std::vector<float> slopes;
+  std::vector<double> slopes;
   std::vector<Sequences::Rows> queries, keys;
   std::optional<tile::Rule> rule;
   bool scattered = false;      // parts or steps: no single run reaches every pair of a bias
@@ -43,7 +43,7 @@ struct TiledCall {
 };
 using SharedCall = std::shared_ptr<const TiledCall>;
 
-enum Saved : std::size_t { kQ, kK, kV, kO, kLse, kBias };
+enum Saved : std::size_t { kQ, kK, kV, kO, kRest, kLse, kBias };
 
 tile::BiasArray<const void*> bias_array(const Tensor& bias) {
   if (!bias.defined()) return {};
@@ -151,6 +151,11 @@ void add_runs(const Call& call, const Tiled& tiled, TiledCall& out) {
   }
 }
 
+// Parts of a softmax are joined before they are rounded.
+bool sums_are_wide(const Tiled& tiled, const TiledCall& call) {
+  return tiled.wide || std::any_of(call.runs.begin(), call.runs.end(), [](const Run& run) { return run.joins; });
+}
+
 SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias, double scale) {
   auto out = std::make_shared<TiledCall>();
   const AttentionOptions& options = call.options;
@@ -166,6 +171,7 @@ SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias, do
   for (Run& run : out->runs) {
     tile::Problem& p = run.problem;
     p.dtype = call.q.dtype();
+    p.wide_outputs = sums_are_wide(tiled, *out);
     p.heads = run.heads.end - run.heads.begin;
     p.kv_heads = run.kv_heads.end - run.kv_heads.begin;
     p.d_k = call.q.dim(3);
@@ -191,7 +197,7 @@ Array statistic_array(const Tensor& lse) {
 
 // What the runs read, and the gradients they make.
 struct Pull {
-  Tensor q, k, v, o, lse, d_o, d_lse;
+  Tensor q, k, v, o, rest, lse, d_o, d_lse;
   Tensor dq, dk, dv, d_bias;
 };
 
@@ -240,7 +246,8 @@ void pull_run(const Context& context, const TiledCall& call, const Run& run, con
                           .dq = array_of<tile::Out>(to_q),
                           .dk = array_of<tile::Out>(to_k),
                           .dv = array_of<tile::Out>(to_v),
-                          .d_bias = room_array(call, to_bias)};
+                          .d_bias = room_array(call, to_bias),
+                          .rest = array_of<tile::In>(h.of(p.rest))};
   call.rule ? tile::rule_backward(context, run.problem, *call.rule, io) : tile::backward(context, run.problem, io);
   if (run.joins) add_into(context, dq, to_q);
   if (run.joins_keys) {
@@ -248,6 +255,14 @@ void pull_run(const Context& context, const TiledCall& call, const Run& run, con
     add_into(context, dv, to_v);
   }
   empty_room(context, call, run, to_bias, d_bias);
+}
+
+// Whether every element of a bias has a pair of rows in a piece: one sequence fills each batch item. Between packed
+// sequences are pairs of no piece, even where they fill all rows; and a broadcast element may have no pair at all.
+bool reaches_every_pair(const TiledCall& call, const Shape& q, const Shape& k) {
+  const bool has_pairs = q[0] > 0 && q[1] > 0 && k[1] > 0;
+  return has_pairs && !call.scattered && std::ssize(call.queries) == q[0] && covers(call.queries, q) &&
+         covers(call.keys, k);
 }
 
 void tiled_backward(Tape& tape, Node& node) {
@@ -260,16 +275,17 @@ void tiled_backward(Tape& tape, Node& node) {
                   saved[kK],
                   saved[kV],
                   saved[kO],
+                  saved[kRest],
                   saved[kLse],
                   node.grad(0).defined() ? dense_rows(context, node.grad(0))
-                                         : Tensor::zeros(context, saved[kO].shape(), saved[kQ].dtype()),
+                                         : Tensor::zeros(context, saved[kO].shape(), saved[kO].dtype()),
                   node.outputs.size() > 1 ? node.grad(1) : Tensor(),
                   gradient_like(tape, node.inputs[0], saved[kQ], call->queries),
                   gradient_like(tape, node.inputs[1], saved[kK], call->keys),
                   gradient_like(tape, node.inputs[2], saved[kV], call->keys),
                   bias_grad ? Tensor::empty(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor()};
-  const bool reaches_all = covers(call->queries, saved[kQ].shape()) && covers(call->keys, saved[kK].shape());
-  if (bias_grad && (call->scattered || call->diagonals > 0 || !reaches_all)) pull.d_bias.fill(0.0);
+  if (bias_grad && (call->diagonals > 0 || !reaches_every_pair(*call, saved[kQ].shape(), saved[kK].shape())))
+    pull.d_bias.fill(0.0);
   for (const Run& run : call->runs) pull_run(context, *call, run, pull);
   tape.accumulate(node.inputs[0], pull.dq);
   tape.accumulate(node.inputs[1], pull.dk);
@@ -280,7 +296,7 @@ void tiled_backward(Tape& tape, Node& node) {
 constexpr Op kTiled{"tiled_attention", tiled_backward};
 
 struct Rows {
-  Tensor q, k, v, o, lse;
+  Tensor q, k, v, o, rest, lse;
 };
 
 // Runs one part forward, and joins it to what earlier runs left.
@@ -290,24 +306,28 @@ void attend_run(const Context& context, const TiledCall& call, const Run& run, c
   const Tensor to = run.joins ? Tensor::empty(context, o.shape(), o.dtype()) : o;
   const Tensor to_lse = run.joins ? Tensor::empty(context, lse.shape(), lse.dtype()) : lse;
   if (run.joins) to_lse.fill(-INFINITY);
-  const tile::Forward io{array_of<tile::In>(h.of(rows.q)), array_of<tile::In>(run.kv_heads.of(rows.k)),
-                         array_of<tile::In>(run.kv_heads.of(rows.v)), array_of<tile::Out>(to),
-                         statistic_array<tile::Out>(to_lse)};
+  const tile::Forward io{array_of<tile::In>(h.of(rows.q)),
+                         array_of<tile::In>(run.kv_heads.of(rows.k)),
+                         array_of<tile::In>(run.kv_heads.of(rows.v)),
+                         array_of<tile::Out>(to),
+                         statistic_array<tile::Out>(to_lse),
+                         array_of<tile::Out>(h.of(rows.rest))};
   call.rule ? tile::rule_forward(context, run.problem, *call.rule, io) : tile::forward(context, run.problem, io);
   if (run.joins) merge_into(context, {o, lse}, {to, to_lse});
 }
 
 }  // namespace
 
-std::vector<float> alibi_slopes(std::int64_t heads) {
+std::vector<double> alibi_slopes(std::int64_t heads) {
   std::int64_t power = 1;
   while (power * 2 <= heads) power *= 2;
-  std::vector<float> slopes;
-  for (std::int64_t h = 0; h < power; ++h)
-    slopes.push_back(static_cast<float>(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(power))));
-  for (std::int64_t h = 0; static_cast<std::int64_t>(slopes.size()) < heads;
-       h += 2)  // every other slope of 2 * power heads
-    slopes.push_back(static_cast<float>(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(2 * power))));
+  const auto slope = [](std::int64_t h, std::int64_t of) {
+    return std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(of));
+  };
+  std::vector<double> slopes;
+  for (std::int64_t h = 0; h < power; ++h) slopes.push_back(slope(h, power));
+  for (std::int64_t h = 0; std::ssize(slopes) < heads; h += 2)  // every other slope of 2 * power heads
+    slopes.push_back(slope(h, 2 * power));
   return slopes;
 }
 
@@ -338,21 +358,25 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
                tv = dense_rows(context, call.v.value());
   const SharedCall described = describe(call, tiled, bias.value(), score.scale);
 
-  const Tensor o = output_like(context, {q.dim(0), q.dim(1), q.dim(2), tv.dim(3)}, q.dtype(), call.queries);
-  Tensor lse;
-  if (!tiled.rule && tile::has_statistic(tiled.weight)) {
+  const bool wide = sums_are_wide(tiled, *described), has_statistic = !tiled.rule && tile::has_statistic(tiled.weight);
+  std::vector<Var> inputs{q, k, call.v};
+  if (bias.defined()) inputs.push_back(bias);
+  const Shape shape{q.dim(0), q.dim(1), q.dim(2), tv.dim(3)};
+  const Tensor o = output_like(context, shape, wide ? wide_type(q.dtype()) : q.dtype(), call.queries);
+  Tensor rest, lse;
+  if (has_statistic && o.dtype() != wide_type(o.dtype()) && tape.wants_grad(inputs))
+    rest = Tensor::empty(context, shape, o.dtype());
+  if (has_statistic) {
     lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, wide_type(q.dtype()));
     lse.fill(-INFINITY);
   }
-  for (const Run& run : described->runs) attend_run(context, *described, run, {tq, tk, tv, o, lse});
+  for (const Run& run : described->runs) attend_run(context, *described, run, {tq, tk, tv, o, rest, lse});
 
-  std::vector<Var> inputs{q, k, call.v};
-  if (bias.defined()) inputs.push_back(bias);
   std::vector<Tensor> outputs{o};
   if (call.options.return_lse) outputs.push_back(lse);
   const std::vector<Var> results =
-      tape.record(kTiled, inputs, std::move(outputs), {tq, tk, tv, o, lse, bias.value()}, described);
-  return {results[0], results.size() > 1 ? results[1] : Var(), {}};
+      tape.record(kTiled, inputs, std::move(outputs), {tq, tk, tv, o, rest, lse, bias.value()}, described);
+  return {tiled.wide ? results[0] : cast(tape, results[0], q.dtype()), results.size() > 1 ? results[1] : Var(), {}};
 }
 
 }  // namespace fovea

@@ -26,6 +26,7 @@ struct Tiled {
   // Instead of the pattern (softmax only): the parts for sequences of these lengths, always equally many with the same
   // heads. They are joined by their log-sum-exp.
   std::function<std::vector<Part>(std::int64_t n_q, std::int64_t n_k)> parts = {};
+  bool wide = false;  // the output is f32 (f64 for f64): sums that have yet to be divided or normalised
 };
 
 // Runs the call on the tiled engine and records it.
@@ -35,6 +36,6 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled);
 double count_pairs(const std::vector<Part>& parts, const Sizes& sizes);
 
 // Slopes of ALiBi for a number of heads: powers of 2^(-8/heads), interleaved when that is no power of two.
-std::vector<float> alibi_slopes(std::int64_t heads);
+std::vector<double> alibi_slopes(std::int64_t heads);
 
 }  // namespace fovea

@@ -109,9 +109,22 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 
 std::vector<WeightSpec> weights(const Mechanism&, const LayerSizes& s) {
   const std::int64_t waves = wave_width(s.d_k);
-  return {{"content", {s.heads, s.d_k}, Init::normal(0.02)},
-          {"position", {s.heads, s.d_k}, Init::normal(0.02)},
-          {"waves", {s.heads, s.d_k, waves}, Init::xavier(waves, s.d_k), true, true}};
+  return {{.name = "content",
+           .shape = {s.heads, s.d_k},
+           .init = Init::normal(0.02),
+           .axes = "heads, d_k",
+           .meaning = "u: added to q where it meets keys; before the scale"},
+          {.name = "position",
+           .shape = {s.heads, s.d_k},
+           .init = Init::normal(0.02),
+           .axes = "heads, d_k",
+           .meaning = "w: added to q where it meets distances; before the scale"},
+          {.name = "waves",
+           .shape = {s.heads, s.d_k, waves},
+           .init = Init::xavier(waves, s.d_k),
+           .decay = true,
+           .axes = "heads, d_k, d_k",
+           .meaning = "W_r: makes a key of the sines, then cosines, of a distance; one more where d_k is odd"}};
 }
 
 Flops flops(const Sizes& s, const Mechanism& mechanism) {

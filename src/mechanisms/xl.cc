@@ -51,7 +51,7 @@ Var encoded_queries(const Call& call, const Var& x, DType wide) {
 struct Extension {
   Var queries, keys;
   Pattern pattern;
-  bool return_lse;
+  bool is_part;  // of a softmax: has its log-sum-exp, and is not rounded
 };
 
 AttentionResult run_extended(const Call& call, const Var& content, const Extension& more) {
@@ -60,10 +60,10 @@ AttentionResult run_extended(const Call& call, const Var& content, const Extensi
   const std::vector<Var> queries{content, more.queries}, keys{call.k, cast(tape, more.keys, dtype)};
   AttentionOptions options = call.options;
   options.scale = scale_of(call);
-  options.return_lse = more.return_lse;
+  options.return_lse = more.is_part || call.options.return_lse;
   return run_tiled({tape, cast(tape, concat(tape, queries, 3), dtype), concat(tape, keys, 3), call.v, call.mechanism,
                     options, call.queries, call.keys},
-                   {tile::Weight::softmax, more.pattern});
+                   {.weight = tile::Weight::softmax, .pattern = more.pattern, .wide = more.is_part});
 }
 
 AttentionResult run(const Call& call) {
@@ -74,11 +74,10 @@ AttentionResult run(const Call& call) {
   const Var q = cast(tape, fill_padding(tape, call.q, call.options.queries), wide);
   const Var content = add(tape, q, weights[kContent]);
   const Var x = multiply_heads(tape, add(tape, q, weights[kPosition]), weights[kEncoding]);
-  Extension near{encoded_queries(call, x, wide), encoded_keys(call, channels, wide), Pattern::full(),
-                 call.options.return_lse};
+  Extension near{encoded_queries(call, x, wide), encoded_keys(call, channels, wide), Pattern::full(), false};
   if (clamp == 0) return run_extended(call, content, near);
   near.pattern = Pattern::window(clamp, -1);
-  near.return_lse = true;
+  near.is_part = true;
   // Farther keys all have the encoding of the largest distance: one number of the query, against 1.
   const Tensor ones = Tensor::empty(tape.context(), {call.k.dim(0), call.k.dim(1), call.k.dim(2), 1}, wide);
   ones.fill(1.0);
@@ -87,7 +86,7 @@ AttentionResult run(const Call& call) {
                       true};
   const AttentionResult a = run_extended(call, content, near), b = run_extended(call, content, far);
   const Partial all = merge(tape, {a.output, a.lse}, {b.output, b.lse});
-  return {all.output, call.options.return_lse ? all.lse : Var(), {}};
+  return {cast(tape, all.output, call.q.dtype()), call.options.return_lse ? all.lse : Var(), {}};
 }
 
 // (q + w) . (W_r R_t) of one pair, R_t = [sin(t f_m) | cos(t f_m)].
@@ -125,9 +124,24 @@ reference::Result define(const reference::Problem& given, const Mechanism& mecha
 std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s) {
   constexpr double kDeviation = 0.02;
   const std::int64_t channels = channels_of(mechanism, s.heads * s.d_k);
-  return {{.name = "content_bias", .shape = {s.heads, s.d_k}, .init = Init::normal(kDeviation), .shared = true},
-          {.name = "position_bias", .shape = {s.heads, s.d_k}, .init = Init::normal(kDeviation), .shared = true},
-          {"encoding", {s.heads, s.d_k, channels}, Init::xavier(channels, s.heads * s.d_k), true, true}};
+  return {{.name = "content_bias",
+           .shape = {s.heads, s.d_k},
+           .init = Init::normal(kDeviation),
+           .shared = true,
+           .axes = "heads, d_k",
+           .meaning = "u: added to q where it meets keys; before the scale"},
+          {.name = "position_bias",
+           .shape = {s.heads, s.d_k},
+           .init = Init::normal(kDeviation),
+           .shared = true,
+           .axes = "heads, d_k",
+           .meaning = "w: added to q where it meets distances; before the scale"},
+          {.name = "encoding",
+           .shape = {s.heads, s.d_k, channels},
+           .init = Init::xavier(channels, s.heads * s.d_k),
+           .decay = true,
+           .axes = "heads, d_k, channels",
+           .meaning = "W_r: makes a key of the sines, then cosines, of a distance; channels=0: heads d_k of them"}};
 }
 
 // Near and far keys of a clamped call run apart, each with its own dropout.

@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+
+#include "io/checksums.h"
 #include "io/fields.h"
 #include "io/folder.h"
+#include "nn/scope.h"
 
 namespace fovea {
 namespace {
@@ -12,7 +17,30 @@ namespace {
   fail(ErrorCode::bad_input, what, file.string(), "a checkpoint of the same architecture: see config.json beside it");
 }
 
+// All ones in the exponent: infinite, or not a number.
+template <class Bits>
+bool is_finite(const Tensor& tensor, Bits exponent) {
+  const Bits* bits = static_cast<const Bits*>(tensor.raw());
+  return std::none_of(bits, bits + tensor.numel(), [=](Bits b) { return (b & exponent) == exponent; });
+}
+
+bool is_finite(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::f64: return is_finite<std::uint64_t>(tensor, 0x7ff0000000000000u);
+    case DType::f32: return is_finite<std::uint32_t>(tensor, 0x7f800000u);
+    case DType::bf16: return is_finite<std::uint16_t>(tensor, 0x7f80u);
+    case DType::f16: return is_finite<std::uint16_t>(tensor, 0x7c00u);
+    default: return true;
+  }
+}
+
 }  // namespace
+
+std::string not_finite(std::span<const NamedTensor> tensors) {
+  for (const NamedTensor& t : tensors)
+    if (!is_finite(t.tensor)) return t.name;
+  return {};
+}
 
 TensorUpdate::TensorUpdate(const Path& file, std::vector<NamedTensor> targets)
     : file_(file.string()), targets_(std::move(targets)) {
@@ -25,6 +53,11 @@ TensorUpdate::TensorUpdate(const Path& file, std::vector<NamedTensor> targets)
   }
   if (file_.names().size() != targets_.size())
     refuse(file, fmt::format("{} tensors in the file, {} in the model", file_.names().size(), targets_.size()));
+  check_checksum(file);
+  for (const NamedTensor& target : targets_)
+    if (!is_finite(file_.tensor(target.name)))
+      fail(ErrorCode::bad_input, fmt::format("\"{}\" holds numbers that are not finite", target.name), file.string(),
+           "a checkpoint from before the training left the finite numbers");
 }
 
 void TensorUpdate::apply() const {
@@ -44,6 +77,7 @@ ModelConfig read_model_config(const Path& file) {
     fail(ErrorCode::bad_input, "no \"model\" section", file.string(), "a folder written by fovea");
   ModelConfig config;
   read_fields(config, json["model"], file.string());
+  check_checksum(file);
   return config;
 }
 
@@ -55,6 +89,7 @@ void write_model(const Model& model, const Path& folder) {
 void save_model(const Model& model, const std::string& folder) {
   AtomicFolder out(folder);
   write_model(model, out.path());
+  write_checksums(out.path());
   out.commit();
 }
 
@@ -62,7 +97,10 @@ Model load_model(Context& context, const std::string& folder, std::optional<DTyp
   const Path path = committed_folder(folder);
   ModelConfig config = read_model_config(path / kConfigFile);
   if (dtype) config.dtype = *dtype;
-  Model model(context, std::move(config));
+  constexpr std::size_t kSmallest = 2;  // bytes of a number
+  const std::size_t stored = MappedFile(path / kModelFile).bytes().size() / kSmallest;
+  Model model = nn::within((path / kConfigFile).string(),
+                           [&] { return Model(context, std::move(config), static_cast<std::int64_t>(stored)); });
   TensorUpdate(path / kModelFile, named_tensors(model)).apply();
   return model;
 }

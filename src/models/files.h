@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,11 @@ namespace fovea {
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kConfigFile = "config.json";
 
-// A file whose tensors are to replace others of the same names. All names, shapes and dtypes are checked when it is
-// opened; apply() then cannot fail half way.
+// The first of the tensors that holds a number that is none, or is infinite; empty: there is none.
+std::string not_finite(std::span<const NamedTensor> tensors);
+
+// A file whose tensors are to replace others of the same names. All names, shapes and dtypes, its checksum and its
+// numbers are checked when it is opened; apply() then cannot fail half way.
 class TensorUpdate {
  public:
   // `targets` are the tensors to replace. The file must hold exactly these.

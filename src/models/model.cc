@@ -43,17 +43,19 @@ std::unique_ptr<Network> make_network(const nn::Scope& root, const ModelConfig& 
 }  // namespace
 
 struct Model::Impl {
-  Impl(Context& context, ModelConfig settings)
+  Impl(Context& context, ModelConfig settings, std::int64_t most)
       : config(checked(std::move(settings))),
-        network(make_network(nn::Scope(context, wide_type(config.dtype), parameters), config)) {}
+        left(most),
+        network(make_network(nn::Scope(context, wide_type(config.dtype), parameters, left), config)) {}
 
   ModelConfig config;
+  std::int64_t left;  // numbers that parameters may still have
   std::vector<Parameter> parameters;
   std::unique_ptr<Network> network;
 };
 
-Model::Model(Context& context, ModelConfig config)
-    : impl_(nn::within("model", [&] { return std::make_unique<Impl>(context, std::move(config)); })) {}
+Model::Model(Context& context, ModelConfig config, std::int64_t most)
+    : impl_(nn::within("model", [&] { return std::make_unique<Impl>(context, std::move(config), most); })) {}
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;

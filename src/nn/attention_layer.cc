@@ -73,7 +73,13 @@ void check_mechanism(const Mechanism& mechanism, const StackSpec& spec, Role rol
     if (spec.positions == Positions::t5) need(mechanism, Feature::bias);
   }
   need(mechanism, Feature::packed);
-  if (spec.key_heads() != spec.heads) need(mechanism, Feature::grouped);
+  if (spec.key_heads() != spec.heads) {
+    need(mechanism, Feature::grouped);
+    if (mechanism.kind().style.shared_qk)
+      fail(ErrorCode::unsupported,
+           fmt::format("attention \"{}\" reads its queries as keys: it has as many heads of both", mechanism.name()),
+           {}, "kv_heads=0");
+  }
   if (spec.attention_scale > 0.0) need(mechanism, Feature::scale);
   if (!mechanism.supports(spec.dtype))
     fail(ErrorCode::unsupported,
@@ -83,6 +89,13 @@ void check_mechanism(const Mechanism& mechanism, const StackSpec& spec, Role rol
 // x (b, n, heads * width) -> (b, n, heads, width)
 Var in_heads(Tape& tape, const Var& x, std::int64_t width) {
   return reshape(tape, x, {x.dim(0), x.dim(1), x.dim(2) / width, width});
+}
+
+// In place of queries that are not read: (b, n, heads, width), whatever the heads of x.
+Tensor any_queries(const Var& x, std::int64_t heads) {
+  const Tensor& t = x.value();
+  const std::int64_t strides[] = {t.stride(0), t.stride(1), 0, 1};
+  return Tensor::wrap(t.raw(), t.shape().with(2, heads), strides, t.dtype(), std::make_shared<Tensor>(t));
 }
 
 // Rows [begin, begin + count) of the sequence, as a batch of 1.
@@ -217,8 +230,8 @@ Qkv AttentionLayer::project(Tape& tape, const Var& x, const Var& from) const {
   }
   Qkv in;
   in.v = in_heads(tape, (*v_)(tape, from), sizes_.d_v);
-  in.q = q_ ? in_heads(tape, (*q_)(tape, x), sizes_.d_k) : Var(in.v.value());
-  in.k = k_ ? in_heads(tape, (*k_)(tape, from), sizes_.d_k) : in.q;
+  in.q = q_ ? in_heads(tape, (*q_)(tape, x), sizes_.d_k) : Var(any_queries(in.v, sizes_.heads));
+  in.k = k_ ? in_heads(tape, (*k_)(tape, from), sizes_.d_k) : q_ ? in.q : Var(in.v.value());
   return in;
 }
 

@@ -15,15 +15,23 @@ Scope Scope::as_root() const {
   return root;
 }
 
+Tensor Scope::weight(const std::string& full, const Shape& shape, Init init) const {
+  if (left_ != nullptr && shape.numel() > *left_)
+    fail(ErrorCode::bad_input, "more parameters than were stored: " + full + " is " + shape.text(), {},
+         "weights and config.json of the same model");
+  if (left_ != nullptr) *left_ -= shape.numel();
+  return make_weight(*context_, full, shape, dtype_, init);
+}
+
 Var Scope::add(std::string_view name, const Shape& shape, Init init, bool decay) const {
   const std::string full = (*this / name).prefix_;
-  parameters_->push_back({full, Var::leaf(make_weight(*context_, full, shape, dtype_, init)), decay});
+  parameters_->push_back({full, Var::leaf(weight(full, shape, init)), decay});
   return parameters_->back().var;
 }
 
 Var Scope::add_drawn(std::string_view name, const Shape& shape, Init init) const {
   const std::string full = (*this / name).prefix_;
-  parameters_->push_back({full, Var(make_weight(*context_, full, shape, dtype_, init)), false});
+  parameters_->push_back({full, Var(weight(full, shape, init)), false});
   return parameters_->back().var;
 }
 

@@ -15,6 +15,9 @@ class Scope {
  public:
   Scope(Context& context, DType dtype, std::vector<Parameter>& parameters)
       : context_(&context), dtype_(dtype), parameters_(&parameters) {}
+  // All parameters together have `left` numbers at most.
+  Scope(Context& context, DType dtype, std::vector<Parameter>& parameters, std::int64_t& left)
+      : context_(&context), dtype_(dtype), parameters_(&parameters), left_(&left) {}
 
   Scope operator/(std::string_view name) const;  // one level down
   Scope operator/(std::int64_t index) const { return *this / std::to_string(index); }
@@ -28,9 +31,12 @@ class Scope {
   Var add_shared(std::string_view name, const Shape& shape, Init init, bool trained) const;
 
  private:
+  Tensor weight(const std::string& full, const Shape& shape, Init init) const;
+
   Context* context_;
   DType dtype_;
   std::vector<Parameter>* parameters_;
+  std::int64_t* left_ = nullptr;
   std::string prefix_, root_;
 };
 

@@ -13,27 +13,25 @@ inline constexpr double kUnitEps = 1e-3;
 
 template <class R>
 struct FeatureScratch {
-  FeatureScratch(const FeatureRows& in, R* data)
+  FeatureScratch(const FeatureRows& in, Room room)
       : d(in.x.dim(3)), r(in.count), outputs(in.map == FeatureMap::waves ? 2 * r : r) {
     const std::size_t ld_d = padded<R>(static_cast<std::size_t>(d)), ld_r = padded<R>(static_cast<std::size_t>(r));
     const std::size_t ld_out = padded<R>(static_cast<std::size_t>(outputs));
-    const auto take = [&](std::size_t count) {
-      R* taken = data == nullptr ? nullptr : data + used;
-      used += count;
-      return taken;
-    };
-    z = {take(kFeatureBlock * ld_d), ld_d};
-    dz = {take(kFeatureBlock * ld_d), ld_d};
-    u = {take(kFeatureBlock * ld_r), ld_r};
-    half_norm = take(kFeatureBlock);
-    total = take(kFeatureBlock);
-    length = take(kFeatureBlock);
-    y = take(ld_out);
-    dy = take(ld_out);
+    Carver carver(room);
+    const auto rows = [&](std::size_t ld) { return Matrix<R>{carver.take<R>(kFeatureBlock * ld), ld}; };
+    z = rows(ld_d);
+    dz = rows(ld_d);
+    u = rows(ld_r);
+    half_norm = carver.take<R>(kFeatureBlock);
+    total = carver.take<R>(kFeatureBlock);
+    length = carver.take<R>(kFeatureBlock);
+    y = carver.take<R>(ld_out);
+    dy = carver.take<R>(ld_out);
+    bytes = carver.used();
   }
 
   std::int64_t d, r, outputs;
-  std::size_t used = 0;
+  std::size_t bytes;
   Matrix<R> z, dz;                // [rows][d]
   Matrix<R> u;                    // [rows][r]
   R *half_norm, *total, *length;  // [rows]: |z|^2 / 2, sum of da, |x|

@@ -33,14 +33,13 @@ std::vector<FeatureTask> tasks_of(const std::vector<Sequences::Rows>& rows, std:
 template <class Body>
 void for_tasks(const Context& context, const cpu::FeatureRows& in, std::size_t count, const Body& body) {
   const ZoneTimer timer(context.zones(), Zone::elementwise);
-  const auto tasks = static_cast<std::int64_t>(count), size = cpu::feature_scratch(in);
+  const auto tasks = static_cast<std::int64_t>(count);
   const int threads = static_cast<int>(std::clamp<std::int64_t>(tasks, 1, context.threads()));
-  visit_wide(in.x.dtype(), [&]<class R>() {
-    const Scratch<R> scratch(context, static_cast<std::size_t>(size * threads));
-    parallel(threads, [&](const Team& team) {
-      for (std::int64_t i = team.take(); i < tasks; i = team.take())
-        body(static_cast<std::size_t>(i), scratch.data() + team.rank() * size);
-    });
+  const std::size_t bytes = cpu::feature_scratch_bytes(in);
+  const Scratch<std::byte> scratch(context, bytes * static_cast<std::size_t>(threads));
+  parallel(threads, [&](const Team& team) {
+    for (std::int64_t i = team.take(); i < tasks; i = team.take())
+      body(static_cast<std::size_t>(i), scratch.part(static_cast<std::size_t>(team.rank()), bytes));
   });
 }
 
@@ -84,7 +83,7 @@ DType feature_type(FeatureMap map, DType dtype) {
 // The largest u of each row, (b, n, heads).
 Tensor row_tops(const Context& context, cpu::FeatureRows& in, const std::vector<FeatureTask>& tasks) {
   in.tops = Tensor::empty(context, {in.x.dim(0), in.x.dim(1), in.x.dim(2)}, wide_type(in.x.dtype()));
-  for_tasks(context, in, tasks.size(), [&](std::size_t i, void* scratch) { cpu::feature_tops(in, tasks[i], scratch); });
+  for_tasks(context, in, tasks.size(), [&](std::size_t i, Room scratch) { cpu::feature_tops(in, tasks[i], scratch); });
   return in.tops;
 }
 
@@ -102,6 +101,44 @@ Tensor spread(const Context& context, const Tensor& tops, const std::vector<Sequ
       }
   });
   return out;
+}
+
+// Whether exponents of a head in the sequence may fall so low that nothing is left of their exponentials in f32: some
+// |z|^2 / 2 is beyond this, and no product with a direction makes up for more of it than |w|^2 / 2.
+bool fades(const Tensor& x, const Sequences::Rows& rows, std::int64_t head, double scale) {
+  constexpr double kFaint = 30.0;
+  return visit_float(x.dtype(), [&]<class T>() {
+    for (std::int64_t i = rows.begin; i < rows.begin + rows.count; ++i) {
+      const T* row = x.data<T>() + rows.batch * x.stride(0) + i * x.stride(1) + head * x.stride(2);
+      const std::int64_t d = x.dim(3);
+      Wide<T> squares = 0;
+#pragma omp simd reduction(+ : squares)
+      for (std::int64_t c = 0; c < d; ++c) squares += static_cast<Wide<T>>(row[c]) * static_cast<Wide<T>>(row[c]);
+      if (!(0.5 * scale * scale * static_cast<double>(squares) <= kFaint)) return true;
+    }
+    return false;
+  });
+}
+
+// c of each row for Stabilizer::rescue, (b, n, heads). What is common to a sequence does not depend on its neighbours.
+Tensor rescuing_tops(const Context& context, cpu::FeatureRows& in, const std::vector<Sequences::Rows>& sequences) {
+  const std::int64_t heads = in.x.dim(2);
+  std::vector<std::uint8_t> faint(sequences.size() * static_cast<std::size_t>(heads));
+  parallel_for(context, std::ssize(faint), [&](std::int64_t i) {
+    faint[static_cast<std::size_t>(i)] =
+        fades(in.x, sequences[static_cast<std::size_t>(i / heads)], i % heads, in.scale);
+  });
+  if (std::find(faint.begin(), faint.end(), 1) == faint.end()) return {};
+  const Tensor tops = spread(context, row_tops(context, in, tasks_of(sequences, heads)), sequences);
+  visit_wide(tops.dtype(), [&]<class R>() {
+    for (std::size_t i = 0; i < faint.size(); ++i) {
+      const auto& [batch, begin, count] = sequences[i / static_cast<std::size_t>(heads)];
+      R* c = tops.data<R>() + (batch * tops.dim(1) + begin) * heads + static_cast<std::int64_t>(i) % heads;
+      const auto shift = static_cast<R>(in.shift * cpu::feature_unit(in.map));
+      for (std::int64_t row = 0; faint[i] == 0 && row < count; ++row) c[row * heads] = shift;
+    }
+  });
+  return tops;
 }
 
 // Gradient of c = max u: given to the direction and the row that have it. dz -= (sum of the rows' sums) W_l.
@@ -166,7 +203,7 @@ void backward(Tape& tape, Node& node) {
     io.sums = Tensor::empty(context, rows, wide_type(x.dtype()), Lifetime::scratch);
   const std::int64_t d = x.dim(3);
   const Tensor shares = node.wants(1) ? Tensor::zeros(context, {std::ssize(tasks), d}, wide_type(x.dtype())) : Tensor();
-  for_tasks(context, io.in, tasks.size(), [&](std::size_t i, void* scratch) {
+  for_tasks(context, io.in, tasks.size(), [&](std::size_t i, Room scratch) {
     void* share = shares.defined() ? shares.select(0, static_cast<std::int64_t>(i)).raw() : nullptr;
     cpu::pull_feature_rows(io, tasks[i], share, scratch);
   });
@@ -218,8 +255,9 @@ Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOp
     tops = row_tops(context, io.in, tasks);
     io.in.tops = spread(context, tops, options.rows);
   }
+  if (options.stabilizer == Stabilizer::rescue) io.in.tops = rescuing_tops(context, io.in, options.rows);
   for_tasks(context, io.in, tasks.size(),
-            [&](std::size_t i, void* scratch) { cpu::feature_rows(io, tasks[i], scratch); });
+            [&](std::size_t i, Room scratch) { cpu::feature_rows(io, tasks[i], scratch); });
   FeatureOptions attributes = options;
   attributes.gain = attributes.weight = {};
   return tape.record(kFeatures, {x, options.gain, options.weight}, io.y,

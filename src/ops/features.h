@@ -18,6 +18,7 @@ enum class Stabilizer : std::uint8_t {
   fixed,     // `shift`
   row,       // the largest u of the row
   sequence,  // the largest u of a head in the sequence
+  rescue,    // `shift`, unless the norms of a head in the sequence would leave nothing: then the largest u - |z|^2 / 2
 };
 
 // weight (size f(W (gain * z)) + add), z = scale x.

@@ -123,7 +123,7 @@ R shift_of(const cpu::FeatureRows& in, const R* u, std::int64_t index, R half_no
   const R unit = static_cast<R>(cpu::feature_unit(in.map));
   R c = static_cast<R>(in.shift) * unit;
   if (in.stabilizer == Stabilizer::row) c = largest(u, in.count);
-  if (in.stabilizer == Stabilizer::sequence) c = in.tops.data<R>()[index];
+  if (in.tops.defined()) c = in.tops.data<R>()[index];
   return in.subtract_norm ? c + half_norm * unit : c;
 }
 
@@ -171,9 +171,9 @@ HWY_NOINLINE void stream_row(const R* HWY_RESTRICT from, R* HWY_RESTRICT to, std
 }
 
 template <class T, class Y>
-void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, void* scratch) {
+void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, Room scratch) {
   using R = Wide<T>;
-  const FeatureScratch<R> s(io.in, static_cast<R*>(scratch));
+  const FeatureScratch<R> s(io.in, scratch);
   const bool past_caches = streams<Y>(io.y);
   for_blocks_of(task, {&io.in.x}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
     project<T>(io.in, rows, s, next);
@@ -196,13 +196,17 @@ void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, 
 }
 
 template <class T>
-void tops_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, void* scratch) {
+void tops_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, Room scratch) {
   using R = Wide<T>;
-  const FeatureScratch<R> s(in, static_cast<R*>(scratch));
+  const FeatureScratch<R> s(in, scratch);
   for_blocks_of(task, {&in.x}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
     project<T>(in, rows, s, next);
-    for (std::int64_t i = rows.begin; i < rows.end; ++i)
-      in.tops.data<R>()[row_index(in.x, rows, i)] = largest(s.u.row(static_cast<std::size_t>(i - rows.begin)), s.r);
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      const auto at = static_cast<std::size_t>(i - rows.begin);
+      const R norm = in.stabilizer == Stabilizer::rescue ? s.half_norm[at] : R{0};
+      in.tops.data<R>()[row_index(in.x, rows, i)] =
+          largest(s.u.row(at), s.r) - norm * static_cast<R>(cpu::feature_unit(in.map));
+    }
   });
 }
 
@@ -307,9 +311,9 @@ void pull_input(const cpu::FeatureRows& in, const PullInput<R>& row, T* HWY_REST
 }
 
 template <class T, class Y>
-void backward_typed(const cpu::FeatureBackward& io, const cpu::FeatureTask& task, void* d_gain, void* scratch) {
+void backward_typed(const cpu::FeatureBackward& io, const cpu::FeatureTask& task, void* d_gain, Room scratch) {
   using R = Wide<T>;
-  const FeatureScratch<R> s(io.in, static_cast<R*>(scratch));
+  const FeatureScratch<R> s(io.in, scratch);
   const R* gain = io.in.gain.defined() ? io.in.gain.data<R>() + group_of(io.in, task) * s.d : nullptr;
   for_blocks_of(task, {&io.in.x, &io.y, &io.dy}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
     load_rows<T>(io.in, rows, s);
@@ -331,14 +335,14 @@ void backward_typed(const cpu::FeatureBackward& io, const cpu::FeatureTask& task
   });
 }
 
-void run_forward(const cpu::FeatureForward& io, const cpu::FeatureTask& task, void* scratch) {
+void run_forward(const cpu::FeatureForward& io, const cpu::FeatureTask& task, Room scratch) {
   visit_float_or_wide(io.in.x.dtype(), io.y.dtype(),
                       [&]<class T, class Y>() { forward_typed<T, Y>(io, task, scratch); });
 }
-void run_tops(const cpu::FeatureRows& in, const cpu::FeatureTask& task, void* scratch) {
+void run_tops(const cpu::FeatureRows& in, const cpu::FeatureTask& task, Room scratch) {
   visit_float(in.x.dtype(), [&]<class T>() { tops_typed<T>(in, task, scratch); });
 }
-void run_backward(const cpu::FeatureBackward& io, const cpu::FeatureTask& task, void* d_gain, void* scratch) {
+void run_backward(const cpu::FeatureBackward& io, const cpu::FeatureTask& task, void* d_gain, Room scratch) {
   visit_float_or_wide(io.in.x.dtype(), io.y.dtype(),
                       [&]<class T, class Y>() { backward_typed<T, Y>(io, task, d_gain, scratch); });
 }
@@ -358,21 +362,19 @@ HWY_EXPORT(run_backward);
 
 }  // namespace
 
-std::int64_t cpu::feature_scratch(const FeatureRows& in) {
-  const std::size_t size =
-      in.x.dtype() == DType::f64 ? FeatureScratch<double>(in, nullptr).used : FeatureScratch<float>(in, nullptr).used;
-  return static_cast<std::int64_t>(size);
+std::size_t cpu::feature_scratch_bytes(const FeatureRows& in) {
+  return in.x.dtype() == DType::f64 ? FeatureScratch<double>(in, {}).bytes : FeatureScratch<float>(in, {}).bytes;
 }
 
-void cpu::feature_rows(const FeatureForward& io, const FeatureTask& task, void* scratch) {
+void cpu::feature_rows(const FeatureForward& io, const FeatureTask& task, Room scratch) {
   HWY_DYNAMIC_DISPATCH(run_forward)(io, task, scratch);
 }
 
-void cpu::feature_tops(const FeatureRows& in, const FeatureTask& task, void* scratch) {
+void cpu::feature_tops(const FeatureRows& in, const FeatureTask& task, Room scratch) {
   HWY_DYNAMIC_DISPATCH(run_tops)(in, task, scratch);
 }
 
-void cpu::pull_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, void* scratch) {
+void cpu::pull_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch) {
   HWY_DYNAMIC_DISPATCH(run_backward)(io, task, d_gain, scratch);
 }
 

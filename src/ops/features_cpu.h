@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/scratch.h"
 #include "ops/features.h"
 #include "policy/math.h"
 
@@ -26,7 +27,7 @@ struct FeatureRows {
   Tensor directions;       // wide, dense: (groups, d, padded r) forward, (groups, r, padded d) backward
   Tensor gain;             // (groups, d), wide; undefined: none
   Tensor weight;           // (b, n, heads), wide, dense; undefined: none
-  Tensor tops;             // (b, n, heads), wide, dense; sequence stabilizer: c of each row
+  Tensor tops;             // (b, n, heads), wide, dense; sequence and rescue: c of each row
   Tensor peaks;            // i32 (b, n, heads), dense; pull_shift: which u of each row is the largest
   std::int64_t count = 0;  // directions of a group
 };
@@ -35,11 +36,11 @@ struct FeatureForward {
   FeatureRows in;
   Tensor y;  // dense
 };
-// Scratch of one thread, in elements of the wide type.
-std::int64_t feature_scratch(const FeatureRows& in);
-void feature_rows(const FeatureForward& io, const FeatureTask& task, void* scratch);
-// The largest u of each row, into in.tops.
-void feature_tops(const FeatureRows& in, const FeatureTask& task, void* scratch);
+// Scratch of one thread.
+std::size_t feature_scratch_bytes(const FeatureRows& in);
+void feature_rows(const FeatureForward& io, const FeatureTask& task, Room scratch);
+// The largest u of each row, of u - |z|^2 / 2 for rescue, into in.tops.
+void feature_tops(const FeatureRows& in, const FeatureTask& task, Room scratch);
 
 struct FeatureBackward {
   FeatureRows in;
@@ -49,6 +50,6 @@ struct FeatureBackward {
   Tensor sums;      // (b, n, heads), wide; sequence stabilizer: what the row gives to -dc
 };
 // d_gain (d), wide: the share of these rows; null: not wanted.
-void pull_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, void* scratch);
+void pull_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch);
 
 }  // namespace fovea::cpu

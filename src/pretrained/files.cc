@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "fovea/pretrained.h"
+#include "io/checksums.h"
 #include "io/folder.h"
 #include "models/files.h"
 
@@ -15,13 +16,14 @@ void save_model(const Model& model, const Tokenizer& tokenizer, const std::strin
   AtomicFolder out(folder);
   write_model(model, out.path());
   tokenizer.save(out.path().string());
+  write_checksums(out.path());
   out.commit();
 }
 
 std::optional<Tokenizer> load_tokenizer(const Model& model, const std::string& folder) {
   const Path path = committed_folder(folder);
   bool found = false;
-  for (const char* name : kTokenizerFiles) found = found || std::filesystem::exists(path / name);
+  for (const char* name : kTokenizerFiles) found = found || is_there(path / name);
   if (!found) return {};
   Tokenizer tokenizer = Tokenizer::load(path.string());
   if (tokenizer.vocabulary() > model.config().vocabulary)

@@ -58,10 +58,14 @@ void untie(ModelConfig& config, const Weights& weights, const Naming& naming) {
     config.tied = same_values(weights.tensor(head), weights.tensor(tokens));
 }
 
-// A config of far larger sizes than the files is refused before memory is taken for it.
-void refuse_larger(const ModelConfig& config, const Weights& weights) {
+std::int64_t numbers_in(const Weights& weights) {
   std::int64_t stored = 0;
   for (const std::string& name : weights.names()) stored += weights.tensor(name).numel();
+  return stored;
+}
+
+// A config of far larger sizes than the files is refused before memory is taken for it.
+void refuse_larger(const ModelConfig& config, const Weights& weights, std::int64_t stored) {
   const std::int64_t layers = std::ssize(config.layers), width = config.width;
   const std::int64_t heads = config.heads * std::max(config.head_width, width / config.heads);
   const std::int64_t least = width * std::max({config.vocabulary, layers * config.inner, layers * heads,
@@ -160,8 +164,10 @@ Imported import_folder(Context& context, const Path& folder, const std::optional
   const Weights weights(folder);
   const Naming naming{*architecture, *variant, is_prefixed(weights, *architecture)};
   untie(config, weights, naming);
-  refuse_larger(config, weights);
-  Imported out{.model = Model(context, config), .architecture = std::string(variant->name)};
+  const std::int64_t stored = numbers_in(weights);
+  refuse_larger(config, weights, stored);
+  constexpr std::int64_t kSpare = 1 << 20;  // tied weights are stored once, and what the files lack is named below
+  Imported out{.model = Model(context, config, 2 * stored + kSpare), .architecture = std::string(variant->name)};
   out.left_out = fill(out.model, weights, naming);
   out.tokenizer = load_tokenizer(out.model, folder.string());
   return out;
@@ -169,12 +175,11 @@ Imported import_folder(Context& context, const Path& folder, const std::optional
 
 // A folder without config.json may be one of llama2.c: a model file, and a tokeniser that begins with "tok".
 std::optional<Path> llama2c_file(const Path& path) {
-  if (std::filesystem::is_regular_file(path)) return path;
-  if (std::filesystem::exists(path / kConfigFile)) return {};
+  if (is_file(path)) return path;
+  if (is_there(path / kConfigFile)) return {};
   std::vector<Path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path))
-    if (entry.path().extension() == ".bin" && !entry.path().filename().string().starts_with("tok"))
-      files.push_back(entry.path());
+  for (const Path& entry : entries_of(path))
+    if (entry.extension() == ".bin" && !entry.filename().string().starts_with("tok")) files.push_back(entry);
   if (files.size() == 1 && files[0].filename() != "pytorch_model.bin") return files[0];
   return {};
 }
@@ -212,7 +217,7 @@ std::vector<std::string_view> model_formats() {
 }
 
 Imported import_model(Context& context, const std::string& path, const ImportOptions& options) {
-  if (!std::filesystem::exists(path))
+  if (!is_there(path))
     fail(ErrorCode::bad_input, "no such folder", path, "a folder with config.json and model.safetensors");
   if (const auto file = pretrained::llama2c_file(path)) return pretrained::import_llama2c(context, *file);
   const auto sentence = pretrained::read_sentence(path);

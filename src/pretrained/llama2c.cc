@@ -92,7 +92,7 @@ Tensor view_of(const Model& model, const Section& section, std::int64_t layer) {
 std::optional<Tokenizer> tokenizer_beside(const Path& file, const ModelConfig& config) {
   for (const std::string& name : {fmt::format("tok{}.bin", config.vocabulary), std::string("tokenizer.bin")}) {
     const Path path = file.parent_path() / name;
-    if (std::filesystem::exists(path)) return Tokenizer::load(path.string());
+    if (is_there(path)) return Tokenizer::load(path.string());
   }
   return {};
 }

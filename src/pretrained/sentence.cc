@@ -51,7 +51,7 @@ Pooling read_pooling(const Path& file) {
 }
 
 std::int64_t read_max_length(const Path& file) {
-  if (!std::filesystem::exists(file)) return 0;
+  if (!is_there(file)) return 0;
   const Json json = read(file);
   const auto found = json.find("max_seq_length");
   return found != json.end() && found->is_number_unsigned() ? found->get<std::int64_t>() : 0;
@@ -82,7 +82,7 @@ void Sentence::apply(ModelConfig& config) const {
 
 std::optional<Sentence> read_sentence(const Path& folder) {
   const Path file = folder / kModules;
-  if (!std::filesystem::exists(file)) return {};
+  if (!is_there(file)) return {};
   Sentence sentence;
   bool pooled = false;
   for (const Json& module : read(file)) {

@@ -21,7 +21,7 @@ std::string today_s(const std::string& name) {
 }
 
 // "weight_map": {tensor: file}, as read from outside.
-const Json& weight_map(const Json& index, const Path& file) {
+const JsonMap& weight_map(const JsonMap& index, const Path& file) {
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     refuse_file("no \"weight_map\"", file, "a file written by save_pretrained");
   for (const auto& [tensor, shard] : index["weight_map"].items())
@@ -32,9 +32,9 @@ const Json& weight_map(const Json& index, const Path& file) {
 }
 
 // What the index expects; `absent` where it does not say.
-std::uint64_t total_size(const Json& index, std::uint64_t absent) {
+std::uint64_t total_size(const JsonMap& index, std::uint64_t absent) {
   if (!index.contains("metadata") || !index["metadata"].is_object()) return absent;
-  const Json& metadata = index["metadata"];
+  const JsonMap& metadata = index["metadata"];
   const bool given = metadata.contains("total_size") && metadata["total_size"].is_number_unsigned();
   return given ? metadata["total_size"].get<std::uint64_t>() : absent;
 }
@@ -46,11 +46,11 @@ void refuse_file(const std::string& what, const Path& file, const char* hint) {
 }
 
 Weights::Weights(const Path& folder) : folder_(folder) {
-  if (std::filesystem::exists(folder / kIndexFile))
+  if (is_there(folder / kIndexFile))
     open_shards(folder / kIndexFile);
-  else if (std::filesystem::exists(folder / kModelFile))
+  else if (is_there(folder / kModelFile))
     open(folder / kModelFile);
-  else if (std::filesystem::exists(folder / "pytorch_model.bin"))
+  else if (is_there(folder / "pytorch_model.bin"))
     fail(ErrorCode::unsupported, "weights only as pytorch_model.bin, which can run code when it is opened",
          folder.string(), "load it with transformers and save_pretrained(..., safe_serialization=True)");
   else
@@ -70,14 +70,14 @@ void Weights::add_names(std::size_t file) {
 }
 
 void Weights::open_shards(const Path& index_file) {
-  const Json index = parse_json(read_file(index_file, kIndexCap), index_file.string());
-  const Json& map = weight_map(index, index_file);
+  const JsonMap index = parse_json_map(read_file(index_file, kIndexCap), index_file.string());
+  const JsonMap& map = weight_map(index, index_file);
   std::vector<std::string> shards;
   for (const auto& [tensor, shard] : map.items()) shards.push_back(shard.get<std::string>());
   std::sort(shards.begin(), shards.end());
   shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
   for (const std::string& shard : shards) {
-    if (!std::filesystem::exists(folder_ / shard))
+    if (!is_there(folder_ / shard))
       refuse_file(fmt::format("{} is missing; it holds a part of the {} tensors", shard, map.size()), index_file,
                   "copy it, too");
     open(folder_ / shard);

@@ -92,6 +92,21 @@ double weigh_row(std::vector<double>& s, Weights weights, const WeightNumbers& n
 
 }  // namespace
 
+std::vector<double> alibi_slopes(std::int64_t heads) {
+  std::vector<double> slopes;
+  if ((heads & (heads - 1)) == 0) {
+    const double first = std::pow(2.0, -8.0 / static_cast<double>(heads));
+    for (double slope = first; std::ssize(slopes) < heads; slope *= first) slopes.push_back(slope);
+    return slopes;
+  }
+  std::int64_t lower = heads;
+  while ((lower & (lower - 1)) != 0) lower &= lower - 1;  // the highest bit alone
+  slopes = alibi_slopes(lower);
+  const std::vector<double> more = alibi_slopes(2 * lower);
+  for (std::size_t h = 0; std::ssize(slopes) < heads; h += 2) slopes.push_back(more[h]);
+  return slopes;
+}
+
 double elu(double x) { return x > 0 ? x : std::expm1(x); }
 double elu_plus_one(double x) { return x > 0 ? x + 1 : std::exp(x); }
 double relu(double x) { return x > 0 ? x : 0.0; }
@@ -161,7 +176,7 @@ double decay(const Problem& p, std::int64_t j, std::int64_t h, std::int64_t a) {
 // state (kv_heads, d_k, width) = decay state + k v^T, key by key
 void add_keys(const Problem& p, std::int64_t width, std::vector<double>& state) {
   for (std::int64_t h = 0; h < p.kv_heads; ++h)
-    for (std::int64_t j = 0; j < p.n_k; ++j)
+    for (std::int64_t j = 0; j < (p.top_left ? p.n_q : p.n_k); ++j)  // none behind the last query
       for (std::int64_t a = 0; a < p.d_k; ++a)
         for (std::int64_t c = 0; c < width; ++c) {
           double& entry = state[at((h * p.d_k + a) * width + c)];

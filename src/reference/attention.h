@@ -19,8 +19,9 @@ struct Problem {
   std::int64_t n_q = 0, n_k = 0, heads = 0, kv_heads = 0, d_k = 0, d_v = 0;
   std::vector<double> q, k, v;
   bool causal = false;
-  double scale = 0.0;  // 0: 1 / sqrt(d_k)
-  Pattern pattern;     // window and the like; causal is applied besides
+  bool top_left = false;  // query i stands at position i, not at i + n_k - n_q
+  double scale = 0.0;     // 0: 1 / sqrt(d_k)
+  Pattern pattern;        // window and the like; causal is applied besides
   std::function<double(std::int64_t head, std::int64_t i, std::int64_t j)> bias;         // empty: none; -inf masks
   std::function<double(std::int64_t head, std::int64_t i, std::int64_t j)> drop_factor;  // empty: 1; else 0 or 1/(1-p)
   std::vector<double> slopes;                                                            // ALiBi, per head; empty: none
@@ -37,7 +38,7 @@ struct Problem {
   std::function<void(double* row, std::int64_t width, std::int64_t position)> rotate;
 
   std::int64_t kv_head(std::int64_t head) const { return head * kv_heads / heads; }
-  std::int64_t position(std::int64_t i) const { return i + n_k - n_q; }  // of query i, bottom-right
+  std::int64_t position(std::int64_t i) const { return top_left ? i : i + n_k - n_q; }  // of query i
   const double* query(std::int64_t i, std::int64_t head) const {
     return &q[static_cast<std::size_t>((i * heads + head) * d_k)];
   }
@@ -53,6 +54,9 @@ struct Problem {
 inline double scale_of(const Problem& p) {
   return p.scale != 0.0 ? p.scale : 1.0 / std::sqrt(static_cast<double>(p.d_k));
 }
+// Slopes of ALiBi: 2^(-8 (h + 1) / H) for a power of two; else those of the next lower power, then every other one of
+// the next higher.
+std::vector<double> alibi_slopes(std::int64_t heads);
 // Whether the problem keeps the pair, its bias aside.
 inline bool kept(const Problem& p, std::int64_t i, std::int64_t j) {
   return (!p.causal || j <= p.position(i)) && p.pattern.keep(p.position(i), j);

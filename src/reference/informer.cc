@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/rng.h"
+#include "reference/random.h"
 
 namespace fovea::reference {
 namespace {
@@ -16,10 +16,10 @@ std::int64_t share(std::int64_t n, std::int64_t factor) {
 // max - mean over the sample of query i.
 double measure(const Problem& p, const ProbSparse& how, std::int64_t i, std::int64_t h) {
   const std::int64_t seen = p.causal && how.prefix ? p.position(i) + 1 : p.n_k, count = share(seen, how.factor);
-  Random random(static_cast<std::uint64_t>(p.position(i)));
+  Draw draw(static_cast<std::uint64_t>(p.position(i)), 0);
   double top = -INFINITY, sum = 0.0;
   for (std::int64_t c = 0; c < count; ++c) {
-    const std::int64_t j = count == seen ? c : random.below(static_cast<std::uint32_t>(seen));
+    const std::int64_t j = count == seen ? c : draw.below(seen);
     const double score = scale_of(p) * dot(p.query(i, h), p.key(j, p.kv_head(h)), p.d_k);
     top = std::fmax(top, score);
     sum += score;
@@ -40,6 +40,7 @@ bool chosen(const std::vector<double>& m, std::int64_t i, const ProbSparse& how,
 
 Result informer(const Problem& p, const ProbSparse& how) {
   Result out = pairwise(p, Weights::softmax);
+  if (p.n_k == 0) return out;
   const std::int64_t first = p.causal ? std::max<std::int64_t>(0, p.n_q - p.n_k) : 0;
   for (std::int64_t h = 0; h < p.heads; ++h) {
     std::vector<double> m(at(p.n_q), -INFINITY);

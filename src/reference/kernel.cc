@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace fovea::reference {
@@ -58,8 +59,8 @@ Problem with_features(const Problem& given, std::int64_t width, const FeatureMap
 
 namespace {
 
-std::vector<double> performer_input(const Problem& p, const double* x) {
-  const double scale = scale_of(p);
+std::vector<double> performer_input(const Problem& p, const Performer& performer, const double* x) {
+  const double scale = scale_of(p) / (performer.scale_twice ? std::sqrt(static_cast<double>(p.d_k)) : 1.0);
   std::vector<double> out(x, x + p.d_k);
   for (double& v : out) v *= std::sqrt(scale);
   return out;
@@ -69,7 +70,7 @@ std::vector<double> performer_input(const Problem& p, const double* x) {
 double largest_key(const Problem& p, const Performer& performer, std::int64_t group) {
   double top = -INFINITY;
   for (std::int64_t j = 0; j < p.n_k; ++j)
-    for (double u : project(p.weights[0].data(), performer.features, performer_input(p, p.key(j, group))))
+    for (double u : project(p.weights[0].data(), performer.features, performer_input(p, performer, p.key(j, group))))
       top = std::fmax(top, u);
   return top;
 }
@@ -94,7 +95,7 @@ Result performer(const Problem& given, const Performer& performer) {
   for (std::int64_t h = 0; h < given.kv_heads; ++h)
     key_shift.push_back(exact ? fixed_shift(given) : largest_key(given, performer, h));
   const Problem p = with_features(given, performer.features, [&](const FeatureRow& row) {
-    const std::vector<double> x = performer_input(given, row.x);
+    const std::vector<double> x = performer_input(given, performer, row.x);
     std::vector<double> y = project(given.weights[0].data(), performer.features, x);
     if (performer.relu) {
       for (double& u : y) u = relu(u) + 1e-3;
@@ -105,8 +106,8 @@ Result performer(const Problem& given, const Performer& performer) {
     for (double& u : y) u = size * std::exp(u - norm - c) + add;
     return y;
   });
-  if (exact || performer.relu) return kernelized(p, {nullptr, Denominator::add, 1e-30});
-  return kernelized(p, {nullptr, Denominator::clamp, std::fmax(performer.clamp, 1e-30)});
+  const double least = exact || performer.relu ? 0.0 : performer.clamp;
+  return kernelized(p, {nullptr, Denominator::clamp, std::fmax(least, std::numeric_limits<double>::min())});
 }
 
 Result random_waves(const Problem& given, const RandomWaves& waves) {
@@ -127,7 +128,7 @@ Result random_waves(const Problem& given, const RandomWaves& waves) {
     const double length = std::sqrt(2.0 * half_norm(x));
     for (std::int64_t c = 0; c < d; ++c)
       x[at(c)] *= given.weights[1][at(row.group * d + c)] / (waves.tau * (length + 1e-3));
-    double weight = waves.size;
+    double weight = waves.size > 0.0 ? waves.size : std::pow(static_cast<double>(r), -0.5);
     const std::int64_t step = row.position * groups + row.group;
     if (waves.gate && row.position >= 0)
       weight *= row.query ? 1.0 / mass[at(step)] : -std::expm1(decayed.log_decay[at(step)]);
@@ -153,7 +154,7 @@ Result cosine_weights(const Problem& given, const CosineWeights& weights) {
     return y;
   });
   Result result = kernelized(p, {nullptr, Denominator::clamp, weights.eps});
-  const double angle = step * static_cast<double>(given.n_k);
+  const double angle = step * static_cast<double>(given.top_left ? given.n_q : given.n_k);
   const std::int64_t half = given.d_k * (given.d_v + 1);
   for (std::int64_t h = 0; h < given.kv_heads; ++h)
     for (std::int64_t e = 0; e < half; ++e) {
@@ -165,21 +166,44 @@ Result cosine_weights(const Problem& given, const CosineWeights& weights) {
   return result;
 }
 
-Result decayed(const Problem& given, const Decayed& decay) {
+namespace {
+
+// log_decay[h] at every step of query head h, whose keys and values are repeated for it.
+Result decayed(const Problem& given, const std::vector<double>& log_decay) {
   Problem p = given;
   p.kv_heads = given.heads;
   p.k.clear();
   p.v.clear();
-  for (std::int64_t j = 0; j < given.n_k; ++j)
+  for (std::int64_t j = 0; j < given.n_k; ++j) {
     for (std::int64_t h = 0; h < given.heads; ++h) {
       const double *k = given.key(j, given.kv_head(h)), *v = given.value(j, given.kv_head(h));
       p.k.insert(p.k.end(), k, k + given.d_k);
       p.v.insert(p.v.end(), v, v + given.d_v);
-      p.log_decay.push_back(decay.log_decay[at(h)]);
     }
-  Result result = kernelized(p, {nullptr, Denominator::none, 0.0});
-  for (double& o : result.o) o *= decay.scale;
+    p.log_decay.insert(p.log_decay.end(), log_decay.begin(), log_decay.end());
+  }
+  return kernelized(p, {nullptr, Denominator::none, 0.0});
+}
+
+}  // namespace
+
+Result retention(const Problem& given) {
+  std::vector<double> decays;
+  for (std::int64_t h = 0; h < given.heads; ++h)
+    decays.push_back(std::log(1.0 - std::pow(2.0, -5.0 - static_cast<double>(h))));
+  Result result = decayed(given, decays);
+  for (double& o : result.o) o *= scale_of(given);
   return result;
+}
+
+Result lightning(const Problem& given, bool alibi_slopes) {
+  const auto layer = static_cast<double>(given.layer), layers = static_cast<double>(given.layers);
+  std::vector<double> decays = reference::alibi_slopes(given.heads);
+  for (std::size_t h = 0; h < decays.size(); ++h)
+    decays[h] = alibi_slopes
+                    ? -decays[h] * (1.0 + 1e-5 - (layers > 1.0 ? layer / (layers - 1.0) : 0.0))
+                    : -8.0 * static_cast<double>(h) / static_cast<double>(given.heads) * (layers - layer) / layers;
+  return decayed(given, decays);
 }
 
 Result gated_linear(const Problem& given, const GatedLinear& gated) {

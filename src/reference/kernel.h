@@ -23,13 +23,15 @@ struct Performer {
   bool relu;  // f(x) = max(x, 0) + 1e-3 instead of the softmax kernel
   Epsilon epsilon = Epsilon::exact;
   double eps = 0.0, clamp = 0.0;
+  bool scale_twice = false;  // the scores that features stand for are divided by sqrt(d_k) once more
 };
 Result performer(const Problem& given, const Performer& performer);
 
 // weights: directions (kv_heads, features, d_k), sigma (kv_heads, d_k); gated: gate (width, kv_heads) and its bias.
 struct RandomWaves {
   std::int64_t features;
-  double tau, size, eps;
+  double tau, eps;
+  double size;  // of the features; 0: 1 / sqrt(features)
   bool gate;
 };
 Result random_waves(const Problem& given, const RandomWaves& waves);
@@ -41,12 +43,14 @@ struct CosineWeights {
 };
 Result cosine_weights(const Problem& given, const CosineWeights& weights);
 
-// Decay of every head, whose keys and values are repeated for it; k is not scaled, o is.
-struct Decayed {
-  std::vector<double> log_decay;  // (heads)
-  double scale = 1.0;
-};
-Result decayed(const Problem& given, const Decayed& decay);
+// sum over j <= i of gamma^(i - j) (scale q_i . k_j) v_j, gamma = 1 - 2^(-5 - h) of query head h, which has a state
+// of its own. The state holds k_j v_j without the scale.
+Result retention(const Problem& given);
+
+// sum over j <= i of e^(-s (i - j)) (q_i . k_j) v_j. s of query head h of H: the slope of ALiBi times (1 - layer /
+// (layers
+// - 1) + 1e-5), or 8 h / H times (1 - layer / layers).
+Result lightning(const Problem& given, bool alibi_slopes);
 
 // weights: down (width, rank), up (rank, kv_heads d_k), bias (kv_heads d_k), gain (d_v).
 struct GatedLinear {

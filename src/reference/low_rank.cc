@@ -199,11 +199,12 @@ Result long_short(const Problem& p, const LongShort& options) {
     keys.push_back(keys_of(p, h));
     values.push_back(values_of(p, h));
   }
+  const std::vector<Matrix> raw_keys = keys, raw_values = values;
   keys = normalize_together(keys);
   values = normalize_together(values);
   for (std::int64_t h = 0; h < p.heads; ++h) {
-    far_keys.push_back(compressed(p, options, keys[at(h)], h));
-    far_values.push_back(compressed(p, options, values[at(h)], h));
+    far_keys.push_back(compressed(p, options, (p.causal ? raw_keys : keys)[at(h)], h));
+    far_values.push_back(compressed(p, options, (p.causal ? raw_values : values)[at(h)], h));
   }
   far_keys = normalize_together(far_keys);
   far_values = normalize_together(far_values);

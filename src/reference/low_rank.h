@@ -28,7 +28,8 @@ struct Skyformer {
 };
 Result skyformer(const Problem& problem, const Skyformer& options);
 
-// weights[0], where slots > 0: (width, heads slots).
+// weights[0], where slots > 0: (width, heads slots). Slots are made of normalised keys and values, or, causal, of keys
+// and values as they come; slots are normalised in both.
 struct LongShort {
   std::int64_t slots = 0, window = 0, chunk = 0;
 };

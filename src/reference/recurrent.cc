@@ -121,7 +121,9 @@ Result memformer(const Problem& p, bool joint) {
   const std::int64_t slots = static_cast<std::int64_t>(p.weights[0].size()) / (p.heads * p.d_k);
   Result out = joint ? zeros(p) : pairwise(p, Weights::softmax);
   for (std::int64_t i = 0; i < p.n_q; ++i) {
-    if (p.causal && p.position(i) < 0) continue;  // a row that sees no token reads no memory either
+    bool sees = false;
+    for (std::int64_t j = 0; j < p.n_k; ++j) sees = sees || kept(p, i, j);
+    if (!sees) continue;  // a row that sees no token reads no memory either
     for (std::int64_t h = 0; h < p.heads; ++h) {
       std::vector<Candidate> seen;
       for (std::int64_t m = 0; m < slots; ++m)

@@ -1,5 +1,6 @@
 #include "reference/reformer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -8,7 +9,9 @@ namespace {
 
 // Bucket of key j in a round: the largest of [z r ; -z r], the first of equal ones.
 std::int64_t bucket_of(const Problem& p, const Hashing& how, std::int64_t round, std::int64_t j, std::int64_t g) {
-  const std::int64_t count = how.directions_for(p.n_k);
+  // Two buckets for every chunk, where there are so many directions.
+  const std::int64_t chunks = (p.n_k + how.chunk - 1) / how.chunk,
+                     count = std::min(std::max<std::int64_t>(chunks, 1), how.directions);
   std::vector<double> turned(at(2 * count));
   for (std::int64_t c = 0; c < count; ++c) {
     double sum = 0.0;
@@ -48,7 +51,7 @@ std::vector<double> unit_keys(const Problem& p) {
     double squares = 0.0;
     for (std::int64_t c = 0; c < p.d_k; ++c) squares += keys[at(r * p.d_k + c)] * keys[at(r * p.d_k + c)];
     for (std::int64_t c = 0; c < p.d_k; ++c)
-      keys[at(r * p.d_k + c)] /= std::sqrt(squares / width + kUnitEps) * std::sqrt(width);
+      keys[at(r * p.d_k + c)] /= std::sqrt(squares / width + 1e-12) * std::sqrt(width);
   }
   return keys;
 }

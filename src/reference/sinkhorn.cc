@@ -147,7 +147,7 @@ Grid mixtures(const Problem& p, const Sorting& how, const Grid& scores, std::int
 void attend_block(const Problem& p, const Sorting& how, const Grid& scores,
                   std::pair<std::int64_t, std::int64_t> block_of_head, Result& out) {
   const auto [u, h] = block_of_head;
-  const std::int64_t block = how.block_for(p.n_k), g = p.kv_head(h), end = std::min(p.n_k, (u + 1) * block);
+  const std::int64_t block = std::min(how.block, p.n_k), g = p.kv_head(h), end = std::min(p.n_k, (u + 1) * block);
   Keys far;
   for (const std::vector<double>& shares : mixtures(p, how, scores, u))
     for (std::int64_t t = 0; t < block; ++t) {
@@ -178,7 +178,7 @@ Result sinkhorn(const Problem& p, const Sorting& how) {
   Result out;
   out.o.assign(at(p.n_q * p.heads * p.d_v), 0.0);
   if (p.n_k == 0) return out;
-  const std::int64_t block = how.block_for(p.n_k), blocks = (p.n_k + block - 1) / block;
+  const std::int64_t block = std::min(how.block, p.n_k), blocks = (p.n_k + block - 1) / block;
   for (std::int64_t h = 0; h < p.heads; ++h) {
     const Grid scores = how.learned ? learned_scores(p, block, h) : block_scores(p, block, h);
     for (std::int64_t u = 0; u < blocks; ++u) attend_block(p, how, scores, {u, h}, out);

@@ -10,8 +10,6 @@ struct Sorting {
   bool sum;      // two softmaxes added, not one over both blocks
   bool masked;   // causal: the iteration on what is not later, in place of the best blocks
   bool learned;  // scores of blocks by a network of their mean input
-
-  std::int64_t block_for(std::int64_t n) const { return n < block ? n : block; }
 };
 // Each block attends to itself and to a mixture of blocks: a doubly stochastic one by Sinkhorn's iterations, or
 // (causal) the best blocks before it, each by its share of a softmax. Scores of blocks are products of their mean q and

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
+
+#include "reference/random.h"
 
 namespace fovea::reference {
 namespace {
@@ -93,7 +96,7 @@ Result longformer(const Problem& p, const Longformer& settings) {
   Result result = sparse(p, [&](std::int64_t, std::int64_t query, std::int64_t key) {
     return key < globals || (query >= 0 && query < globals) || reads_steps(query, key, steps);
   });
-  if (!settings.own_projections) return result;
+  if (!settings.own_projections || globals == 0) return result;
   Problem own = p;
   own.kv_heads = p.heads;
   own.q = project(p, p.weights[0]);
@@ -137,16 +140,42 @@ void join_tokens(const Problem& p, Result& result) {
 
 }  // namespace
 
+namespace {
+
+// Whether block `row` of queries reads block `column` of keys without a draw.
+bool reads_anyway(const Problem& p, const BigBird& settings, std::int64_t row, std::int64_t column) {
+  const std::int64_t last = (p.n_k + settings.block - 1) / settings.block - 1;
+  if (std::abs(row - column) <= 1) return true;
+  if (settings.extended) return false;
+  return column == 0 || (!p.causal && (row == 0 || row == last || column == last));
+}
+
+// Floyd's way to draw a set: of the first n candidates, n growing to all, one each, or the n-th where it is in already.
+std::vector<std::int64_t> drawn_blocks(const Problem& p, const BigBird& settings, std::int64_t head, std::int64_t row) {
+  std::vector<std::int64_t> candidates, drawn;
+  for (std::int64_t c = 0; c < (p.causal ? row : (p.n_k + settings.block - 1) / settings.block); ++c)
+    if (!reads_anyway(p, settings, row, c)) candidates.push_back(c);
+  Draw draw(settings.seed * 0x9E3779B97F4A7C15 + static_cast<std::uint64_t>(p.layer),
+            static_cast<std::uint64_t>(head) << 32 | static_cast<std::uint64_t>(row));
+  const std::int64_t all = std::ssize(candidates);
+  for (std::int64_t n = std::max<std::int64_t>(0, all - settings.random) + 1; n <= all; ++n) {
+    const std::int64_t pick = candidates[at(draw.below(n))];
+    drawn.push_back(std::find(drawn.begin(), drawn.end(), pick) == drawn.end() ? pick : candidates[at(n - 1)]);
+  }
+  return drawn;
+}
+
+}  // namespace
+
 Result bigbird(const Problem& p, const BigBird& settings) {
-  const std::int64_t blocks = (p.n_k + settings.block - 1) / settings.block;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::int64_t>> drawn;  // of a head and a row of blocks
   Result result = sparse(p, [&](std::int64_t head, std::int64_t query, std::int64_t key) {
     if (query < 0) return false;
     const std::int64_t row = query / settings.block, column = key / settings.block;
-    if (std::abs(row - column) <= 1) return true;
-    const bool ends = row == 0 || row == blocks - 1 || column == 0 || column == blocks - 1;
-    if (!settings.extended && (p.causal ? column == 0 : ends)) return true;
-    const std::vector<std::int64_t> drawn = settings.random(head, row);
-    return std::find(drawn.begin(), drawn.end(), column) != drawn.end();
+    if (reads_anyway(p, settings, row, column)) return true;
+    const auto [found, fresh] = drawn.try_emplace({head, row});
+    if (fresh) found->second = drawn_blocks(p, settings, head, row);
+    return std::find(found->second.begin(), found->second.end(), column) != found->second.end();
   });
   if (settings.extended) join_tokens(p, result);
   return result;
@@ -178,8 +207,9 @@ std::vector<double> given_row(std::int64_t pattern, std::int64_t i, std::int64_t
 
 }  // namespace
 
-Result fixed_encoder(const Problem& p, std::int64_t given, Edge edge) {
+Result fixed_encoder(const Problem& p, std::int64_t most, Edge edge) {
   constexpr std::int64_t kCausal[] = {0, 1, 3};  // current, previous, left context
+  const std::int64_t given = std::min({most, p.heads - 1, p.causal ? std::ssize(kCausal) : std::ptrdiff_t{7}});
   Result result = pairwise(p, Weights::softmax);
   for (std::int64_t i = 0; i < p.n_q; ++i)
     for (std::int64_t h = 0; h < given; ++h) {

@@ -32,17 +32,19 @@ struct Longformer {
 };
 Result longformer(const Problem& problem, const Longformer& settings);
 
-// BigBird. `random` gives the random blocks of a block of queries; extended: learned keys and values instead of global
-// blocks, weights 0 and 1.
+// BigBird. Every block of queries reads `random` more blocks, drawn for its head and layer without putting back from
+// those it does not read anyway; causal: from earlier ones. Extended: learned keys and values instead of global blocks,
+// weights 0 and 1.
 struct BigBird {
-  std::int64_t block;
+  std::int64_t block, random;
   bool extended;
-  std::function<std::vector<std::int64_t>(std::int64_t head, std::int64_t row)> random;
+  std::uint64_t seed;
 };
 Result bigbird(const Problem& problem, const BigBird& settings);
 
-// Fixed patterns of an encoder: the first heads have given weights, the others learn them.
+// Fixed patterns of an encoder: the first heads have given weights, `most` at the most and never all, the others learn
+// them. Of the seven patterns a causal call has the three that do not look ahead.
 enum class Edge : std::uint8_t { self, zero, first };
-Result fixed_encoder(const Problem& problem, std::int64_t given, Edge edge);
+Result fixed_encoder(const Problem& problem, std::int64_t most, Edge edge);
 
 }  // namespace fovea::reference

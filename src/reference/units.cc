@@ -49,6 +49,7 @@ double dot(const Matrix& a, std::int64_t i, const Matrix& b, std::int64_t j) {
 }  // namespace
 
 Result flash_quad(const Problem& p, const FlashQuad& options) {
+  const double divisor = options.divisor > 0.0 ? options.divisor : static_cast<double>(p.n_k);
   return by_heads(p, [&](std::int64_t h) {
     const Matrix q = scaled_copy(p, plain_queries(p, h), 0, p.position(0));
     const Matrix k = scaled_copy(p, plain_keys(p, h), 1, 0);
@@ -56,8 +57,8 @@ Result flash_quad(const Problem& p, const FlashQuad& options) {
     for (std::int64_t i = 0; i < p.n_q; ++i)
       for (std::int64_t j = 0; j < p.n_k; ++j) {
         if (!kept(p, i, j)) continue;
-        const double bias = table_bias(p, options.table, i, j) / (options.scale_bias ? options.divisor : 1.0);
-        weights(i, j) = relu2(dot(q, i, k, j) / options.divisor + bias) * dropped(p, h, i, j);
+        const double bias = table_bias(p, options.table, i, j) / (options.scale_bias ? divisor : 1.0);
+        weights(i, j) = relu2(dot(q, i, k, j) / divisor + bias) * dropped(p, h, i, j);
       }
     return weights * values_of(p, h);
   });
@@ -65,6 +66,7 @@ Result flash_quad(const Problem& p, const FlashQuad& options) {
 
 Result flash_gau(const Problem& p, const FlashGau& options) {
   const std::int64_t chunk = options.chunk;
+  const auto far = static_cast<double>(options.by_length && !p.causal ? p.n_k : chunk);
   return by_heads(p, [&](std::int64_t h) {
     const Matrix zq = plain_queries(p, h), zk = plain_keys(p, h);
     const Matrix q = scaled_copy(p, zq, 0, 0), k = scaled_copy(p, zk, 1, 0);
@@ -75,7 +77,7 @@ Result flash_gau(const Problem& p, const FlashGau& options) {
         const bool same = i / chunk == j / chunk;
         if (same && kept(p, i, j))
           weights(i, j) += relu2(dot(q, i, k, j) / static_cast<double>(chunk) + table_bias(p, chunk, i, j));
-        if (!p.causal || j / chunk < i / chunk) weights(i, j) += dot(far_q, i, far_k, j) / options.linear_divisor;
+        if (!p.causal || j / chunk < i / chunk) weights(i, j) += dot(far_q, i, far_k, j) / far;
       }
     return weights * values_of(p, h);
   });
@@ -91,8 +93,9 @@ Matrix unit_rows(const Problem& p, const Matrix& x) {
   return y;
 }
 
-Matrix sketched(const Problem& p, const Matrix& x, double factor) {
+Matrix sketched(const Problem& p, const Matrix& x, bool unbiased) {
   const std::int64_t features = static_cast<std::int64_t>(p.weights[2].size()) / p.d_k;
+  const double root = std::sqrt(static_cast<double>(features)), factor = 1.0 / (unbiased ? std::sqrt(root) : root);
   Matrix s1(p.d_k, features), s2(p.d_k, features);
   s1.x = p.weights[2];
   s2.x = p.weights[3];
@@ -107,8 +110,8 @@ Matrix sketched(const Problem& p, const Matrix& x, double factor) {
 Result polysketch(const Problem& p, const PolySketch& options) {
   return by_heads(p, [&](std::int64_t h) {
     const Matrix q = unit_rows(p, queries_of(p, h)), k = unit_rows(p, keys_of(p, h));
-    const Matrix sq = options.sketch ? sketched(p, q, options.factor) : q;
-    const Matrix sk = options.sketch ? sketched(p, k, options.factor) : k;
+    const Matrix sq = options.sketch ? sketched(p, q, options.unbiased) : q;
+    const Matrix sk = options.sketch ? sketched(p, k, options.unbiased) : k;
     Matrix o(p.n_q, p.d_v);
     for (std::int64_t i = 0; i < p.n_q; ++i) {
       double total = 1.0;

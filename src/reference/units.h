@@ -9,21 +9,21 @@ namespace fovea::reference {
 // bias of a key that is j - i away, at j - i + table - 1.
 struct FlashQuad {
   std::int64_t table = 0;
-  double divisor = 1.0;
+  double divisor = 0.0;  // of the scores; 0: the length
   bool scale_bias = false;
 };
 Result flash_quad(const Problem& problem, const FlashQuad& options);
 
 struct FlashGau {
   std::int64_t chunk = 0;
-  double linear_divisor = 1.0;
+  bool by_length = false;  // bidirectional: the linear half is divided by the length, else by the chunk
 };
 Result flash_gau(const Problem& problem, const FlashGau& options);
 
 // weights: gain, shift (d), then, for the sketch, two (d, features) matrices.
 struct PolySketch {
   bool sketch = true;
-  double factor = 1.0;     // of both matrices
+  bool unbiased = true;    // both matrices are divided by features^(1/4), else by features^(1/2)
   std::int64_t block = 0;  // causal: pairs of one block are exact
 };
 Result polysketch(const Problem& problem, const PolySketch& options);

@@ -24,7 +24,7 @@ class SegmentSums {
   // add(task, states): what one segment contributes.
   template <class Add>
   void fill(const Add& add) {
-    driver_.each(cuts_.size(), [&](std::size_t i, R* scratch) {
+    driver_.each(cuts_.size(), [&](std::size_t i, Room scratch) {
       R* states = sums_.data() + i * size_;
       std::fill_n(states, size_, R{0});
       add(driver_.task(cuts_[i], driver_.all_heads(), scratch), states);
@@ -93,7 +93,7 @@ void bidirectional_forward(const Context& context, const Problem& problem, const
     turn_states(driver, problem, wave, sums, turned.data());
 
     const std::vector<Cut> rows = cut_for_rows(problem, wave.first, wave.last, Side::queries);
-    driver.each(rows.size(), [&](std::size_t i, R* scratch) {
+    driver.each(rows.size(), [&](std::size_t i, Room scratch) {
       const std::size_t piece = rows[i].piece;
       kernels.read_states(driver.task(rows[i], driver.all_heads(), scratch), io, sums.states(piece),
                           turned.data() + (piece - wave.first) * size);
@@ -126,7 +126,7 @@ void bidirectional_backward(const Context& context, const Problem& problem, cons
     turn_states(driver, problem, wave, gradients, turned.data());
 
     const std::vector<Cut> rows = cut_for_rows(problem, wave.first, wave.last, Side::keys);
-    driver.each(rows.size(), [&](std::size_t i, R* scratch) {
+    driver.each(rows.size(), [&](std::size_t i, Room scratch) {
       const std::size_t piece = rows[i].piece;
       kernels.pull_keys(driver.task(rows[i], driver.all_heads(), scratch), io, gradients.states(piece),
                         turned.data() + (piece - wave.first) * size);

@@ -37,7 +37,7 @@ class RunningStates {
   // The sweep from the left comes first and sums up the decays for both.
   template <class Add>
   void start(Start side, const void* outside, Add&& add) {
-    driver_.each(cuts_.size(), [&](std::size_t i, R* scratch) {
+    driver_.each(cuts_.size(), [&](std::size_t i, Room scratch) {
       std::fill_n(of(i), size_, R{0});
       const std::size_t p = cuts_[i].piece - wave_.first;
       const bool is_last = side == Start::left ? i + 1 == first_[p + 1] : i == first_[p];
@@ -113,8 +113,9 @@ class RunningStates {
 };
 
 // Queries in front of all keys read nothing.
-void clear_rows(const Problem& problem, const Piece& piece, const Out& array, std::int64_t dim) {
-  const auto bytes = static_cast<std::int64_t>(size_of(problem.dtype));
+void clear_rows(const Problem& problem, const Piece& piece, const Out& array, std::int64_t dim, DType dtype) {
+  if (array.data == nullptr) return;
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
   char* base = static_cast<char*>(array.data) + piece.batch * array.batch * bytes;
   for (std::int64_t i = 0; i < piece.nq - piece.nk; ++i)
     for (std::int64_t h = 0; h < problem.heads; ++h)
@@ -143,7 +144,7 @@ class Exchanges {
         offsets_(count(cuts)),
         arrived_(offsets_.back().chunks),
         squares_(context, offsets_.back().chunks * squares_of_chunk_),
-        rows_(context, problem.dtype == dtype_of<R> ? 0 : offsets_.back().rows * row_size()) {}
+        rows_(context, problem.output_type() == dtype_of<R> ? 0 : offsets_.back().rows * row_size()) {}
 
   cpu::NormExchange<R> of(const std::vector<Cut>& cuts, std::size_t cut, const Out& o) {
     if (lanes_ == 1) return {};
@@ -174,7 +175,7 @@ class Exchanges {
   // Unfinished rows, addressed like the queries of the piece.
   Out rows_of(const Cut& cut, const Offset& at, const Out& o) const {
     const Piece& piece = problem_.pieces[cut.piece];
-    if (problem_.dtype == dtype_of<R>)
+    if (problem_.output_type() == dtype_of<R>)
       return {static_cast<R*>(o.data) + piece.batch * o.batch + piece.q0 * o.row, 0, o.row, o.head};
     const std::int64_t first_query = cut.begin - (piece.nk - piece.nq), row = problem_.heads * problem_.d_v;
     return {rows_.data() + static_cast<std::int64_t>(at.rows) * row - first_query * row, 0, row, problem_.d_v};
@@ -193,7 +194,7 @@ class Exchanges {
 template <class R, class Body>
 void each_segment(const Driver<R>& driver, const Problem& problem, const std::vector<Cut>& cuts, int lanes,
                   const Body& body) {
-  driver.each(cuts.size() * static_cast<std::size_t>(lanes), [&](std::size_t i, R* scratch) {
+  driver.each(cuts.size() * static_cast<std::size_t>(lanes), [&](std::size_t i, Room scratch) {
     const std::size_t cut = i / static_cast<std::size_t>(lanes);
     const int lane = static_cast<int>(i % static_cast<std::size_t>(lanes));
     body(driver.task(cuts[cut], heads_of_lane(problem.kv_heads, lane, lanes), scratch), cut);
@@ -230,7 +231,7 @@ void causal_forward(const Context& context, const Problem& problem, const Forwar
   const Driver<R> driver(context, problem);
   using States = RunningStates<R>;
   for (const Piece& piece : problem.pieces) {
-    clear_rows(problem, piece, io.o, problem.d_v);
+    for (const Out* array : {&io.o, &io.rest}) clear_rows(problem, piece, *array, problem.d_v, problem.output_type());
     clear_statistic<R>(problem, piece, io.statistic);
   }
   for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
@@ -258,7 +259,7 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
   const auto lanes = [&](const States& states) {
     return choose_lanes(states.cuts().size(), problem.kv_heads, context.threads());
   };
-  for (const Piece& piece : problem.pieces) clear_rows(problem, piece, io.dq, problem.d_k);
+  for (const Piece& piece : problem.pieces) clear_rows(problem, piece, io.dq, problem.d_k, problem.dtype);
   for (const Wave& wave : make_waves(problem, driver.layout.states_size() * sizeof(R))) {
     const RowDots<R> all_dots(context, problem, wave);
     const SegmentDecays<R> decays(context, problem, io.log_decay, wave);
@@ -269,7 +270,7 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
     };
     if (problem.rms_norm) {
       const std::vector<Cut> rows = cut_for_rows(problem, wave.first, wave.last, Side::queries);
-      driver.each(rows.size(), [&](std::size_t i, R* scratch) {
+      driver.each(rows.size(), [&](std::size_t i, Room scratch) {
         const cpu::Task<R> task = driver.task(rows[i], driver.all_heads(), scratch);
         kernels.row_dots(task, io, dots(task));
       });

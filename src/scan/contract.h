@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/wide.h"
 #include "fovea/context.h"
 #include "fovea/dtype.h"
 
@@ -32,19 +33,22 @@ enum class Denominator : std::uint8_t { none, add, clamp };           // D + eps
 enum class Decay : std::uint8_t { none, head, step, channel };
 
 struct Problem {
-  DType dtype = DType::f32;  // of q, k, v, o and their gradients; states and statistics are f32 (f64 for f64)
+  DType dtype = DType::f32;   // of q, k, v, o and their gradients; states and statistics are f32 (f64 for f64)
+  bool wide_outputs = false;  // o and its gradient are f32 (f64 for f64) instead
   std::int64_t heads = 0, kv_heads = 0;  // query head h reads kv head h * kv_heads / heads
   std::int64_t d_k = 0, d_v = 0;
   std::span<const Piece> pieces;
   bool causal = false;
   Map map = Map::identity;
-  Decay decay = Decay::none;         // causal only
-  const float* log_decay = nullptr;  // Decay::head: g per kv head, finite and <= 0
+  Decay decay = Decay::none;          // causal only
+  const double* log_decay = nullptr;  // Decay::head: g per kv head, finite and <= 0
   Denominator denominator = Denominator::none;
   double denominator_eps = 0.0;
   bool rms_norm = false;  // y / sqrt(mean over heads and d_v of y^2 + norm_eps); excludes a denominator
   double norm_eps = 0.0;
   std::int64_t chunk = 0;  // 0: the engine chooses; tests force others
+
+  DType output_type() const { return wide_outputs ? wide_type(dtype) : dtype; }
 };
 
 // A state is (pieces, kv_heads, d_k, width), dense, width = d_v, plus one column for the denominator when there is one.
@@ -66,6 +70,7 @@ struct Forward {
   Out statistic;                        // head stride 1; null when statistic_columns is 0 or nothing is saved
   const void* initial_state = nullptr;  // null: zero
   void* final_state = nullptr;          // null: not wanted
+  Out rest = {};                        // may be null: what o lost when it was rounded to its dtype, in that dtype
 };
 // Rows of o that belong to no piece are not written: the caller clears them.
 void forward(const Context& context, const Problem& problem, const Forward& io);
@@ -79,6 +84,7 @@ struct Backward {
   Out dq, dk, dv;                       // overwritten on the rows of the pieces
   Out d_log_decay;                      // the same for steps or channels; null: not wanted
   void* d_initial_state = nullptr;      // null: not wanted
+  In rest = {};                         // may be null: of forward, where there is a statistic
 };
 void backward(const Context& context, const Problem& problem, const Backward& io);
 

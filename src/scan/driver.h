@@ -37,8 +37,8 @@ class Driver {
         context_(context),
         problem_(problem),
         chunk_(choose_chunk(problem)),
-        scratch_size_(cpu::scratch_size<R>(problem, chunk_)),
-        scratch_(context, scratch_size_ * static_cast<std::size_t>(context.threads())) {}
+        scratch_bytes_(cpu::scratch_bytes<R>(problem, chunk_)),
+        scratch_(context, scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
 
   // Runs f(i, scratch of the thread) for i in [0, count).
   template <class F>
@@ -52,18 +52,18 @@ class Driver {
   template <class F>
   void each_state(const Wave& wave, F&& f) const {
     each((wave.last - wave.first) * layout.kv_heads,
-         [&](std::size_t i, R*) { f(wave.first + i / layout.kv_heads, i % layout.kv_heads); });
+         [&](std::size_t i, Room) { f(wave.first + i / layout.kv_heads, i % layout.kv_heads); });
   }
 
-  cpu::Task<R> task(const Cut& cut, HeadRange heads, R* scratch) const {
+  cpu::Task<R> task(const Cut& cut, HeadRange heads, Room scratch) const {
     return {&problem_, &problem_.pieces[cut.piece], cut.begin, cut.end, heads.first, heads.last, chunk_, scratch};
   }
   HeadRange all_heads() const { return {0, problem_.kv_heads}; }
   int threads(std::size_t tasks) const {
     return static_cast<int>(std::clamp<std::size_t>(tasks, 1, static_cast<std::size_t>(context_.threads())));
   }
-  R* scratch_of(const Team& team) const {
-    return scratch_.data() + static_cast<std::size_t>(team.rank()) * scratch_size_;
+  Room scratch_of(const Team& team) const {
+    return scratch_.part(static_cast<std::size_t>(team.rank()), scratch_bytes_);
   }
   std::int64_t chunk() const { return chunk_; }
 
@@ -81,8 +81,8 @@ class Driver {
   const Context& context_;
   const Problem& problem_;
   std::int64_t chunk_;
-  std::size_t scratch_size_;
-  Scratch<R> scratch_;
+  std::size_t scratch_bytes_;
+  Scratch<std::byte> scratch_;
 };
 
 }  // namespace fovea::scan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fovea/error.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -131,7 +132,14 @@ void AlignedText::Rebuild::copy(Range part) {
   }
 }
 
+void AlignedText::check_growth(std::size_t bytes) const {
+  if (bytes > most_after(view_.size()))
+    fail(ErrorCode::bad_input, "the tokeniser makes a text of " + std::to_string(view_.size()) + " bytes longer than " +
+                                   std::to_string(most_after(view_.size())));
+}
+
 void AlignedText::Rebuild::insert(std::string_view text, Range original) {
+  target_.check_growth(text_.size() + text.size());
   text_.append(text);
   spans_.resize(text_.size(), original);
 }

@@ -18,6 +18,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+// Bytes that a text may have after it was changed.
+constexpr std::size_t most_after(std::size_t bytes) { return (std::size_t{1} << 20) + 100 * bytes; }
+
 // A character that a change of the text puts there. 0: in the place of the next one; -n: the same, and the n after it
 // go; above 0: a new one, which belongs to the one before.
 struct Change {
@@ -50,6 +53,9 @@ class AlignedText {
   void map(const std::function<char32_t(char32_t)>& change);
   void prepend(std::string_view text);
   void strip(bool left, bool right);
+
+  // Refuses a change that makes the text far longer than it was: a tokeniser's file may double it over and over.
+  void check_growth(std::size_t bytes) const;
 
   // Writes `content` in the place of each of the parts, which are in order; it belongs to a part's last character.
   void replace(std::span<const Range> parts, std::string_view content);

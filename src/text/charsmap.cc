@@ -59,6 +59,7 @@ class Charsmap final : public Normalizer {
     for (const std::uint32_t end : grapheme_ends(all)) {
       const std::string_view cluster = all.substr(begin, end - begin);
       begin = end;
+      text.check_growth(changes.list.size());
       if (cluster.size() < 6 && add(cluster, changes)) continue;
       for_characters(cluster, [&](const Character& c, std::size_t at) {
         if (!add(cluster.substr(at, c.size), changes)) changes.list.push_back({c.code, 0});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "fovea/error.h"
 #include "text/byte_level.h"
 #include "text/pattern.h"
 #include "text/utf8.h"
@@ -112,16 +113,33 @@ std::unique_ptr<Decoder> make_bpe(Settings& settings) {
   });
 }
 
+std::size_t bytes_of(const Tokens& tokens) {
+  std::size_t bytes = 0;
+  for (const std::string& token : tokens) bytes += token.size();
+  return bytes;
+}
+
+// A file may ask for any number of replacements, each of which makes all tokens longer.
 std::unique_ptr<Decoder> make_replace(Settings& settings) {
   const Pattern pattern = Pattern::read(settings.need("pattern"), settings.where() + ".pattern");
   return simple_decoder([=, content = settings.need_text("content")](Tokens& tokens) {
+    constexpr std::size_t kMost = std::size_t{1} << 20;
+    std::size_t left = std::max(kMost, 2 * bytes_of(tokens));
     std::vector<Range> found;
     for (std::string& token : tokens) {
       found.clear();
       if (!is_valid_utf8(token)) token = replace_invalid(token);
       pattern.find(token, {0, static_cast<std::uint32_t>(token.size())}, found);
-      std::reverse(found.begin(), found.end());  // so that places before a change stay what they are
-      for (const Range& match : found) token.replace(match.begin, match.size(), content);
+      const std::size_t bytes = token.size() + found.size() * content.size();
+      if (bytes > left) fail(ErrorCode::bad_input, "the decoder of the tokeniser makes the text too long");
+      left -= bytes;
+      std::string made;
+      std::size_t done = 0;
+      for (const Range& match : found) {
+        made.append(token, done, match.begin - done).append(content);
+        done = match.end;
+      }
+      token = made.append(token, done);
     }
   });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -15,7 +16,7 @@ class FlatMap {
 
   // False when the key is there already: its value stays.
   bool insert(std::uint64_t key, const Value& value) {
-    if (2 * (count_ + 1) > slots_.size()) grow(std::bit_ceil(2 * slots_.size() + 16));
+    if (2 * (count_ + 1) > slots_.size()) grow(std::max<std::size_t>(16, 2 * slots_.size()));
     Slot& slot = slots_[place(key)];
     if (slot.key == key) return false;
     slot = {key, value};

@@ -37,7 +37,9 @@ std::vector<Entry> read_entries(const Path& path) {
     std::int32_t size = 0;
     take(score);
     take(size);
-    if (size < 0 || size > longest || !std::isfinite(score) || static_cast<std::size_t>(size) > file.size() - at)
+    constexpr std::int32_t kLongest = 1024;  // all ways to cut a token in two are tried
+    if (size < 0 || size > std::min(longest, kLongest) || !std::isfinite(score) ||
+        static_cast<std::size_t>(size) > file.size() - at)
       fail(ErrorCode::bad_input, fmt::format("token {} is damaged", entries.size()), path.string(),
            "expected a tokenizer.bin of llama2.c");
     entries.push_back({file.substr(at, static_cast<std::size_t>(size)), score});

@@ -15,8 +15,7 @@ namespace {
 constexpr std::size_t kLongestText = std::size_t{1} << 30;  // places are 32-bit, and a text may grow when normalized
 
 bool is_byte_level(const JsonMap& pre) {
-  if (!pre.is_object()) return false;
-  const std::string type = pre.value("type", "");
+  const std::string type = text_at(pre, "type");
   if (type != "Sequence") return type == "ByteLevel";
   const auto parts = pre.find("pretokenizers");
   return parts != pre.end() && parts->is_array() && !parts->empty() && is_byte_level(parts->back());
@@ -77,7 +76,7 @@ void Pipeline::read_added_tokens(const JsonMap& list) {
     AddedToken token = read_added_token(Settings(entry, where));
     if (token.content.empty()) continue;
     if (const auto known = document_.data.vocabulary.find(token.content)) token.id = *known;
-    constexpr std::int32_t kMost = 1 << 24;
+    constexpr std::int32_t kMost = 1 << 22;
     if (token.id >= kMost)
       fail(ErrorCode::bad_input, fmt::format("id {}; ids are 0 to {}", token.id, kMost - 1), where);
     const std::string* other = document_.data.vocabulary.token(token.id);
@@ -110,8 +109,7 @@ void Pipeline::read_truncation(Settings settings) {
 bool Pipeline::cuts_keep_tokens() const {
   constexpr std::array<std::string_view, 7> kLocal{"BertNormalizer", "Lowercase", "NFC",         "NFD",
                                                    "NFKC",           "NFKD",      "StripAccents"};
-  const JsonMap normalizer = document_.settings.value("normalizer", JsonMap());
-  const std::string type = normalizer.is_object() ? normalizer.value("type", "") : "";
+  const std::string type = text_at(document_.settings.value("normalizer", JsonMap()), "type");
   if (normalizer_ != nullptr && std::find(kLocal.begin(), kLocal.end(), type) == kLocal.end()) return false;
   for (const auto& [id, token] : added_)
     if (token.strip_right || token.content.find(' ') != std::string::npos) return false;

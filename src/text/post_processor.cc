@@ -102,8 +102,9 @@ class Template final : public PostProcessor {
         special_[name].push_back(id.get<std::int32_t>());
       }
     }
-    single_ = read_parts(settings, "single");
-    pair_ = read_parts(settings, "pair");
+    constexpr std::size_t kMost = 4096;
+    single_ = read_parts(settings, "single", kMost);
+    pair_ = read_parts(settings, "pair", kMost);
   }
 
   std::size_t added(bool pair) const override {
@@ -132,8 +133,10 @@ class Template final : public PostProcessor {
     std::vector<std::int32_t> ids;
   };
 
-  std::vector<Part> read_parts(Settings& settings, const char* name) const {
+  // With `most` special tokens in all: each may have any number of ids, and be there any number of times.
+  std::vector<Part> read_parts(Settings& settings, const char* name, std::size_t most) const {
     std::vector<Part> parts;
+    std::size_t tokens = 0;
     for (Settings& piece : settings.list(name)) {
       const bool special = piece.find("SpecialToken") != nullptr;
       Settings part = piece.inside(special ? "SpecialToken" : "Sequence");
@@ -142,6 +145,8 @@ class Template final : public PostProcessor {
       const auto found = special_.find(id);
       if (special && found == special_.end()) part.refuse("\"" + id + "\" is not among the special tokens", "id");
       if (!special && id != "A" && id != "B") part.refuse("expected A or B, got \"" + id + "\"", "id");
+      tokens += special ? found->second.size() : 1;
+      if (tokens > most) part.refuse("more than " + std::to_string(most) + " tokens in a template");
       parts.push_back(special ? Part{-1, type, found->second} : Part{id == "B" ? 1 : 0, type, {}});
       part.finish();
       piece.finish();

@@ -13,6 +13,11 @@ std::string kind_text(const JsonMap& value) { return std::string(json_kind(stati
 
 }  // namespace
 
+std::string text_at(const JsonMap& json, const char* name) {
+  const auto found = json.is_object() ? json.find(name) : json.end();
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 Settings::Settings(const JsonMap& json, std::string where) : json_(&json), where_(std::move(where)) {
   if (!json.is_object()) fail(ErrorCode::bad_input, "expected an object, got " + kind_text(json), where_);
 }

@@ -9,6 +9,9 @@
 
 namespace fovea::text {
 
+// The string under this name, empty where there is none: for a look at a component before it is read and checked.
+std::string text_at(const JsonMap& json, const char* name);
+
 // One component of a tokeniser's file. What it holds is read by name; what nobody asked for is refused, so that a
 // setting we do not know never changes the ids in silence.
 class Settings {

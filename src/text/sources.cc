@@ -10,13 +10,6 @@
 namespace fovea::text {
 namespace {
 
-namespace fs = std::filesystem;
-
-bool present(const Path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
 // The lines of a text file, without their ends.
 std::vector<std::string> read_lines(const Path& path) {
   const std::string text = read_maybe_xz(path, kTokenizerCap);
@@ -76,7 +69,7 @@ void read_roles(Document& document, const JsonMap& config) {
 }
 
 JsonMap read_config(const Path& path) {
-  if (!present(path)) return JsonMap::object();
+  if (!is_file(path)) return JsonMap::object();
   JsonMap config = parse_json_map(read_file(path, kTokenizerCap), path.string());
   if (!config.is_object()) fail(ErrorCode::bad_input, "expected an object", path.string());
   return config;
@@ -85,15 +78,15 @@ JsonMap read_config(const Path& path) {
 Document load_folder(const Path& folder) {
   const JsonMap config = read_config(folder / "tokenizer_config.json");
   Document document = [&] {
-    if (present(folder / "tokenizer.json"))
+    if (is_file(folder / "tokenizer.json"))
       return parse_document(read_file(folder / "tokenizer.json", kTokenizerCap), (folder / "tokenizer.json").string());
-    if (present(folder / "vocab.json")) return read_vocab_json(folder / "vocab.json", folder / "merges.txt");
-    if (present(folder / "vocab.txt")) {
+    if (is_file(folder / "vocab.json")) return read_vocab_json(folder / "vocab.json", folder / "merges.txt");
+    if (is_file(folder / "vocab.txt")) {
       const auto lower = config.find("do_lower_case");
       const bool said = lower != config.end() && lower->is_boolean();
       return read_vocab_txt(folder / "vocab.txt", said ? std::optional(lower->get<bool>()) : std::nullopt);
     }
-    if (present(folder / "tokenizer.bin")) return read_llama2c(folder / "tokenizer.bin");
+    if (is_file(folder / "tokenizer.bin")) return read_llama2c(folder / "tokenizer.bin");
     fail(ErrorCode::bad_input, "no tokeniser in this folder", folder.string(),
          "tokenizer.json, vocab.json with merges.txt, vocab.txt or tokenizer.bin");
   }();
@@ -120,18 +113,16 @@ void guess_roles(Document& document) {
                                                             {"cls_token", "[CLS]"},
                                                             {"sep_token", "[SEP]"}};
   std::map<std::string, bool> added;
-  for (const JsonMap& token : document.settings["added_tokens"])
-    if (token.is_object()) added[token.value("content", "")] = true;
+  for (const JsonMap& token : document.settings["added_tokens"]) added[text_at(token, "content")] = true;
   for (const auto& [role, token] : kUsual)
     if (added.contains(token) || document.data.vocabulary.find(token)) document.roles.emplace(role, token);
 }
 
 Document load_document(const Path& path) {
-  std::error_code ignored;
   Document document;
   std::string name = path.filename().string();
   if (name.ends_with(".xz")) name.resize(name.size() - 3);
-  if (fs::is_directory(path, ignored))
+  if (is_folder(path))
     document = load_folder(path);
   else if (name.ends_with(".bin"))
     document = read_llama2c(path);

@@ -6,7 +6,7 @@
 namespace fovea::text {
 
 void Vocabulary::add(std::string token, std::int32_t id) {
-  constexpr std::int32_t kMost = 1 << 24;  // a file may not make us allocate for ids that nobody has
+  constexpr std::int32_t kMost = 1 << 22;  // a file may not make us allocate for ids that nobody has: 32 MB
   if (id < 0 || id >= kMost)
     fail(ErrorCode::bad_input, fmt::format("token \"{}\" has the id {}; ids are 0 to {}", token, id, kMost - 1));
   const auto at = static_cast<std::size_t>(id);

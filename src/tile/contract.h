@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/wide.h"
 #include "fovea/context.h"
 #include "fovea/dtype.h"
 #include "tile/plan.h"
@@ -78,6 +79,7 @@ struct Dropout {
 
 struct Problem {
   DType dtype = DType::f32;              // of q, k, v, o and their gradients; statistics are f32 (f64 for f64)
+  bool wide_outputs = false;             // o and its gradient are f32 (f64 for f64) instead
   std::int64_t heads = 0, kv_heads = 0;  // query head h reads kv head h * kv_heads / heads
   std::int64_t d_k = 0, d_v = 0;
   std::span<const Piece> pieces;
@@ -85,9 +87,11 @@ struct Problem {
   double offset = 0.0;  // of sigmoid
   int degree = 2;       // of power and taylor: 2 or 4
   double scale = 1.0;
-  const float* alibi = nullptr;  // slope of each query head: score -= slope * |distance in rows|
+  const double* alibi = nullptr;  // slope of each query head: score -= slope * |distance in rows|
   BiasArray<const void*> bias;
   Dropout dropout;
+
+  DType output_type() const { return wide_outputs ? wide_type(dtype) : dtype; }
 };
 
 // Row statistic: the natural log-sum-exp, -inf for an empty row; (batch, n_q, heads), dim 1. See has_statistic.
@@ -95,7 +99,8 @@ struct Problem {
 struct Forward {
   In q, k, v;
   Out o;
-  Out lse;  // may be null
+  Out lse;        // may be null
+  Out rest = {};  // may be null: what o lost when it was rounded to its dtype, in that dtype
 };
 void forward(const Context& context, const Problem& problem, const Forward& io);
 
@@ -105,8 +110,9 @@ struct Backward {
   In d_lse;        // may be null; only weights with a statistic have one
   Out dq, dk, dv;  // overwritten on the rows of the pieces; other rows are the caller's
   BiasArray<void*>
-      d_bias;  // may be null; same broadcast axes as the bias; overwritten, the caller clears what no piece reaches.
-               // That of a diagonal bias is added to, and every piece and head has elements of its own
+      d_bias;    // may be null; same broadcast axes as the bias; overwritten, the caller clears what no piece reaches.
+                 // That of a diagonal bias is added to, and every piece and head has elements of its own
+  In rest = {};  // may be null: of forward, for weights with a statistic
 };
 void backward(const Context& context, const Problem& problem, const Backward& io);
 

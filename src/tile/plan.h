@@ -44,6 +44,7 @@ struct Plan {
   std::vector<Island> islands;  // in order; together they hold every query block and every key block
   std::int64_t kept_pairs = 0;
 
+  TileSize tile() const { return {tile_q, tile_k}; }
   std::int64_t words_per_key() const { return (tile_q + 63) / 64; }
   std::int64_t query_blocks() const { return (n_q + tile_q - 1) / tile_q; }
   std::int64_t key_blocks() const { return (n_k + tile_k - 1) / tile_k; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fovea/tokenizer.h"
+#include "io/checksums.h"
 #include "io/fields.h"
 #include "io/folder.h"
 #include "models/files.h"
@@ -47,6 +48,7 @@ void check_architecture(const Path& file, const Model& model) {
 
 TrainState read_state(const Path& file, const TrainState& expected) {
   TrainState state = load_fields<TrainState>(file);
+  check_checksum(file);
   if (state.seed != expected.seed)
     refuse(file, fmt::format("the run was made with seed {}, not {}", state.seed, expected.seed), "the same seed");
   if (state.data != expected.data)
@@ -79,6 +81,10 @@ void TrainState::fields(FieldVisitor& v) {
   v("train_seconds", train_seconds, "training time", at_least(0));
   v("eval_seconds", eval_seconds, "evaluation time", at_least(0));
   v("input_seconds", input_seconds, "waiting for batches", at_least(0));
+  v("tokens", tokens, "read while training", at_least(0));
+  v("peak_memory", peak_memory, "most bytes in use at once");
+  v("zone_seconds", zone_seconds, "where the training time went", at_least(0));
+  v("metrics", metrics, "of the steps since the last row of metrics.csv");
   v("loss_scale", scaler.scale, "of f16 models", above(0));
   v("clean_steps", scaler.clean, "since that scale last changed", at_least(0));
   v("skipped", scaler.skipped, "steps whose f16 gradients overflowed", at_least(0));
@@ -86,10 +92,19 @@ void TrainState::fields(FieldVisitor& v) {
   v("data", data, "what it is trained on");
 }
 
-void save_checkpoint(const Path& folder, const Checkpoint& checkpoint) {
+void TrainState::check() const {
+  if (zone_seconds.size() != kZones)
+    fail(ErrorCode::usage, fmt::format("{} zones, not {}", zone_seconds.size(), kZones), "zone_seconds");
+}
+
+void save_checkpoint(const Path& folder, const Checkpoint& checkpoint, const Path& older) {
   AtomicFolder out(folder);
   const RunConfig run{checkpoint.model.config(), checkpoint.config};
   const auto save = [&](const char* name, const std::vector<NamedTensor>& tensors) {
+    if (const std::string bad = not_finite(tensors); !bad.empty())
+      fail(ErrorCode::diverged, fmt::format("training diverged: \"{}\" is not finite, so it is not saved", bad),
+           fmt::format("step {}", checkpoint.state.step),
+           "a lower train.lr, a longer train.warmup, or train.clip_norm=1");
     write_safetensors((out.path() / name).string(), tensors, {{"format", "fovea"}});
   };
   Stepper& stepper = checkpoint.stepper;
@@ -101,7 +116,8 @@ void save_checkpoint(const Path& folder, const Checkpoint& checkpoint) {
   write_file(out.path() / kConfigFile, json_text(write_fields(run)));
   write_file(out.path() / kStateFile, json_text(write_fields(checkpoint.state)));
   if (checkpoint.tokenizer) checkpoint.tokenizer->save(out.path().string());
-  out.commit();
+  write_checksums(out.path());
+  out.commit(older);
 }
 
 void load_checkpoint(const Path& folder, const Checkpoint& into) {

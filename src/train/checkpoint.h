@@ -4,6 +4,7 @@
 #include "fovea/train.h"
 #include "io/field_visitor.h"
 #include "io/file.h"
+#include "train/metrics.h"
 #include "train/stepper.h"
 
 namespace fovea {
@@ -29,16 +30,21 @@ struct TrainState {
   EvalReport last, best;
   std::int64_t stale = 0;  // evaluations since the best one
   double train_seconds = 0.0, eval_seconds = 0.0, input_seconds = 0.0;
+  std::int64_t tokens = 0;  // read while training
+  std::uint64_t peak_memory = 0;
+  std::vector<double> zone_seconds = std::vector<double>(kZones);  // of the steps, in the order of Zone
+  MetricSums metrics;
   LossScaler::State scaler;  // of f16 models
   bool averaged = false;     // the model file holds the average, the average's file the parameters
   DataMark data;
 
   std::int64_t updates() const { return step - scaler.skipped; }  // steps that changed the parameters
   void fields(FieldVisitor& v);
+  void check() const;
 };
 
 // A checkpoint folder: model.safetensors, config.json, optimizer.safetensors, state.json, where weights are averaged
-// average.safetensors, and where the data is text tokenizer.json. Replaced as a whole.
+// average.safetensors, where the data is text tokenizer.json, and the checksums of all of them. Replaced as a whole.
 struct Checkpoint {
   const Model& model;
   Stepper& stepper;
@@ -46,10 +52,12 @@ struct Checkpoint {
   TrainState& state;
   const Tokenizer* tokenizer = nullptr;  // of the data, where it has one
 };
-void save_checkpoint(const Path& folder, const Checkpoint& checkpoint);
+// Refuses numbers that are not finite: a folder that is there holds a state to go on from. `older`, where it is given,
+// becomes the name of the folder that is replaced.
+void save_checkpoint(const Path& folder, const Checkpoint& checkpoint, const Path& older = {});
 
 // Reads all of it into the parts given. Refuses a checkpoint of another architecture, another seed or other data, and
-// changes nothing until everything has been read and checked.
+// one that is damaged; changes nothing until everything has been read and checked.
 void load_checkpoint(const Path& folder, const Checkpoint& into);
 
 }  // namespace fovea

@@ -71,7 +71,9 @@ void TrainConfig::fields(FieldVisitor& v) {
   v("eval_every", eval_every, "steps between evaluations; 0: only at the end", between(0, kMost));
   v("eval_examples", eval_examples, "validation examples used; 0: all", between(0, kMost));
   v("eval_batch", eval_batch, "examples per evaluation batch", between(1, 1 << 24));
-  v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end", between(0, kMost));
+  v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: not by steps", between(0, kMost));
+  v("checkpoint_minutes", checkpoint_minutes, "longest time between checkpoints; 0: not by time", between(0, 1e7));
+  v("keep", keep, "checkpoints that stay: last, and those before it", between(1, 1 << 20));
   v("log_every", log_every, "steps between rows of metrics.csv", between(1, kMost));
   v("seed", seed, "of parameters, data order and dropout");
   v("length_window", length_window, "batches among which examples are sorted by length; 0: none", between(0, 1 << 24));

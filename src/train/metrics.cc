@@ -1,5 +1,7 @@
 #include "train/metrics.h"
 
+#include "io/field_visitor.h"
+
 namespace fovea {
 namespace {
 
@@ -16,29 +18,42 @@ const std::vector<std::string> kColumns = {"step",
 
 }  // namespace
 
-MetricsWriter::MetricsWriter(const Path& folder, std::int64_t log_every, std::int64_t step)
+void MetricSums::add(const StepReport& report) {
+  ++steps;
+  tokens += report.tokens;
+  loss += report.loss;
+  accuracy += report.accuracy;
+  seconds += report.seconds;
+}
+
+void MetricSums::fields(FieldVisitor& v) {
+  v("steps", steps, "since the last row", at_least(0));
+  v("tokens", tokens, "in these", at_least(0));
+  v("loss", loss, "sum over these");
+  v("accuracy", accuracy, "sum over these");
+  v("seconds", seconds, "these took", at_least(0));
+}
+
+MetricsWriter::MetricsWriter(const Path& folder, std::int64_t log_every, std::int64_t step, MetricSums& sums)
     : log_every_(log_every),
+      sums_(sums),
       csv_(CsvLog::resume(folder / "metrics.csv", kColumns, static_cast<double>(step))),
       events_(folder) {}
 
 void MetricsWriter::on_step(const StepReport& report) {
-  ++steps_;
-  tokens_ += report.tokens;
-  loss_ += report.loss;
-  accuracy_ += report.accuracy;
-  step_seconds_ += report.seconds;
+  sums_.add(report);
   if (report.step % log_every_ != 0) return;
-  const auto count = static_cast<double>(steps_);
-  const double steps_rate = count / step_seconds_, tokens_rate = static_cast<double>(tokens_) / step_seconds_;
-  csv_.row({report.step, "train", report.epoch, loss_ / count, accuracy_ / count, report.rate, report.gradient_norm,
-            steps_rate, tokens_rate, report.train_seconds});
-  events_.scalar("train/loss", report.step, loss_ / count);
-  events_.scalar("train/accuracy", report.step, accuracy_ / count);
+  const auto count = static_cast<double>(sums_.steps);
+  const double loss = sums_.loss / count, accuracy = sums_.accuracy / count;
+  const double steps_rate = count / sums_.seconds, tokens_rate = static_cast<double>(sums_.tokens) / sums_.seconds;
+  csv_.row({report.step, "train", report.epoch, loss, accuracy, report.rate, report.gradient_norm, steps_rate,
+            tokens_rate, report.train_seconds});
+  events_.scalar("train/loss", report.step, loss);
+  events_.scalar("train/accuracy", report.step, accuracy);
   events_.scalar("train/lr", report.step, report.rate);
   events_.scalar("train/gradient_norm", report.step, report.gradient_norm);
   events_.scalar("train/steps_per_second", report.step, steps_rate);
-  steps_ = tokens_ = 0;
-  loss_ = accuracy_ = step_seconds_ = 0.0;
+  sums_ = {};
 }
 
 void MetricsWriter::on_eval(const EvalReport& report) {

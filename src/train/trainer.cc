@@ -1,16 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
+#include <cmath>
 
 #include "data/prefetch.h"
 #include "fovea/train.h"
 #include "fovea/version.h"
 #include "fovea/zones.h"
 #include "io/folder.h"
+#include "io/lock.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
+#include "train/kept.h"
 #include "train/metrics.h"
 #include "train/stepper.h"
 
@@ -40,11 +42,9 @@ void check_fit(const Context& context, const Model& model, const Dataset& data, 
          fmt::format("the context was made with seed {}, the run with {}", context.seed(), config.seed), "train.seed");
 }
 
-using ZoneSeconds = std::array<double, kZones>;
-
-ZoneSeconds zone_seconds(const Context& context) {
-  ZoneSeconds seconds{};
-  for (int z = 0; z < kZones; ++z) seconds[static_cast<std::size_t>(z)] = context.zones().seconds(static_cast<Zone>(z));
+std::vector<double> zone_seconds(const Context& context) {
+  std::vector<double> seconds;
+  for (int z = 0; z < kZones; ++z) seconds.push_back(context.zones().seconds(static_cast<Zone>(z)));
   return seconds;
 }
 
@@ -53,6 +53,7 @@ ZoneSeconds zone_seconds(const Context& context) {
 struct Trainer::Impl {
   Impl(Context& c, Model& m, const Dataset& d, TrainConfig settings)
       : context(c), model(m), data(d), config(std::move(settings)), stepper(c, m, config) {
+    state.version = FOVEA_VERSION;
     state.seed = config.seed;
     state.data = DataMark::of(data);
   }
@@ -62,11 +63,15 @@ struct Trainer::Impl {
   Budget budget() const { return {config.steps, config.minutes}; }
   std::optional<StopReason> over(const std::atomic<bool>* stop) const;
   bool due(std::int64_t every) const { return every > 0 && state.step > 0 && state.step % every == 0; }
+  bool checkpoint_due() const;
   void evaluate_now(const std::atomic<bool>* stop);
+  void claim();
   void open_output();
-  void save(const char* name);
+  void save_best();
+  void save_last();
   Path folder(const char* name) const { return Path(config.out) / name; }
   Checkpoint checkpoint() { return {model, stepper, config, state, data.tokenizer.get()}; }
+  void measure_memory();
   TrainResult result(StopReason reason) const;
   template <class F>
   void tell(F&& f) const {
@@ -80,8 +85,10 @@ struct Trainer::Impl {
   Stepper stepper;
   TrainState state;
   std::vector<TrainObserver*> observers;
+  std::unique_ptr<FolderLock> lock;
   std::unique_ptr<MetricsWriter> metrics;
-  ZoneSeconds zones{};  // of the steps alone
+  std::optional<std::int64_t> saved;  // step of what is in "last"; none: nothing, or not of this run
+  Clock::time_point saved_at;
   bool resumed = false;
 };
 
@@ -101,7 +108,7 @@ std::vector<Batch> Trainer::Impl::draw(Prefetcher& feed, StepReport& report) {
 // Input, forward, backward and update: all that counts as training time.
 StepReport Trainer::Impl::step(Prefetcher& feed) {
   const auto start = Clock::now();
-  const ZoneSeconds before = zone_seconds(context);
+  const std::vector<double> before = zone_seconds(context);
   StepReport report;
   report.step = state.step + 1;
   {
@@ -110,10 +117,11 @@ StepReport Trainer::Impl::step(Prefetcher& feed) {
     stepper.step(parts, config.schedule.rate(report.step, budget().expected_steps(state.step, state.train_seconds)),
                  report);
   }
-  const ZoneSeconds after = zone_seconds(context);
-  for (std::size_t z = 0; z < zones.size(); ++z) zones[z] += after[z] - before[z];
+  const std::vector<double> after = zone_seconds(context);
+  for (std::size_t z = 0; z < after.size(); ++z) state.zone_seconds[z] += after[z] - before[z];
 
   state.step = report.step;
+  state.tokens += report.tokens;
   report.epoch = state.position.epoch;
   report.seconds = seconds_since(start);
   state.train_seconds += report.seconds;
@@ -142,6 +150,9 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
                                 }});
   state.eval_seconds += report.seconds;
   if (stop != nullptr && stop->load()) return;  // cut short: done again after a resume
+  if (!std::isfinite(report.loss))
+    fail(ErrorCode::diverged, "training diverged: the validation loss is not finite",
+         fmt::format("step {}", state.step), "a lower train.lr, a longer train.warmup, or train.clip_norm=1");
   report.step = state.step;
   report.split = "validation";
   report.train_seconds = state.train_seconds;
@@ -150,24 +161,48 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
   state.stale = report.best ? 0 : state.stale + 1;
   if (report.best) state.best = report;
   tell([&](TrainObserver& o) { o.on_eval(report); });
-  if (report.best) save("best");
+  if (report.best) save_best();
+}
+
+void Trainer::Impl::claim() {
+  if (!config.out.empty() && lock == nullptr) lock = std::make_unique<FolderLock>(config.out);
 }
 
 void Trainer::Impl::open_output() {
+  saved_at = Clock::now();
   if (config.out.empty() || metrics != nullptr) return;
-  if (!resumed && (std::filesystem::exists(folder("last")) || std::filesystem::exists(folder("metrics.csv"))))
+  if (!resumed && (std::filesystem::exists(folder("last")) || std::filesystem::exists(folder("best"))))
     fail(ErrorCode::usage, "this folder already holds a run", config.out,
          "continue it with --resume, or give another --out");
-  make_folder(config.out);
-  metrics = std::make_unique<MetricsWriter>(config.out, config.log_every, state.step);
+  metrics = std::make_unique<MetricsWriter>(config.out, config.log_every, state.step, state.metrics);
   observers.push_back(metrics.get());
 }
 
-void Trainer::Impl::save(const char* name) {
+bool Trainer::Impl::checkpoint_due() const {
+  const bool late = config.checkpoint_minutes > 0.0 && seconds_since(saved_at) >= 60.0 * config.checkpoint_minutes;
+  return late || due(config.checkpoint_every);
+}
+
+void Trainer::Impl::measure_memory() {
+  state.peak_memory = std::max<std::uint64_t>(state.peak_memory, context.allocator()->total().peak);
+}
+
+void Trainer::Impl::save_best() {
   if (config.out.empty()) return;
-  state.version = FOVEA_VERSION;
-  save_checkpoint(folder(name), checkpoint());
-  tell([&](TrainObserver& o) { o.on_checkpoint(folder(name).string()); });
+  measure_memory();
+  save_checkpoint(folder("best"), checkpoint());
+  tell([&](TrainObserver& o) { o.on_checkpoint(folder("best").string()); });
+}
+
+void Trainer::Impl::save_last() {
+  if (config.out.empty()) return;
+  measure_memory();
+  const bool keeps = config.keep > 1 && saved && *saved < state.step;
+  save_checkpoint(folder("last"), checkpoint(), keeps ? kept_folder(config.out, *saved) : Path());
+  saved = state.step;
+  saved_at = Clock::now();
+  drop_kept(config.out, config.keep - 1, state.step);
+  tell([&](TrainObserver& o) { o.on_checkpoint(folder("last").string()); });
 }
 
 TrainResult Trainer::Impl::result(StopReason reason) const {
@@ -178,11 +213,13 @@ TrainResult Trainer::Impl::result(StopReason reason) const {
   result.eval_seconds = state.eval_seconds;
   result.input_seconds = state.input_seconds;
   result.skipped = stepper.skipped();
+  result.tokens = state.tokens;
   result.last = state.last;
   result.best = state.best;
-  result.peak_memory = context.allocator()->total().peak;
+  result.peak_memory = state.peak_memory;
   for (int z = 0; z < kZones; ++z)
-    result.zones.push_back({std::string(name_of(static_cast<Zone>(z))), zones[static_cast<std::size_t>(z)]});
+    result.zones.push_back(
+        {std::string(name_of(static_cast<Zone>(z))), state.zone_seconds[static_cast<std::size_t>(z)]});
   if (!config.out.empty()) result.resume_from = folder("last").string();
   return result;
 }
@@ -196,14 +233,31 @@ Trainer::~Trainer() = default;
 
 void Trainer::add(TrainObserver& observer) { impl_->observers.push_back(&observer); }
 
+void Trainer::claim() { impl_->claim(); }
+
 void Trainer::resume(const std::string& folder) {
+  Impl& run = *impl_;
+  std::error_code absent;
   const Path inner = committed_folder(Path(folder) / "last");
-  load_checkpoint(std::filesystem::exists(inner) ? inner : Path(folder), impl_->checkpoint());
-  impl_->resumed = true;
+  const bool whole = std::filesystem::exists(inner), own = std::filesystem::equivalent(folder, run.config.out, absent);
+  run.claim();
+  run.resumed = true;
+  if (own && !whole && std::filesystem::exists(run.folder("metrics.csv"))) return;
+  const Path checkpoint = whole ? inner : Path(folder);
+  try {
+    load_checkpoint(checkpoint, run.checkpoint());
+  } catch (const Error& error) {
+    throw with_older(error, checkpoint);
+  }
+  if (whole && own) run.saved = run.state.step;
 }
+
+bool Trainer::finished() const { return impl_->over(nullptr).has_value(); }
 
 TrainResult Trainer::run(const std::atomic<bool>* stop) {
   Impl& run = *impl_;
+  run.claim();
+  const std::unique_ptr<FolderLock> lock = std::move(run.lock);
   run.open_output();
   run.context.allocator()->reset_peaks();
   const Batches batches(*run.data.train,
@@ -219,10 +273,11 @@ TrainResult Trainer::run(const std::atomic<bool>* stop) {
     const StepReport report = run.step(feed);
     run.tell([&](TrainObserver& o) { o.on_step(report); });
     if (run.due(run.config.eval_every)) run.evaluate_now(stop);
-    if (run.due(run.config.checkpoint_every)) run.save("last");
+    if (run.checkpoint_due()) run.save_last();
   }
   if (reason != StopReason::interrupted) run.evaluate_now(stop);
-  run.save("last");
+  run.measure_memory();
+  run.save_last();
   return run.result(*reason);
 }
 

@@ -2,6 +2,8 @@
 not 0, and loses nothing."""
 
 import json
+import lzma
+import os
 import shutil
 import struct
 import unittest
@@ -126,12 +128,26 @@ class Checkpoints(CliTest):
         self.model.write_bytes(whole)
         self.good("eval", "run")
 
+    def test_numbers_that_are_damaged_or_none(self):
+        whole = self.model.read_bytes()
+        size = struct.unpack("<Q", whole[:8])[0]
+        header = json.loads(whole[8:8 + size])
+        last = max((n for n in header if n != "__metadata__"), key=lambda n: header[n]["data_offsets"][1])
+        for value in [struct.pack("<I", struct.unpack("<I", whole[-4:])[0] ^ 0x40000000), struct.pack("<f", float("nan"))]:
+            self.model.write_bytes(whole[:-4] + value)
+            self.bad(3, ["damaged", f'"{last}"', "model.safetensors"], "eval", "run")
+        (self.model.parent / "checksums.json").unlink()
+        self.bad(3, ["not finite", f'"{last}"', "model.safetensors"], "eval", "run")
+        self.bad(3, ["not finite", "model.safetensors"], "train", "--resume", "run/best", "--steps", "9")
+
     def test_config_of_a_checkpoint(self):
         path = self.folder / "run/best/config.json"
         whole = path.read_text()
         path.write_text(whole[:len(whole) // 2])
         self.bad(3, ["config.json"], "eval", "run")
         path.write_text(whole.replace('"width": 16', '"width": 32'))
+        self.bad(3, ["damaged", "config.json"], "eval", "run")
+        (path.parent / "checksums.json").unlink()
         self.bad(3, ["model.safetensors"], "eval", "run")
         path.unlink()
         self.bad(3, ["config.json"], "eval", "run")
@@ -155,6 +171,48 @@ class Checkpoints(CliTest):
         before = self.snapshot("run")
         self.bad(2, ["not empty", "--resume run"], *self.train())
         self.assertEqual(self.snapshot("run"), before)
+
+
+class Files(CliTest):
+    """Things that stand where a file should."""
+
+    def shards(self):
+        (self.folder / "words.txt").write_text("to be or not to be, that is the question\n" * 50)
+        self.good("tokenize", "train", "--data", "words.txt", "--out", "tok", "--vocabulary", "270", "--threads", "1")
+        self.good("tokenize", "encode", "--tokenizer", "tok", "--data", "words.txt", "--out", "ids", "--threads", "1")
+        shard = self.folder / "ids/tokens-00000.bin"
+        shard.unlink()
+        return shard, ["train", "--data", "ids", "--steps", "1", "--out", "run", "--threads", "1"]
+
+    def test_a_pipe_as_a_shard(self):
+        shard, command = self.shards()
+        os.mkfifo(shard)
+        self.bad(3, ["tokens-00000.bin", "ordinary file"], *command)
+
+    def test_a_loop_of_links_as_a_shard(self):
+        shard, command = self.shards()
+        shard.symlink_to(shard.name)
+        self.bad(1, ["tokens-00000.bin", "leads back to itself"], *command)
+
+    def test_names_that_are_too_long(self):
+        self.bad(1, ["xxx", "shorter name"], *self.train("x" * 300))
+        self.bad(1, ["xxx", "shorter name"], "data", "listops", "--out", "x" * 300)
+        self.bad(1, ["xxx", "shorter name"], "train", "--data", "x" * 300)
+
+    def test_text_that_is_none(self):
+        train = ["train", "--data", "a.txt", "--steps", "1", "--out", "run", "--threads", "1"]
+        for content, word in [("to be or not to be\n".encode("utf-16") * 9, "UTF-16"), (bytes(range(256)) * 9, "byte 0 is zero"),
+                              ("Gr\u00fc\u00dfe\n".encode("latin-1") * 99, "not UTF-8")]:
+            (self.folder / "a.txt").write_bytes(content)
+            self.bad(3, ["a.txt", word, "iconv"], *train)
+            self.bad(3, ["a.txt", word], "tokenize", "train", "--data", "a.txt", "--out", "tok")
+
+    def test_packed_files_that_grow_too_much(self):
+        (self.folder / "a.txt.xz").write_bytes(lzma.compress(b"to be or not to be\n" * (5 << 20)))
+        train = ["train", "--data", "a.txt.xz", "--steps", "1", "--out", "run", "--threads", "1"]
+        limited = ["bash", "-c", 'ulimit -v 3000000; exec "$@"', "limited"]
+        self.bad(3, ["a.txt.xz", "more than 100 times its size", "xz -d"], *train, prefix=limited)
+        self.bad(3, ["a.txt.xz", "more than the 20971520 bytes", "memory"], *train, "--memory-limit", "20MB", prefix=limited)
 
 
 class System(CliTest):

@@ -82,6 +82,9 @@ class Generate(CliTest):
         self.assertEqual(len(document["results"][0]["ids"]), 8)
         self.assertEqual(document["results"][0]["end"], "max_tokens")
         self.assertEqual(result.stdout.decode("utf-8", "replace"), "Once" + document["results"][0]["text"] + "\n")
+        silent = self.raw(*self.generate("--prompt", "Once", "--tokens", "8", "--out", "once.txt"))
+        self.assertEqual(silent.stdout, b"")
+        self.assertEqual((self.folder / "once.txt").read_bytes(), result.stdout)
 
     def test_seeds_decide_the_draws(self):
         draw = ["--prompt", "a", "--temperature", "1.2", "--top-k", "40", "--top-p", "0.95", "--tokens", "20"]

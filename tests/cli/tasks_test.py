@@ -191,6 +191,10 @@ class Tasks(CliTest):
         self.assertGreater(scores["mse"], 0)
         self.assertGreater(scores["mae"], 0)
         self.assertIn("MSE", self.good("eval", "run").stdout)
+        settings = json.loads((self.folder / "run/run.json").read_text())
+        settings["data"]["deviation"] = [1e-30, 1e-30]  # errors whose squares are beyond every number of f32
+        (self.folder / "run/run.json").write_text(json.dumps(settings))
+        self.bad(3, ["not a finite number", "run/best"], "eval", "run")
 
     def test_table_has_the_columns_of_the_task(self):
         write_text(self.folder / "input.txt")
@@ -214,6 +218,9 @@ class WrongData(CliTest):
         write_parallel(self.folder / "de-en")
         (self.folder / "de-en/train.en").write_text("one\n")
         self.bad(3, ["train.en", "1 lines"], "train", "--data", "de-en")
+        huge = "\n".join(f"2016-07-{1 + i // 24:02} {i % 24:02}:00:00,1e308" for i in range(400))
+        (self.folder / "h.csv").write_text("date,a\n" + huge + "\n")
+        self.bad(3, ["h.csv", "column a", "large"], "train", "--data", "h.csv")
         (self.folder / "s.csv").write_text("date,a\n2016-07-01 00:00:00,1\n2016-07-01 01:00:00,nan\n")
         self.bad(3, ["s.csv:3", "nan"], "train", "--model", "gpt", "--data", "s.csv")
         self.assertFalse((self.folder / "runs").exists())

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from support import PROGRAM, SMALL, CliTest
 
@@ -35,7 +36,7 @@ class Train(CliTest):
         self.assertEqual(written["train"]["lr"], 0.25)
         self.assertEqual(written["train"]["batch"], 7)
         self.assertEqual(written["model"]["layers"], ["linear", "linear"])
-        self.assertEqual(written["data"]["source"], "data")
+        self.assertEqual(written["data"]["source"], os.path.realpath(self.folder / "data"))
 
     def test_written_settings_repeat_the_run(self):
         self.good(*self.train("first", steps=6))
@@ -60,7 +61,7 @@ class Train(CliTest):
 
 
 class Resume(CliTest):
-    def interrupt(self, arguments, until, times=1):
+    def interrupt(self, arguments, until, times=1, sent=signal.SIGINT):
         """Starts, waits for a file, presses Ctrl-C; gives the exit code and what was said."""
         process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, env=self.environment(), text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -68,8 +69,8 @@ class Resume(CliTest):
         while not (self.folder / until).exists() and process.poll() is None and time.time() < deadline:
             time.sleep(0.02)
         for _ in range(times):
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.01)
+            process.send_signal(sent)
+            time.sleep(0.3 if times > 1 else 0)
         _, text = process.communicate(timeout=400)
         return process.returncode, text
 
@@ -84,6 +85,92 @@ class Resume(CliTest):
         self.good(*self.train("straight", *long, steps=step + 5))
         for name in ["last/model.safetensors", "last/optimizer.safetensors"]:
             self.assertEqual((self.folder / "run" / name).read_bytes(), (self.folder / "straight" / name).read_bytes())
+
+    def test_closed_terminal_and_polite_kill_save_too(self):
+        for sent in [signal.SIGHUP, signal.SIGTERM]:
+            code, text = self.interrupt(self.train(sent.name, steps=100000), f"{sent.name}/metrics.csv", sent=sent)
+            self.assertEqual(code, 130, text)
+            self.assertTrue((self.folder / sent.name / "last/state.json").exists())
+
+    def test_pipe_that_nobody_reads_saves_too(self):
+        process = subprocess.Popen([PROGRAM, *map(str, self.train(steps=100000))], cwd=self.folder,
+                                   env=self.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process.stderr.close()
+        self.assertEqual(process.wait(timeout=400), 130)
+        self.assertTrue((self.folder / "run/last/state.json").exists())
+
+    def test_run_that_goes_on_belongs_to_its_process(self):
+        process = subprocess.Popen([PROGRAM, *map(str, self.train(steps=100000))], cwd=self.folder,
+                                   env=self.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not (self.folder / "run/metrics.csv").exists() and process.poll() is None:
+            time.sleep(0.02)
+        self.bad(2, [f"process {process.pid} on ", "run"], "train", "--resume", "run")
+        self.bad(2, [f"process {process.pid} on ", "run"], *self.train())
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self.good("train", "--resume", "run", "--steps", 4, "--threads", "1")
+
+    def test_killed_before_the_first_checkpoint(self):
+        never = ["--set", "train.checkpoint_every=0", "--set", "train.eval_every=0"]
+        code, _ = self.interrupt(self.train("run", *never, steps=100000), "run/metrics.csv", sent=signal.SIGKILL)
+        self.assertEqual(code, -signal.SIGKILL)
+        self.assertFalse((self.folder / "run/last").exists())
+        self.good("train", "--resume", "run", "--steps", 6, "--threads", "1")
+        self.good(*self.train("straight", *never, steps=6))
+        same = lambda run: (self.folder / run / "last/model.safetensors").read_bytes()
+        self.assertEqual(same("run"), same("straight"))
+        self.interrupt(self.train("again", *never, steps=100000), "again/metrics.csv", sent=signal.SIGKILL)
+        self.good(*self.train("again", *never, steps=6))
+        self.assertEqual(same("again"), same("straight"))
+
+    def test_comparison_killed_while_it_makes_its_data(self):
+        arguments = ["lra", "listops", "--attention", "norm", "--out", "cmp", "--threads", "1", "--set", "data.train=90000"]
+        code, _ = self.interrupt(arguments, "cmp/.lock", sent=signal.SIGKILL)
+        self.assertEqual(code, -signal.SIGKILL)
+        self.good("lra", "listops", "--attention", "norm", "--data", "data", "--steps", 2, "--out", "cmp", *SMALL)
+
+    def test_finished_run_is_left_as_it_is(self):
+        result = self.document(*self.train(steps=6))
+        before = self.snapshot("run")
+        again = self.good("train", "--resume", "run", "--threads", "1")
+        self.assertIn("finished before", again.stderr)
+        self.assertNotIn("nan", again.stdout)
+        self.assertEqual(self.snapshot("run"), before)
+        more = self.document("train", "--resume", "run", "--steps", "9", "--threads", "1")
+        self.assertEqual(more["steps"], 9)
+        self.assertGreater(more["tokens"], result["tokens"])
+        self.assertGreaterEqual(more["peak_memory"], result["peak_memory"])
+
+    def test_measurements_of_a_killed_run_are_those_of_the_whole(self):
+        self.good(*self.train(steps=6))
+        whole = json.loads((self.folder / "run/result.json").read_text())
+        (self.folder / "run/result.json").unlink()  # as if killed while it was tested
+        again = self.document("train", "--resume", "run", "--threads", "1")
+        for key in ["tokens", "steps", "peak_memory", "zones", "train_seconds", "loss", "accuracy"]:
+            self.assertEqual(again[key], whole[key], key)
+
+    def test_run_does_not_depend_on_the_folder_it_was_started_in(self):
+        self.good(*self.train(steps=3))
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        subprocess.run([PROGRAM, "train", "--resume", "../run", "--steps", "5", "--threads", "1"], cwd=elsewhere, check=True,
+                       env=self.environment(), capture_output=True)
+        subprocess.run([PROGRAM, "eval", "../run"], cwd=elsewhere, check=True, env=self.environment(), capture_output=True)
+
+    def test_older_checkpoint_is_offered_for_a_damaged_one(self):
+        often = ["--set", "train.checkpoint_every=3", "--set", "train.schedule=constant"]
+        self.good(*self.train("run", *often, steps=9))
+        path = self.folder / "run/last/optimizer.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 0x40
+        path.write_bytes(data)
+        self.bad(3, ["damaged", "optimizer.safetensors", "run/step-6"], "train", "--resume", "run", "--steps", "12",
+                 "--threads", "1")
+        self.good("train", "--resume", "run/step-6", "--steps", "12", "--threads", "1")
+        self.good(*self.train("straight", *often, steps=12))
+        same = lambda run: (self.folder / run / "last/model.safetensors").read_bytes()
+        self.assertEqual(same("run"), same("straight"))
 
     def test_second_interrupt_stops_at_once(self):
         code, text = self.interrupt(self.train("run", steps=100000), "run/metrics.csv", times=5)
@@ -100,6 +187,23 @@ class Resume(CliTest):
         self.assertEqual([r["name"] for r in results], ["norm", "linear"])
         self.assertEqual([r["steps"] for r in results], [1000, 1000])
         self.assertEqual((self.folder / "cmp/norm/result.json").read_bytes(), finished)
+
+
+class Busy(CliTest):
+    def waiting_of(self, **environment):
+        """What a running program has in its environment about waiting."""
+        process = subprocess.Popen([PROGRAM, *map(str, self.train(f"run{len(environment)}", steps=100000))], cwd=self.folder,
+                                   env=self.environment(**environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        while not (self.folder / f"run{len(environment)}/metrics.csv").exists() and process.poll() is None:
+            time.sleep(0.02)
+        words = Path(f"/proc/{process.pid}/environ").read_bytes().decode().split("\0")
+        return [word for word in words if word.startswith(("GOMP_SPINCOUNT=", "OMP_WAIT_POLICY="))]
+
+    def test_waiting_threads_soon_leave_their_core(self):
+        self.assertEqual(self.waiting_of(), ["GOMP_SPINCOUNT=3000"])
+        self.assertEqual(self.waiting_of(OMP_WAIT_POLICY="active"), ["OMP_WAIT_POLICY=active"])
 
 
 class Compare(CliTest):
@@ -131,6 +235,19 @@ class Compare(CliTest):
             train = json.loads((self.folder / "cmp" / name / "run.json").read_text())["train"]
             wanted = {"lr": 2e-3, "warmup": 50, "clip_norm": 1.0, "length_window": 16, "checkpoint_every": 7}
             self.assertEqual({key: train[key] for key in wanted}, wanted)
+
+    def test_data_keep_their_own_name(self):
+        folder = self.folder / "reviews"
+        folder.mkdir()
+        for name, count in [("train", 40), ("dev", 8), ("test", 8)]:
+            lines = [f"{'pos' if i % 3 else 'neg'}\tit was {'good' if i % 3 else 'bad'} {i}" for i in range(count)]
+            (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+        result = self.good("lra", "listops", "--attention", "norm", "--data", "reviews", "--steps", "3", "--out", "cmp", *SMALL)
+        page = (self.folder / "cmp/report.html").read_text()
+        self.assertIn("reviews", page)
+        self.assertNotIn("trained on ListOps", page)
+        self.assertNotIn("<title>ListOps", page)
+        self.assertIn("taken for labels", result.stderr)
 
     def test_names(self):
         self.bad(2, ["twice"], "lra", "listops", "--attention", "norm,norm", "--data", "data")

@@ -43,6 +43,10 @@ void packed_causal(Context& c, Trial& s, DType d) {
   packed(c, s, d);
   s.options.causal = true;
 }
+void packed_full(Context&, Trial& s, DType) {  // to the last row
+  s.batch = 1;
+  s.options.queries.cu_seqlens = {0, 7, 8, 19};
+}
 void padded_cross(Context&, Trial& s, DType) {
   s.n_k = 13;
   s.options.queries.lengths = {19, 4};
@@ -62,6 +66,15 @@ void bias_heads(Context& c, Trial& s, DType wide) {
 }
 void bias_shared(Context& c, Trial& s, DType wide) { s.options.bias = random_leaf(c, {1, 1, s.n_q, s.n_k}, wide, 5); }
 void bias_keys(Context& c, Trial& s, DType wide) { s.options.bias = random_leaf(c, {s.batch, 1, 1, s.n_k}, wide, 5); }
+
+void bias_packed(Context& c, Trial& s, DType wide) {
+  packed_full(c, s, wide);
+  bias_full(c, s, wide);
+}
+void bias_packed_keys(Context& c, Trial& s, DType wide) {
+  packed_full(c, s, wide);
+  bias_keys(c, s, wide);
+}
 
 void diagonals(Context& c, Trial& s, DType wide) {
   s.options.diagonal_bias = random_leaf(c, {1, s.heads, 2 * std::max(s.n_q, s.n_k) - 1}, wide, 5);
@@ -138,7 +151,18 @@ void wide_heads(Context&, Trial& s, DType) {
   s.d_k = 64;
   s.d_v = 80;
 }
+void padded_wide(Context&, Trial& s, DType) {  // sequences in tiles of different sizes
+  s.n_q = s.n_k = 90;
+  s.heads = s.kv_heads = 1;
+  s.d_k = 128;
+  s.d_v = 80;
+  s.options.queries.lengths = {80, 1};
+}
 void scaled(Context&, Trial& s, DType) { s.options.scale = 0.7; }
+void scaled_causal(Context& c, Trial& s, DType d) {
+  scaled(c, s, d);
+  s.options.causal = true;
+}
 
 using F = Feature;
 
@@ -153,7 +177,9 @@ const std::vector<OptionCase>& option_cases() {
       {"many_rows", {F::bidirectional}, many_rows},
       {"many_rows_causal", {F::causal}, many_rows_causal},
       {"wide_heads", {F::bidirectional}, wide_heads},
+      {"padded_wide", {F::bidirectional, F::padding}, padded_wide},
       {"scaled", {F::bidirectional, F::scale}, scaled},
+      {"scaled_causal", {F::causal, F::scale}, scaled_causal},
       {"cross_short", {F::bidirectional, F::cross}, cross_short},
       {"cross_long", {F::bidirectional, F::cross}, cross_long},
       {"causal_short", {F::causal, F::cross}, causal_short},
@@ -163,11 +189,14 @@ const std::vector<OptionCase>& option_cases() {
       {"padded_cross", {F::bidirectional, F::padding, F::cross}, padded_cross},
       {"packed", {F::bidirectional, F::packed}, packed},
       {"packed_causal", {F::causal, F::packed}, packed_causal},
+      {"packed_full", {F::bidirectional, F::packed}, packed_full},
       {"dropout", {F::bidirectional, F::dropout}, dropout},
       {"bias_full", {F::bidirectional, F::bias}, bias_full},
       {"bias_heads", {F::bidirectional, F::bias}, bias_heads},
       {"bias_shared", {F::bidirectional, F::bias}, bias_shared},
       {"bias_keys", {F::bidirectional, F::bias}, bias_keys},
+      {"bias_packed", {F::bidirectional, F::bias, F::packed}, bias_packed},
+      {"bias_packed_keys", {F::bidirectional, F::bias, F::packed}, bias_packed_keys},
       {"diagonals", {F::bidirectional, F::bias}, diagonals},
       {"diagonals_shared", {F::bidirectional, F::bias}, diagonals_shared},
       {"diagonals_padded_cross", {F::bidirectional, F::bias, F::padding, F::cross}, diagonals_padded_cross},

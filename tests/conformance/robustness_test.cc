@@ -24,6 +24,29 @@ class Robustness : public Law {
       EXPECT_LT(relative_error({a.begin(), a.end()}, {b.begin(), b.end()}), 1e-5);
     }
   }
+  // No pair of a query and a key: zeros, whatever padding holds, and gradients of zero.
+  void expect_nothing(Trial s) {
+    if (has(Feature::bias)) {
+      s.options.bias = Var::leaf(Tensor::zeros(context_, {1, s.heads, 1, s.n_k}, DType::f32));
+    }
+    const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
+    if (!s.options.queries.empty())
+      for (const Var& x : inputs.tokens()) x.value().fill(NAN);
+    Tape tape(context_, {.record = false});
+    const Tensor o = run(context_, tape, inputs, mechanism(), s).output.value();
+    EXPECT_EQ(o.shape(), (Shape{s.batch, s.n_q, s.heads, s.d_v}));
+    EXPECT_TRUE(all_zero(o.to_vector<double>()));
+    const Gradients g = gradients(context_, inputs, mechanism(), s);
+    for (const std::vector<double>* x : {&g.q, &g.k, &g.v, &g.bias, &g.input}) EXPECT_TRUE(all_zero(*x));
+    for (const std::vector<double>& x : g.weights) EXPECT_TRUE(all_zero(x));
+  }
+  // This many tokens, or as many as the mechanism says it takes.
+  std::int64_t longest(std::int64_t n) const {
+    for (const ParameterSpec& spec : mechanism().parameters())
+      if (spec.name == "max_length" && mechanism().integer("max_length") > 0)
+        n = std::min(n, mechanism().integer("max_length"));
+    return n;
+  }
   static void expect_finite(const Gradients& g) {
     EXPECT_TRUE(all_finite(g.q)) << "dq";
     EXPECT_TRUE(all_finite(g.k)) << "dk";
@@ -63,6 +86,46 @@ TEST_P(Robustness, NoKeysAtAll) {
   expect_finite(gradients(context_, inputs, mechanism(), s));
 }
 
+TEST_P(Robustness, NoBatch) {
+  Trial s = usual_trial(mechanism());
+  s.batch = 0;
+  expect_nothing(s);
+}
+
+TEST_P(Robustness, NoTokens) {
+  Trial s = usual_trial(mechanism());
+  s.n_q = s.n_k = 0;
+  expect_nothing(s);
+}
+
+TEST_P(Robustness, NoQueries) {
+  if (!has(Feature::cross)) return;
+  Trial s = usual_trial(mechanism());
+  s.n_q = 0;
+  expect_nothing(s);
+}
+
+TEST_P(Robustness, NoKeys) {
+  if (!has(Feature::cross)) return;
+  Trial s = usual_trial(mechanism());
+  s.n_k = 0;
+  expect_nothing(s);
+}
+
+TEST_P(Robustness, EverySequenceIsEmpty) {
+  if (has(Feature::padding)) {
+    Trial s = usual_trial(mechanism());
+    s.options.queries.lengths = {0, 0};
+    expect_nothing(s);
+  }
+  if (has(Feature::packed)) {
+    Trial s = usual_trial(mechanism());
+    s.batch = 1;
+    s.options.queries.cu_seqlens = {0, 0, 0};
+    expect_nothing(s);
+  }
+}
+
 TEST_P(Robustness, HugeScoresStayFinite) {
   for (const double size : {1e2, -1e2}) {
     Trial s = usual_trial(mechanism());
@@ -73,6 +136,34 @@ TEST_P(Robustness, HugeScoresStayFinite) {
     Tape tape(context_, {.record = false});
     EXPECT_TRUE(all_finite(run(context_, tape, inputs, mechanism(), s).output.value().to_vector<double>()));
     expect_finite(gradients(context_, inputs, mechanism(), s));
+  }
+}
+
+// Sums and statistics are f32: long rows give in f16 what they give in f32, wherever f16 can hold the result; also
+// where scores are not made smaller, and their squares and exponentials large.
+TEST_P(Robustness, LongHalfRows) {
+  for (const bool scaled : {true, false}) {
+    if (!scaled && !has(Feature::scale)) continue;
+    Trial s = usual_trial(mechanism());
+    s.batch = 1;
+    s.n_q = s.n_k = longest(2048);
+    s.heads = s.kv_heads = 1;
+    s.d_k = s.d_v = 64;
+    s.width = 64;
+    if (!scaled) s.options.scale = 1.0;
+    const Inputs half = random_inputs(context_, mechanism(), s, DType::f16, 3);
+    const auto wide = [&](const Var& x) { return Var::leaf(x.value().to(context_, DType::f32)); };
+    Tape tape(context_, {.record = false});
+    const auto output = [&](const Inputs& x) {
+      return run(context_, tape, x, mechanism(), s).output.value().to_vector<double>();
+    };
+    const std::vector<double> got = output(half), want = output(half.with(wide));
+    if (std::any_of(want.begin(), want.end(), [](double x) { return std::abs(x) > 6e4; })) continue;
+    EXPECT_TRUE(all_finite(got));
+    if (scaled && !mechanism().kind().chooses) {
+      EXPECT_LT(relative_error(got, want), 2e-3);
+    }
+    expect_finite(gradients(context_, half, mechanism(), s));
   }
 }
 

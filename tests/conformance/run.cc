@@ -1,9 +1,9 @@
+#include <algorithm>
 #include <cmath>
 
-#include "conformance/suite.h"
+#include "conformance/trial.h"
 #include "core/rng.h"
-#include "mechanisms/tiled.h"
-#include "policy/dropout.h"
+#include "reference/random.h"
 
 namespace fovea::conformance {
 namespace {
@@ -67,11 +67,14 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
   p.k = rows_of(in.k.value(), k);
   p.v = rows_of(in.v.value(), k);
   p.causal = o.causal;
+  p.top_left = o.align == Align::top_left;
   p.scale = o.scale.value_or(0.0);
-  if (o.window) p.pattern = p.pattern & Pattern::window(o.window->left, o.window->right);
+  if (o.window)
+    p.pattern = Pattern::predicate("window", [w = *o.window](std::int64_t query, std::int64_t key) {
+      return (w.left < 0 || key >= query - w.left) && (w.right < 0 || key <= query + w.right);
+    });
   if (o.pattern) p.pattern = p.pattern & *o.pattern;
-  if (o.alibi)
-    for (float slope : alibi_slopes(s.heads)) p.slopes.push_back(slope);
+  if (o.alibi) p.slopes = reference::alibi_slopes(s.heads);
   if (o.rotary)
     p.rotate = [rotary = *o.rotary](double* row, std::int64_t w, std::int64_t pos) { rotate_row(row, w, pos, rotary); };
   if (o.bias.defined() || o.mask.defined())
@@ -82,15 +85,14 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
     };
   if (o.diagonal_bias.defined())
     p.bias = [diagonals = o.diagonal_bias.value().to_vector<double>(), shape = o.diagonal_bias.shape(), batch = q.batch,
-              gap = k.count - q.count](std::int64_t h, std::int64_t i, std::int64_t j) {
+              gap = p.position(0)](std::int64_t h, std::int64_t i, std::int64_t j) {
       const std::int64_t row = (shape[0] == 1 ? 0 : batch) * shape[1] + (shape[1] == 1 ? 0 : h);
       return diagonals[at(row * shape[2] + (j - (i + gap)) + (shape[2] - 1) / 2)];
     };
   if (s.training && o.dropout_p > 0.0) {
-    const auto rate = static_cast<float>(o.dropout_p);
-    const DropoutRule rule = DropoutRule::of(rate, context.seed(), 0);  // the first stream of a fresh tape
-    p.drop_factor = [=](std::int64_t h, std::int64_t i, std::int64_t j) {
-      return rule.at(q.batch, h).keep(q.begin + i, k.begin + j) ? DropoutRule::scale(rate) : 0.0;
+    p.drop_factor = [=, rate = o.dropout_p, seed = context.seed()](std::int64_t h, std::int64_t i, std::int64_t j) {
+      constexpr std::uint64_t kFirstStream = 0;  // of a fresh tape
+      return reference::dropout_factor(rate, seed, kFirstStream, {q.batch, h, q.begin + i, k.begin + j});
     };
   }
   for (const Var& w : in.weights) p.weights.push_back(w.value().to_vector<double>());
@@ -151,7 +153,7 @@ Inputs random_inputs(Context& context, const Mechanism& mechanism, const Trial& 
                          .d_k = s.d_k,
                          .d_v = s.d_v,
                          .width = mechanism.needs_input() ? s.width : 0,
-                         .max_length = s.n_k};
+                         .max_length = std::max<std::int64_t>(s.n_k, 1)};
   in.weights = make_weights(context, mechanism, sizes, dtype);
   for (const Var& w : in.weights)
     if (w.needs_grad()) {

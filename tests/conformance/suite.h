@@ -5,22 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "conformance/trial.h"
 #include "core/isa.h"
-#include "fovea/attention.h"
-#include "mechanisms/kind.h"
 
 // The laws that every mechanism obeys, applied to every mechanism of mechanisms/list.inc. A new mechanism is tested by
 // being on the list: nothing here names one.
 namespace fovea::conformance {
-
-// Sizes of a test, and the options of its call. Odd on purpose.
-struct Trial {
-  std::int64_t batch = 2, n_q = 19, n_k = 19, heads = 4, kv_heads = 2, d_k = 6, d_v = 5;
-  std::int64_t width = 7;  // of the layer's input
-  AttentionOptions options;
-  bool training = false;    // dropout is active
-  bool with_state = false;  // an initial state is to be made
-};
 
 // One way of calling attention. `apply` changes the trial; it may allocate tensors of the given floating type.
 struct OptionCase {
@@ -60,46 +50,6 @@ class Law : public testing::TestWithParam<Case> {
 
   Context context_;
 };
-
-// Random inputs (normal, v with a mean) of a trial, as leaves.
-struct Inputs {
-  Var q, k, v;
-  Var input;                 // where the mechanism reads it
-  std::vector<Var> weights;  // where it has any; learned ones are random, whatever they start with
-
-  std::vector<Var> tokens() const;  // q, k, v and the input: what has a row for every token
-  std::vector<Var> leaves() const;  // all that have a gradient
-  // The same with other tokens, made one by one from these.
-  template <class F>
-  Inputs with(const F& make) const {
-    return {make(q), make(k), make(v), input.defined() ? make(input) : Var(), weights};
-  }
-};
-// kv_heads are set to heads where the mechanism has no grouped form.
-void fit(const Mechanism& mechanism, Trial& trial);
-// A trial in a form that the mechanism has: causal where it has no other.
-Trial usual_trial(const Mechanism& mechanism);
-Inputs random_inputs(Context& context, const Mechanism& mechanism, const Trial& trial, DType dtype, std::uint64_t seed);
-
-AttentionResult run(Context& context, Tape& tape, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
-
-// The double-precision definition on the same numbers; o is (b, n_q, heads, d_v), lse (b, n_q, heads).
-struct Expected {
-  std::vector<double> o, lse, final_state;
-};
-Expected expected(const Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
-
-// max |a - b| / max(|b|), NaN when any difference is NaN; equal infinities agree.
-double relative_error(const std::vector<double>& a, const std::vector<double>& b);
-
-// Gradients of sum(o * w) (and of the other outputs, when asked for) with fixed random weights w.
-struct Gradients {
-  std::vector<double> q, k, v, bias, diagonals, initial_state, input;
-  std::vector<std::vector<double>> weights;
-};
-Gradients gradients(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
-// The value that is differentiated.
-double objective(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
 
 }  // namespace fovea::conformance
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from helpers import arrays
 
 import fovea
@@ -185,3 +186,22 @@ def test_parameters_reach_the_mechanism(rng):
     np.testing.assert_allclose(fovea.attention(q, k, v, "diag", block=4), plain(q, k, v, same), atol=1e-12)
     np.testing.assert_allclose(fovea.attention(q, k, v, "diag:block=4"), plain(q, k, v, same), atol=1e-12)
     np.testing.assert_allclose(fovea.attention(q, k, v, fovea.Mechanism("diag", block=4)), plain(q, k, v, same), atol=1e-12)
+
+
+def test_numbers_of_any_library(rng):
+    q, k, v = arrays(rng)
+    np.testing.assert_array_equal(fovea.attention(q, k, v, window=np.int64(2)), fovea.attention(q, k, v, window=2))
+    np.testing.assert_array_equal(fovea.attention(q, k, v, window=np.array([3, 0])), fovea.attention(q, k, v, window=(3, 0)))
+    np.testing.assert_array_equal(fovea.attention(q, k, v, window=(np.int32(3), torch.tensor(0))),
+                                  fovea.attention(q, k, v, window=(3, 0)))
+    np.testing.assert_array_equal(fovea.attention(q, k, v, causal=np.True_, scale=np.float32(0.5), alibi=np.False_),
+                                  fovea.attention(q, k, v, causal=True, scale=0.5))
+    np.testing.assert_array_equal(fovea.attention(q, k, v, rotary=(np.float32(100), np.True_, np.int8(4))),
+                                  fovea.attention(q, k, v, rotary=(100.0, True, 4)))
+    np.testing.assert_array_equal(fovea.attention(q, k, v, dropout_p=np.float64(0.5), seed=np.uint32(3)),
+                                  fovea.attention(q, k, v, dropout_p=0.5, seed=3))
+    np.testing.assert_array_equal(fovea.attention(q, k, v, "taylor", order=2), fovea.attention(q, k, v, "taylor", order="2"))
+    assert fovea.Mechanism("taylor", order=np.int64(4)) == fovea.Mechanism("taylor:order=4")
+    tensors = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
+    torch.testing.assert_close(fovea.attention(*tensors, window=np.int64(2), scale=np.float32(0.5)),
+                               fovea.attention(*tensors, window=2, scale=0.5))

@@ -64,3 +64,23 @@ def test_refusals(rng):
     q, k, v = arrays(rng, dtype=np.float32)
     with pytest.raises(NotImplementedError, match="output only"):
         fovea.jax.attention(q, k, v, return_lse=True)
+
+
+def test_names_are_checked_before_the_callback(rng):
+    q, k, v = (jnp.asarray(x) for x in arrays(rng, dtype=np.float32))
+    for call in (fovea.jax.attention, jax.jit(fovea.jax.attention, static_argnums=3)):
+        with pytest.raises(ValueError, match=r'^unknown attention "sofmax"[\s\S]*softmax') as error:
+            call(q, k, v, "sofmax")
+        assert len(str(error.value).splitlines()) == 3
+    with pytest.raises(TypeError, match='no option or parameter "casual"'):
+        fovea.jax.attention(q, k, v, casual=True)
+
+
+def test_weights_by_name(rng):
+    q, k, v = (jnp.asarray(x) for x in arrays(rng, dtype=np.float32))
+    mechanism = fovea.Mechanism("linformer").init(heads=4, d_k=8, max_length=13)
+    given = {name: jnp.asarray(mechanism.weights[name]) for name in reversed(list(mechanism.weights))}
+    np.testing.assert_allclose(fovea.jax.attention(q, k, v, "linformer", weights=given), fovea.jax.attention(q, k, v, mechanism),
+                               atol=1e-6)
+    with pytest.raises(ValueError, match='no weight "other"'):
+        fovea.jax.attention(q, k, v, "linformer", weights={"other": q})

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from helpers import arrays
 
 import fovea
+import fovea.torch
 
 
 def test_settings():
@@ -72,3 +74,70 @@ def test_files(name, rng, tmp_path):
     loaded = fovea.Mechanism.load(path)
     assert loaded.text == mechanism.text and loaded.seed == 5 and loaded.weights.trained == mechanism.weights.trained
     np.testing.assert_array_equal(fovea.attention(q, k, v, loaded, **options), expected)
+
+
+def linformer(dtype=np.float64):
+    return fovea.Mechanism("linformer", slots=5).init(heads=4, d_k=8, max_length=13, dtype=dtype)
+
+
+def test_weights_go_by_their_names(rng):
+    q, k, v = arrays(rng)
+    mechanism = linformer()
+    names = list(mechanism.weights)
+    assert len(names) >= 2
+    expected = fovea.attention(q, k, v, mechanism)
+    turned = {name: mechanism.weights[name] for name in reversed(names)}
+    plain = fovea.Mechanism("linformer", slots=5)
+    np.testing.assert_array_equal(fovea.attention(q, k, v, plain, weights=turned), expected)
+    np.testing.assert_array_equal(fovea.attention(q, k, v, plain, weights=mechanism.weights), expected)
+    np.testing.assert_array_equal(fovea.attention(q, k, v, plain, weights=list(mechanism.weights.values())), expected)
+    swapped = dict(zip(names, (mechanism.weights[name] for name in reversed(names))))
+    assert np.abs(fovea.attention(q, k, v, plain, weights=swapped) - expected).max() > 1e-3
+
+
+def test_weights_of_other_names_are_refused(rng):
+    q, k, v = arrays(rng)
+    weights = dict(linformer().weights)
+    name = next(iter(weights))
+    for arrays_of in (lambda x: x, torch.from_numpy):
+        given = [arrays_of(x) for x in (q, k, v)]
+        wrong = {"x" + n: arrays_of(w) for n, w in weights.items()}
+        with pytest.raises(ValueError, match=f'no weight "x{name}"\\n  try     {name}'):
+            fovea.attention(*given, "linformer", slots=5, weights=wrong)
+        with pytest.raises(ValueError, match=f'also needs the weight "{name}"'):
+            fovea.attention(*given, "linformer", slots=5, weights={n: arrays_of(w) for n, w in weights.items() if n != name})
+        with pytest.raises(ValueError, match='"softmax" has no weight "gain"'):
+            fovea.attention(*given, weights={"gain": arrays_of(q)})
+
+
+def test_weights_by_name_have_gradients(rng):
+    q, k, v = (torch.from_numpy(x) for x in arrays(rng))
+    mechanism = linformer()
+    given = {name: torch.from_numpy(w).requires_grad_() for name, w in reversed(list(mechanism.weights.items()))}
+    out = fovea.attention(q, k, v, "linformer", slots=5, weights=given)
+    out.sum().backward()
+    expected = fovea.attention_backward(np.ones(q.shape), q.numpy(), k.numpy(), v.numpy(), mechanism)
+    for name, weight in given.items():
+        np.testing.assert_allclose(weight.grad.numpy(), expected.weights[name], atol=1e-12)
+    compiled = torch.compile(lambda q: fovea.torch.attention(q, k, v, "linformer", slots=5, weights=given), backend="aot_eager")
+    torch.testing.assert_close(compiled(q), out)
+
+
+def test_the_seed_of_a_parameter(rng):
+    q, k, v = arrays(rng, shape=(1, 96, 2, 8))
+    settings = {"block": 8, "random": 1}
+    seeded = fovea.Mechanism("bigbird", seed=3, **settings)
+    assert seeded.parameters["seed"] == 3 and "seed=3" in seeded.text
+    others = [fovea.attention(q, k, v, fovea.Mechanism("bigbird", seed=s, **settings)) for s in (0, 3)]
+    assert np.abs(others[0] - others[1]).max() > 1e-3
+    with pytest.raises(TypeError, match="seed cannot be 1.5"):
+        fovea.Mechanism("performer", seed=1.5)
+
+
+def test_sizes_that_are_missing():
+    with pytest.raises(ValueError, match=r"depends on the longest sequence\n  try     max_length"):
+        fovea.Mechanism("linformer").init(heads=2, d_k=8)
+    with pytest.raises(ValueError, match=r"depends on the longest sequence\n  try     max_length"):
+        fovea.torch.Attention("linformer", heads=2, head_dim=8)
+    with pytest.raises(ValueError, match=r"depends on the width of the layer's input[\s\S]*input_dim"):
+        fovea.torch.Attention("gla", heads=2, head_dim=8)

@@ -9,13 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fovea._attention import OPTIONS, read_options
 from fovea._mechanism import Mechanism
-from fovea.torch._attention import run, split
+from fovea.torch._attention import check_tensors, run, split
 
 
 class Attention(nn.Module):
     """A mechanism as a layer: q, k, v (b, n, heads, width of a head) to an output like q, with its weights as parameters
-    (those that are learned) and buffers (those that are drawn once).
+    (those that are learned) and buffers (those that are drawn once), with _ for a dot in their names. Options are those of
+    fovea.attention, for every call.
+    Weights start as torch.manual_seed says, unless the mechanism has some or a seed of its own.
 
     >>> layer = Attention("linformer", heads=2, head_dim=8, max_length=16)
     >>> q = torch.randn(1, 16, 2, 8)
@@ -27,36 +30,44 @@ class Attention(nn.Module):
                  kv_heads: int | None = None, input_dim: int = 0, max_length: int = -1, dropout: float = 0.0,
                  **options: Any) -> None:
         super().__init__()
-        chosen = Mechanism(mechanism) if isinstance(mechanism, str) else mechanism
-        self.dropout = dropout
-        self.options = options
+        chosen, _ = read_options(mechanism, options)
         if chosen._weights is None and chosen.weight_names:
             if not heads or not head_dim:
                 raise ValueError(f'mechanism "{chosen.name}" has weights: give heads and head_dim')
-            chosen.init(heads=heads, d_k=head_dim, kv_heads=kv_heads, width=input_dim, max_length=max_length)
+            seed = int(torch.randint(0, 2**62, ())) if chosen.seed is None else chosen.seed
+            chosen = Mechanism(chosen.text).init(heads=heads, d_k=head_dim, kv_heads=kv_heads, width=input_dim,
+                                                 max_length=max_length, seed=seed)
+        self.dropout = dropout
+        self.options = {name: value for name, value in options.items() if name in OPTIONS}
         self.mechanism = chosen.text
         self.weight_names = chosen.weight_names
         for name, array in chosen.weights.items():
             value = torch.from_numpy(np.array(array))
             if name in chosen.weights.trained:
-                self.register_parameter(name, nn.Parameter(value))
+                self.register_parameter(_attribute(name), nn.Parameter(value))
             else:
-                self.register_buffer(name, value)
+                self.register_buffer(_attribute(name), value)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
-        options = {**self.options, **options}
+        check_tensors(q, k, v)
+        options = {"training": self.training, **self.options, **options}
         if self.training and self.dropout > 0.0:
             options["dropout_p"] = self.dropout
-        weights = [getattr(self, name) for name in self.weight_names]
+        weights = [getattr(self, _attribute(name)) for name in self.weight_names]
         return run(q, k, v, *split(self.mechanism, options), weights)
 
     def extra_repr(self) -> str:
         return ", ".join([self.mechanism, *(f"{name}={value!r}" for name, value in self.options.items())])
 
 
+def _attribute(weight: str) -> str:
+    """What a weight is called in a module, whose names have no dots."""
+    return weight.replace(".", "_")
+
+
 class MultiheadAttention(nn.MultiheadAttention):
     """torch.nn.MultiheadAttention with any mechanism: the same constructor, parameters and state_dict. The weights of
-    pairs are never stored, so the second result is always None.
+    pairs are never stored: need_weights=True is refused, and the second result is always None.
 
     >>> layer = MultiheadAttention(16, 2, batch_first=True, mechanism="norm")
     >>> x = torch.randn(3, 10, 16)
@@ -81,6 +92,9 @@ class MultiheadAttention(nn.MultiheadAttention):
                 need_weights: bool = False, attn_mask: Tensor | None = None, average_attn_weights: bool = True,
                 is_causal: bool = False) -> tuple[Tensor, None]:
         """As torch's: in masks of booleans true is left out, others are added to the scores."""
+        if need_weights:
+            raise NotImplementedError("fovea's MultiheadAttention never stores the weights of pairs\n"
+                                      "  try     need_weights=False")
         batched = query.dim() == 3
         given = [x if batched else x.unsqueeze(0) for x in (query, key, value)]
         if batched and not self.batch_first:

@@ -4,12 +4,15 @@ A call is described by a text, so that one schema serves every mechanism and opt
 dictionary, the names of the tensors that come besides q, k and v, and "records" when a backward pass may follow, or
 "copies" when it may follow in a compiled graph: that writes other things where tensors lay which it makes again for its
 backward pass, so the recorded call must have its own.
+
+Eager calls go around PyTorch's dispatch of operators, which costs 0.2 ms in a forward and backward pass, as the functions
+Attend and Pull; those also tell the transforms of torch.func what to do.
 """
 
 from __future__ import annotations
 
 from ast import literal_eval
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
@@ -21,6 +24,7 @@ from torch import Tensor
 from fovea import _fovea
 from fovea._pattern import Pattern
 
+LENGTHS = ("cu_seqlens", "cu_seqlens_k", "lengths", "lengths_k")
 PATTERNS: WeakValueDictionary[int, Pattern] = WeakValueDictionary()
 
 
@@ -55,7 +59,7 @@ class Described:
                 options.setdefault("weights", []).append(tensor.detach())
             elif name == "seed":
                 options[name] = int(tensor.item())
-            elif name in ("cu_seqlens", "cu_seqlens_k", "lengths", "lengths_k"):
+            elif name in LENGTHS:
                 options[name] = [int(n) for n in tensor.tolist()]
             else:
                 options[name] = tensor.detach()
@@ -66,6 +70,13 @@ class Described:
 
     def dense(self, x: Tensor) -> Tensor:
         return dense(x, self.heads_first)
+
+
+def noted(call: str, tensors: Sequence[Tensor]) -> str:
+    """The text of a call, with what its gradient needs of it."""
+    if not torch.is_grad_enabled() or not any([x.requires_grad for x in tensors]):
+        return call + "\n"
+    return call + ("\ncopies" if torch.compiler.is_compiling() else "\nrecords")
 
 
 @lru_cache(maxsize=256)
@@ -171,7 +182,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.save_for_backward(*output, q, k, v, *others)
 
 
-def _pulled(ctx: Any, grads: tuple[Tensor, ...], how: Callable[..., list[Tensor]]) -> list[Tensor | None]:
+def _pulled(ctx: Any, grads: tuple[Tensor, ...], how: Callable[..., Sequence[Tensor]]) -> list[Tensor | None]:
     _, _, _, ticket, *inputs = ctx.saved_tensors
     found = how(list(grads[:3]), ticket, inputs, ctx.text)
     return [g if x.is_floating_point() else None for g, x in zip(found, inputs)]
@@ -186,20 +197,71 @@ def _no_second(ctx: Any, *grads: Any) -> None:
     raise NotImplementedError("fovea has no second derivatives\n  try     backward() without create_graph=True")
 
 
+def _no_forward_mode(ctx: Any, *tangents: Any) -> None:
+    raise NotImplementedError("fovea has no derivatives in forward mode (jvp, jacfwd, hessian)\n"
+                              "  try     torch.func.vjp, jacrev or grad")
+
+
+def _for_each(batch_size: int, dims: Sequence[int | None], tensors: Sequence[Tensor],
+              call: Callable[[list[Tensor]], Sequence[Tensor]]) -> tuple[Any, Any]:
+    """vmap: a call for every sample, so that each is what it would be alone, its random numbers too."""
+    if batch_size == 0:
+        raise ValueError("vmap over an axis of length 0")
+    samples = [call([x if d is None else x.select(d, i) for x, d in zip(tensors, dims)]) for i in range(batch_size)]
+    return tuple(torch.stack(results) for results in zip(*samples)), (0,) * len(samples[0])
+
+
 attend.register_autograd(_backward, setup_context=_keep)
 pull.register_autograd(_no_second, setup_context=lambda ctx, inputs, output: None)
 
 
-class Direct(torch.autograd.Function):
-    """The same without PyTorch's dispatch of operators, which costs 0.2 ms in a forward and backward pass: for calls
-    that no compiler or transform looks at. With create_graph=True the operator says why there is no second derivative."""
+class Pull(torch.autograd.Function):
+    """gradients() as a function of PyTorch, which may be transformed further."""
 
     @staticmethod
-    def forward(ctx: Any, text: str, q: Tensor, k: Tensor, v: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        results = compute(q, k, v, list(others), text)
-        _keep(ctx, (q, k, v, others, text), results)
-        return results
+    def forward(text: str, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(gradients(list(tensors[:3]), tensors[3], list(tensors[4:]), text))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, text: str, *tensors: Tensor) -> tuple[Any, Any]:
+        return _for_each(info.batch_size, dims[1:], tensors, lambda sample: Pull.apply(text, *sample))
+
+    backward = staticmethod(_no_second)
+    jvp = staticmethod(_no_forward_mode)
+
+
+def _transformed_gradients(grads: list[Tensor], ticket: Tensor, inputs: list[Tensor], text: str) -> Sequence[Tensor]:
+    return Pull.apply(text, *grads, ticket, *inputs)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class Attend(torch.autograd.Function):
+    """compute() with its gradient."""
+
+    @staticmethod
+    def forward(text: str, q: Tensor, k: Tensor, v: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        return compute(q, k, v, list(others), text)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        text, q, k, v, *others = inputs
+        _keep(ctx, (q, k, v, others, text), output)
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, text: str, *tensors: Tensor) -> tuple[Any, Any]:
+        call = text.rpartition("\n")[0]
+        return _for_each(info.batch_size, dims[1:], tensors,
+                         lambda sample: Attend.apply(noted(call, sample), *sample))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        return None, *_pulled(ctx, grads, pull if torch.is_grad_enabled() else gradients)
+        if any([torch._C._functorch.is_legacy_batchedtensor(g) for g in grads]):  # its batches know no other's functions
+            raise NotImplementedError("fovea takes no batches of gradients (is_grads_batched)\n"
+                                      "  try     torch.func.vjp and torch.func.vmap")
+        alone = not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
+        return None, *_pulled(ctx, grads, gradients if alone else _transformed_gradients)
+
+    jvp = staticmethod(_no_forward_mode)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fovea._attention import read_options
 from fovea._mechanism import Mechanism
 from fovea.torch._attention import attention
 
@@ -16,13 +17,13 @@ def register_transformers(mechanism: str | Mechanism = "softmax", name: str = "f
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-    chosen = Mechanism(mechanism) if isinstance(mechanism, str) else mechanism
+    chosen, _ = read_options(mechanism, options)
     takes_masks = chosen.supports("bias")
 
     def forward(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
                 scaling: float | None = None, dropout: float = 0.0, **_: Any) -> tuple[Tensor, None]:
         """q, k and v (b, h, n, d); the output (b, n, h, d)."""
-        call: dict[str, Any] = dict(options)
+        call: dict[str, Any] = {"training": module.training, **options}
         if attention_mask is None:
             is_causal = bool(getattr(module, "is_causal", False)) and query.shape[2] > 1
             call["causal"] = is_causal
@@ -34,7 +35,7 @@ def register_transformers(mechanism: str | Mechanism = "softmax", name: str = "f
             call["scale"] = scaling
         if dropout > 0.0:
             call["dropout_p"] = dropout
-        out = attention(query, key, value, chosen, layout="bhnd", **call)
+        out = attention(query, key, value, mechanism, layout="bhnd", **call)
         return out.transpose(1, 2).contiguous(), None
 
     AttentionInterface.register(name, forward)

@@ -41,7 +41,7 @@ struct ReadStates : Pass<R> {
     if (problem.rms_norm) return;
     const bool divided = problem.denominator != Denominator::none;
     if (divided) divide(this->state_of(states, g).row(this->d_v), at, c);
-    store<R>(y, divided ? buffers.factor : nullptr, c, this->out(io.o, at, this->d_v));
+    this->store_outputs(io, y, divided ? buffers.factor : nullptr, at, c);
   }
 
   // D = f(q) . z, z: [d_k] the sum of the features of the keys.
@@ -65,7 +65,7 @@ struct ReadStates : Pass<R> {
     }
     store_statistic(problem, io.statistic, this->query_place(row, 0), buffers.factor, c);
     for (std::int64_t h = 0; h < problem.heads; ++h)
-      store<R>(held(h), buffers.factor, c, this->out(io.o, this->query_place(row, h), this->d_v));
+      this->store_outputs(io, held(h), buffers.factor, this->query_place(row, h), c);
   }
 
   Matrix<R> held(std::int64_t h) const {
@@ -106,8 +106,7 @@ struct PullQueries : Pass<R> {
 
   void fetch_head(const Place& at, std::size_t c) {
     this->fetch(io.q, at, this->d_k, c);
-    this->fetch(io.d_o, at, this->d_v, c);
-    if (statistic_columns(problem) != 0) this->fetch(io.o, at, this->d_v, c);
+    this->fetch_gradient(io, at, c);
   }
 
   void head(const Place& at, std::int64_t g, std::size_t c) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/scratch.h"
 #include "scan/cpu/kernels.h"
 #include "simd/matrix.h"
 #include "simd/product.h"
@@ -32,25 +33,23 @@ struct Layout {
   std::size_t ld_k, ld_v;  // row lengths of features and of values in scratch
 };
 
-// Hands out parts of a thread's scratch, each on its own cache lines. Started from null it only counts.
+// Parts of a thread's scratch, padded to whole vectors.
 template <class R>
-class Carver {
+class Parts {
  public:
-  explicit Carver(R* data = nullptr) : data_(data) {}
+  explicit Parts(Room room = {}) : carver_(room) {}
 
-  R* take(std::size_t count) {
-    R* taken = data_ == nullptr ? nullptr : data_ + used_;
-    used_ += padded<R>(count);
-    return taken;
+  R* take(std::size_t count, const std::source_location& where = std::source_location::current()) {
+    return carver_.take<R>(padded<R>(count), where);
   }
-  Matrix<R> matrix(std::size_t rows, std::size_t columns) {
-    return {take(padded<R>(rows) * padded<R>(columns)), padded<R>(columns)};
+  Matrix<R> matrix(std::size_t rows, std::size_t columns,
+                   const std::source_location& where = std::source_location::current()) {
+    return {take(padded<R>(rows) * padded<R>(columns), where), padded<R>(columns)};
   }
-  std::size_t used() const { return used_; }
+  std::size_t bytes() const { return carver_.used(); }
 
  private:
-  R* data_;
-  std::size_t used_ = 0;
+  Carver carver_;
 };
 
 // Sizes of a product: m x n, summed over k.
@@ -62,15 +61,15 @@ struct Extent {
 template <class R>
 struct DecayBuffers {
   DecayBuffers() = default;
-  DecayBuffers(const Problem& problem, std::int64_t chunk, Carver<R>& carver) {
+  DecayBuffers(const Problem& problem, std::int64_t chunk, Parts<R>& parts) {
     const auto c = static_cast<std::size_t>(chunk), kv_heads = static_cast<std::size_t>(problem.kv_heads);
     const bool by_channel = problem.decay == Decay::channel;
     const auto rows = [&](std::size_t count) {
-      return by_channel ? carver.matrix(count, static_cast<std::size_t>(problem.d_k)) : carver.matrix(1, count);
+      return by_channel ? parts.matrix(count, static_cast<std::size_t>(problem.d_k)) : parts.matrix(1, count);
     };
     power_size = padded<R>(2 * c + 1);
-    if (problem.decay == Decay::head) powers = carver.take(kv_heads * power_size);
-    if (problem.decay == Decay::step) pairs = carver.matrix(c, c);
+    if (problem.decay == Decay::head) powers = parts.take(kv_heads * power_size);
+    if (problem.decay == Decay::step) pairs = parts.matrix(c, c);
     if (problem.decay != Decay::step && !by_channel) return;
     steps = rows(std::max(c, kPad<R> + 1));
     queries = rows(c);
@@ -86,27 +85,27 @@ struct DecayBuffers {
 // One thread's scratch for one (chunk, head); every kernel uses some of it. c: rows of a chunk, w: width.
 template <class R>
 struct Buffers {
-  Buffers(const Problem& problem, std::int64_t chunk, std::size_t held_count, Carver<R>& carver) {
+  Buffers(const Problem& problem, std::int64_t chunk, std::size_t held_count, Parts<R>& parts) {
     const Layout<R> layout(problem);
     const auto c = static_cast<std::size_t>(chunk);
     const std::size_t d_k = layout.d_k, w = layout.width;
-    k = carver.matrix(c, d_k);
-    v = carver.matrix(c, w);
-    q = carver.matrix(c, d_k);
-    g = carver.matrix(c, w);
-    k_across = carver.matrix(d_k, c);
-    v_across = carver.matrix(w, c);
-    q_across = carver.matrix(d_k, c);
-    y_across = carver.matrix(w, c);
-    scores = carver.matrix(c, c);
-    d_scores = carver.matrix(c, c);
-    d_rows = carver.matrix(c, d_k);
-    y = carver.matrix(c, w);
-    factor = carver.take(c);
+    k = parts.matrix(c, d_k);
+    v = parts.matrix(c, w);
+    q = parts.matrix(c, d_k);
+    g = parts.matrix(c, w);
+    k_across = parts.matrix(d_k, c);
+    v_across = parts.matrix(w, c);
+    q_across = parts.matrix(d_k, c);
+    y_across = parts.matrix(w, c);
+    scores = parts.matrix(c, c);
+    d_scores = parts.matrix(c, c);
+    d_rows = parts.matrix(c, d_k);
+    y = parts.matrix(c, w);
+    factor = parts.take(c);
     held_size = padded<R>(c) * padded<R>(w);
-    held = carver.take(held_count * held_size);
-    squares = carver.take(held_count * padded<R>(c));
-    decay = DecayBuffers<R>(problem, chunk, carver);
+    held = parts.take(held_count * held_size);
+    squares = parts.take(held_count * padded<R>(c));
+    decay = DecayBuffers<R>(problem, chunk, parts);
   }
 
   Matrix<R> k, q;                // [c][d_k] features
@@ -128,24 +127,24 @@ inline std::size_t held_count(const Problem& problem) {
   return problem.rms_norm ? static_cast<std::size_t>(problem.heads) : 0;
 }
 template <class R>
-std::size_t scratch_size(const Problem& problem, std::int64_t chunk) {
-  Carver<R> carver;
-  Buffers<R>(problem, chunk, held_count(problem), carver);
-  return carver.used();
+std::size_t scratch_bytes(const Problem& problem, std::int64_t chunk) {
+  Parts<R> parts;
+  Buffers<R>(problem, chunk, held_count(problem), parts);
+  return parts.bytes();
 }
 
 // Scratch of the step form: one row of everything.
 template <class R>
 struct StepBuffers {
-  StepBuffers(const Problem& problem, Carver<R>& carver) {
+  StepBuffers(const Problem& problem, Parts<R>& parts) {
     const Layout<R> layout(problem);
-    k = {carver.take(layout.ld_k), layout.ld_k};
-    v = {carver.take(layout.ld_v), layout.ld_v};
-    q = {carver.take(layout.group * layout.ld_k), layout.ld_k};
-    y = {carver.take(layout.heads * layout.ld_v), layout.ld_v};
-    zero = carver.take(layout.ld_v);
-    unused = carver.take(layout.ld_v);
-    decay = carver.take(layout.ld_k);
+    k = {parts.take(layout.ld_k), layout.ld_k};
+    v = {parts.take(layout.ld_v), layout.ld_v};
+    q = {parts.take(layout.group * layout.ld_k), layout.ld_k};
+    y = {parts.take(layout.heads * layout.ld_v), layout.ld_v};
+    zero = parts.take(layout.ld_v);
+    unused = parts.take(layout.ld_v);
+    decay = parts.take(layout.ld_k);
   }
 
   Matrix<R> k, v;  // [1][d_k], [1][width]
@@ -156,10 +155,10 @@ struct StepBuffers {
   R* decay;        // [d_k]
 };
 template <class R>
-std::size_t step_scratch_size(const Problem& problem) {
-  Carver<R> carver;
-  StepBuffers<R>(problem, carver);
-  return carver.used();
+std::size_t step_scratch_bytes(const Problem& problem) {
+  Parts<R> parts;
+  StepBuffers<R>(problem, parts);
+  return parts.bytes();
 }
 
 // One row of a state in the step form.

@@ -37,8 +37,7 @@ struct CausalBackward : Pass<R> {
     for (std::int64_t h = first_head(g); h < end_head(chunk, g); ++h) {
       const Place at = this->query_place(chunk.query, h);
       this->fetch(io.q, at, this->d_k, chunk.rows);
-      this->fetch(io.d_o, at, this->d_v, chunk.rows);
-      if (statistic_columns(problem) != 0) this->fetch(io.o, at, this->d_v, chunk.rows);
+      this->fetch_gradient(io, at, chunk.rows);
     }
   }
   // dS^T += dy^T f(q) with the decay of each query. buffers.q is used up.

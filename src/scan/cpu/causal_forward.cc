@@ -83,7 +83,7 @@ struct CausalForward : Pass<R> {
 
   void write(Matrix<const R> y, const R* factor, const Place& at, std::size_t c) {
     simd::transpose<R>(y, buffers.y, this->d_v, c);
-    store<R>(buffers.y, factor, c, this->out(io.o, at, this->d_v));
+    this->store_outputs(io, buffers.y, factor, at, c);
   }
 
   static void sum_squares(Matrix<const R> y, std::size_t d_v, R* HWY_RESTRICT sums);
@@ -122,8 +122,9 @@ struct CausalForward : Pass<R> {
       } else {
         const Rows<void*> rows = left(chunk, h);
         const Matrix<const R> y = {static_cast<const R*>(rows.data), static_cast<std::size_t>(rows.stride)};
-        const Rows<void*> to = this->out(io.o, at, this->d_v);
+        const Rows<void*> to = this->outputs(io.o, at);
         // Not past the caches, where these rows mostly are: that would take 1.2 times as long for the whole pass.
+        if (io.rest.data != nullptr) store_rest<R>(y, buffers.factor, chunk.rows, this->outputs(io.rest, at));
         visit_element<R>(to.dtype, [&]<class T>() { store_as<R, T>(y, buffers.factor, chunk.rows, to); });
       }
     }

@@ -42,7 +42,7 @@ struct Weights {
 
 // Decay::head: all weights are powers, middle[t] = middle[-t] = decay^t for t <= chunk, filled once for all chunks.
 template <class R>
-void fill_powers(float log_decay, std::int64_t chunk, R* table) {
+void fill_powers(double log_decay, std::int64_t chunk, R* table) {
   R* middle = table + chunk;
   for (std::int64_t t = 0; t <= chunk; ++t)
     middle[t] = middle[-t] = static_cast<R>(std::exp(static_cast<double>(t) * log_decay));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/scratch.h"
 #include "scan/contract.h"
 
 // What the kernels of the linear engine are called with. Every function works on some rows of one piece and some kv
@@ -21,7 +22,7 @@ struct Task {
   std::int64_t begin, end;
   std::int64_t first, last;
   std::int64_t chunk;
-  R* scratch;  // Buffers in buffers.h
+  Room scratch;  // Buffers in buffers.h
 };
 
 // For the norm over all heads when several tasks share the heads of a segment: each leaves its rows unfinished together
@@ -86,9 +87,8 @@ template <class R>
 CausalBackwardKernels<R> causal_backward_kernels();
 
 // One piece of one query and one key, all heads: the caller's states, (d_k, width), are read and written as they are.
+using Step = void(const Problem& problem, const Forward& io, std::size_t piece, Room scratch);
 template <class R>
-using Step = void(const Problem& problem, const Forward& io, std::size_t piece, R* scratch);
-template <class R>
-Step<R>* step_kernel();
+Step* step_kernel();
 
 }  // namespace fovea::scan::cpu

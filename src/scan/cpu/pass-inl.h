@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 // Base of the passes: the task and the buffers of its thread.
 template <class R>
 struct Pass : Layout<R> {
-  explicit Pass(const Task<R>& t) : Pass(t, Carver<R>(t.scratch)) {}
+  explicit Pass(const Task<R>& t) : Pass(t, Parts<R>(t.scratch)) {}
 
   Place key_place(std::int64_t row, std::int64_t kv_head) const { return {piece.batch, piece.k0 + row, kv_head}; }
   Place query_place(std::int64_t row, std::int64_t head) const { return {piece.batch, piece.q0 + row, head}; }
@@ -31,6 +31,12 @@ struct Pass : Layout<R> {
   }
   Rows<void*> out(const Out& array, const Place& at, std::size_t dim) const {
     return rows_at(problem.dtype, array, at, dim);
+  }
+  Rows<void*> outputs(const Out& o, const Place& at) const { return rows_at(problem.output_type(), o, at, this->d_v); }
+  // Stores c rows of o, and what they lose.
+  void store_outputs(const Forward& io, Matrix<const R> y, const R* factor, const Place& at, std::size_t c) const {
+    store<R>(y, factor, c, outputs(io.o, at));
+    if (io.rest.data != nullptr) store_rest<R>(y, factor, c, outputs(io.rest, at));
   }
   std::int64_t heads_per_kv() const { return static_cast<std::int64_t>(this->group); }
 
@@ -58,10 +64,17 @@ struct Pass : Layout<R> {
                                            : channel_weights<R>(g, from.stride, {c, this->d_k, 0}, buffers.decay);
   }
 
-  void fetch(const In& array, const Place& at, std::size_t dim, std::size_t rows) {
-    const Rows<const void*> range = in(array, at, dim);
-    const std::size_t bytes = size_of(problem.dtype);
-    next.add(range.data, dim * bytes, static_cast<std::size_t>(range.stride) * bytes, rows);
+  void fetch(const In& array, const Place& at, std::size_t dim, std::size_t rows) { fetch(in(array, at, dim), rows); }
+  void fetch(const Rows<const void*>& range, std::size_t rows) {
+    const std::size_t bytes = size_of(range.dtype);
+    next.add(range.data, range.dim * bytes, static_cast<std::size_t>(range.stride) * bytes, rows);
+  }
+  // What a gradient of o is loaded from.
+  void fetch_gradient(const Backward& io, const Place& at, std::size_t rows) {
+    fetch(rows_at(problem.output_type(), io.d_o, at, this->d_v), rows);
+    if (statistic_columns(problem) == 0) return;
+    fetch(rows_at(problem.output_type(), io.o, at, this->d_v), rows);
+    if (io.rest.data != nullptr) fetch(rows_at(problem.output_type(), io.rest, at, this->d_v), rows);
   }
 
   void load_keys(const Keys& keys, std::int64_t row, std::int64_t kv_head, std::size_t c) {
@@ -107,12 +120,12 @@ struct Pass : Layout<R> {
     return buffers.decay.powers + static_cast<std::size_t>(kv_head) * buffers.decay.power_size;
   }
 
-  Pass(const Task<R>& t, Carver<R> carver)
+  Pass(const Task<R>& t, Parts<R> parts)
       : Layout<R>(*t.problem),
         task(t),
         problem(*t.problem),
         piece(*t.piece),
-        buffers(problem, t.chunk, held_count(problem), carver) {
+        buffers(problem, t.chunk, held_count(problem), parts) {
     for (std::int64_t g = t.first; g < t.last && problem.decay == Decay::head; ++g)
       fill_powers(problem.log_decay[g], t.chunk, powers_of(g));
   }

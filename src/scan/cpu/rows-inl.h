@@ -106,6 +106,23 @@ void store(Matrix<const R> from, const R* factor, std::size_t rows, const Rows<v
   visit_element<R>(to.dtype, [&]<class T>() { store_as<R, T>(from, factor, rows, to); });
 }
 
+// What store() loses: rows[i] = x - (x as it was stored), x = factor[i] from[i].
+template <class R>
+HWY_NOINLINE void store_rest(Matrix<const R> from, const R* factor, std::size_t rows, const Rows<void*>& to) {
+  visit_element<R>(to.dtype, [&]<class T>() {
+    T* out = static_cast<T*>(to.data);
+    for (std::size_t i = 0; i < rows; ++i, out += to.stride) {
+      const R* row = from.row(i);
+      const R f = factor == nullptr ? R{1} : factor[i];
+#pragma omp simd
+      for (std::size_t a = 0; a < to.dim; ++a) {
+        const R x = row[a] * f;
+        out[a] = static_cast<T>(x - static_cast<R>(static_cast<T>(x)));
+      }
+    }
+  });
+}
+
 template <class R, class M>
 HWY_NOINLINE void pull_as(Matrix<R> gradient, Matrix<const R> features, std::size_t rows, std::size_t dim) {
   for (std::size_t i = 0; i < rows; ++i) {
@@ -186,6 +203,8 @@ HWY_NOINLINE void load_gradient_as(const GradientRows<R>& from, std::size_t rows
     const auto at = static_cast<std::int64_t>(i);
     const T* HWY_RESTRICT d_o = static_cast<const T*>(from.d_o.data) + at * from.d_o.stride;
     const T* HWY_RESTRICT o = static_cast<const T*>(from.o.data) + at * from.o.stride;
+    const T* HWY_RESTRICT rest =
+        from.rest.data == nullptr ? nullptr : static_cast<const T*>(from.rest.data) + at * from.rest.stride;
     R* HWY_RESTRICT row = to.row(i);
     const R statistic = from.statistic[at * from.statistic_stride];
     R factor = statistic, pull = 0;
@@ -194,9 +213,13 @@ HWY_NOINLINE void load_gradient_as(const GradientRows<R>& from, std::size_t rows
     } else {
       factor = statistic == 0 ? R{0} : 1 / statistic;
       const bool clamped = from.clamp && statistic <= from.floor;
-      row[dim] = clamped ? R{0} : -factor * dot_as<R>(d_o, o, dim);
+      const R dot = dot_as<R>(d_o, o, dim) + (rest == nullptr ? R{0} : dot_as<R>(d_o, rest, dim));
+      row[dim] = clamped ? R{0} : -factor * dot;
     }
     for (std::size_t a = 0; a < dim; ++a) row[a] = (static_cast<R>(d_o[a]) - static_cast<R>(o[a]) * pull) * factor;
+    if (rest == nullptr || pull == 0) continue;
+    const R rest_pull = pull * factor;
+    for (std::size_t a = 0; a < dim; ++a) row[a] -= static_cast<R>(rest[a]) * rest_pull;
   }
 }
 
@@ -211,10 +234,12 @@ template <class R>
 R row_dot(const Problem& problem, const Backward& io, Place at) {
   R sum = 0;
   const auto d_v = static_cast<std::size_t>(problem.d_v);
+  const DType dtype = problem.output_type();
   for (at.head = 0; at.head < problem.heads; ++at.head)
-    visit_element<R>(problem.dtype, [&]<class T>() {
-      sum += dot_as<R>(static_cast<const T*>(rows_at(problem.dtype, io.d_o, at, d_v).data),
-                       static_cast<const T*>(rows_at(problem.dtype, io.o, at, d_v).data), d_v);
+    visit_element<R>(dtype, [&]<class T>() {
+      const auto row = [&](const In& array) { return static_cast<const T*>(rows_at(dtype, array, at, d_v).data); };
+      sum += dot_as<R>(row(io.d_o), row(io.o), d_v);
+      if (io.rest.data != nullptr) sum += dot_as<R>(row(io.d_o), row(io.rest), d_v);
     });
   return sum;
 }

@@ -76,8 +76,8 @@ void store_statistic(const Problem& problem, const Out& array, const Place& at, 
 // What the gradient of y is made of; see load_gradient.
 template <class R>
 struct GradientRows {
-  Rows<const void*> d_o, o;
-  const R* statistic;  // null: y is o
+  Rows<const void*> d_o, o, rest;  // rest: no data where o is all there is
+  const R* statistic;              // null: y is o
   std::int64_t statistic_stride;
   const R* dots;  // d_o . o over all heads; null without norm
   R per_column;   // 1 / (heads d_v)
@@ -88,8 +88,10 @@ struct GradientRows {
 template <class R>
 GradientRows<R> gradient_rows(const Problem& problem, const Backward& io, const Place& at, const R* dots) {
   const auto d_v = static_cast<std::size_t>(problem.d_v);
-  return {.d_o = rows_at(problem.dtype, io.d_o, at, d_v),
-          .o = rows_at(problem.dtype, io.o, at, d_v),
+  const DType dtype = problem.output_type();
+  return {.d_o = rows_at(dtype, io.d_o, at, d_v),
+          .o = rows_at(dtype, io.o, at, d_v),
+          .rest = io.rest.data == nullptr ? Rows<const void*>{} : rows_at(dtype, io.rest, at, d_v),
           .statistic = statistic_at<const R>(problem, io.statistic, at),
           .statistic_stride = io.statistic.row,
           .dots = dots,

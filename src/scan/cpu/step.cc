@@ -29,10 +29,10 @@ HWY_NOINLINE void add_scaled(const R* HWY_RESTRICT x, R factor, std::size_t n, R
 // A state is read and written once, row by row; every query head of its group reads the row while it is at hand.
 template <class R>
 struct StepPiece : Layout<R> {
-  StepPiece(const Problem& p, const Forward& forward, std::size_t index, R* scratch)
-      : StepPiece(p, forward, index, Carver<R>(scratch)) {}
-  StepPiece(const Problem& p, const Forward& forward, std::size_t index, Carver<R> carver)
-      : Layout<R>(p), problem(p), io(forward), piece(p.pieces[index]), number(index), rows(p, carver) {}
+  StepPiece(const Problem& p, const Forward& forward, std::size_t index, Room scratch)
+      : StepPiece(p, forward, index, Parts<R>(scratch)) {}
+  StepPiece(const Problem& p, const Forward& forward, std::size_t index, Parts<R> parts)
+      : Layout<R>(p), problem(p), io(forward), piece(p.pieces[index]), number(index), rows(p, parts) {}
 
   void run() {
     std::fill_n(rows.zero, this->width, R{0});
@@ -82,7 +82,7 @@ struct StepPiece : Layout<R> {
     std::fill_n(rows.decay, this->d_k, R{1});
     if (problem.decay == Decay::none) return;
     if (problem.decay == Decay::head) {
-      std::fill_n(rows.decay, this->d_k, static_cast<R>(std::exp(double{problem.log_decay[at.head]})));
+      std::fill_n(rows.decay, this->d_k, static_cast<R>(std::exp(problem.log_decay[at.head])));
       return;
     }
     const R* g = static_cast<const R*>(rows_at(dtype_of<R>, io.log_decay, at, 1).data);
@@ -99,8 +99,10 @@ struct StepPiece : Layout<R> {
       factor = d == 0 ? R{0} : 1 / d;
       store_statistic(problem, io.statistic, query_place(h), &d, 1);
     }
-    const Rows<void*> to = rows_at(problem.dtype, io.o, query_place(h), this->d_v);
+    const Rows<void*> to = rows_at(problem.output_type(), io.o, query_place(h), this->d_v);
     visit_element<R>(to.dtype, [&]<class T>() { store_as<R, T>({rows.y.row(h), rows.y.ld}, &factor, 1, to); });
+    if (io.rest.data != nullptr)
+      store_rest<R>({rows.y.row(h), rows.y.ld}, &factor, 1, rows_at(to.dtype, io.rest, query_place(h), this->d_v));
   }
 
   const Problem& problem;
@@ -111,11 +113,11 @@ struct StepPiece : Layout<R> {
 };
 
 template <class R>
-void step(const Problem& problem, const Forward& io, std::size_t piece, R* scratch) {
+void step(const Problem& problem, const Forward& io, std::size_t piece, Room scratch) {
   StepPiece<R>(problem, io, piece, scratch).run();
 }
-Step<float>* step_f32() { return &step<float>; }
-Step<double>* step_f64() { return &step<double>; }
+Step* step_f32() { return &step<float>; }
+Step* step_f64() { return &step<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace fovea::scan::cpu
@@ -128,11 +130,11 @@ HWY_EXPORT(step_f32);
 HWY_EXPORT(step_f64);
 
 template <>
-Step<float>* step_kernel() {
+Step* step_kernel<float>() {
   return HWY_DYNAMIC_DISPATCH(step_f32)();
 }
 template <>
-Step<double>* step_kernel() {
+Step* step_kernel<double>() {
   return HWY_DYNAMIC_DISPATCH(step_f64)();
 }
 

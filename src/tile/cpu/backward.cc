@@ -7,7 +7,6 @@
 #include "tile/cpu/band.h"
 #include "tile/cpu/bias_gradient.h"
 #include "tile/cpu/kernel.h"
-#include "tile/cpu/scratch.h"
 #include "tile/cpu/turns.h"
 #include "tile/cpu/units.h"
 
@@ -26,31 +25,27 @@ constexpr std::int64_t kEnoughUnits = 4;   // for each thread
 class UnitTotals {
  public:
   template <class BytesOf>
-  UnitTotals(Allocator& allocator, const std::vector<Unit>& units, const BytesOf& bytes_of)
-      : turns_(units.size(), 0), memory_(allocator, place(units, bytes_of)) {}
+  UnitTotals(const Context& context, const std::vector<Unit>& units, const BytesOf& bytes_of)
+      : turns_(units.size(), 0), memory_(context, place(units, bytes_of)) {}
 
   // Runs body(the unit's total) after `before` others.
   template <class Body>
   void take_turn(std::size_t unit, std::int32_t before, const Body& body) {
     await_turn(turns_[unit], before);
-    body(memory_.data() + at_[unit]);
+    body(memory_.all().subspan(at_[unit], at_[unit + 1] - at_[unit]));
     pass_turn(turns_[unit]);
   }
 
  private:
   template <class BytesOf>
   std::size_t place(const std::vector<Unit>& units, const BytesOf& bytes_of) {
-    std::size_t used = 0;
-    for (const Unit& unit : units) {
-      at_.push_back(used);
-      used += bytes_of(unit);
-    }
-    return used;
+    for (const Unit& unit : units) at_.push_back(at_.back() + bytes_of(unit));
+    return at_.back();
   }
 
   std::vector<std::int32_t> turns_;
-  std::vector<std::size_t> at_;
-  Scratch memory_;
+  std::vector<std::size_t> at_{0};  // where each unit's bytes begin, and the last one's end
+  Scratch<std::byte> memory_;
 };
 
 // Three ways to divide the work:
@@ -70,8 +65,9 @@ class BackwardDriver {
         sharing_(sharing_of(problem, io.d_bias)),
         call_{problem, io, false, sharing_.any(), keep_for(problem)},
         kernel_(backward_kernel(problem)),
-        scratch_bytes_(kernel_.scratch_bytes(problem, largest_tile(problem))),
-        scratch_(*context.allocator(), scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
+        scratch_bytes_(
+            most_bytes(problem, [&](const Plan& plan) { return kernel_.scratch_bytes(problem, plan.tile()); })),
+        scratch_(context, scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
 
   void run() {
     clear_bias_gradient(context_, call_.problem, call_.io.d_bias);
@@ -89,7 +85,7 @@ class BackwardDriver {
   static constexpr std::int32_t kAll = -1;
 
   UnitBytes unit_bytes(const Unit& unit) const { return kernel_.unit_bytes(call_, unit); }
-  std::byte* scratch_of(int rank) const { return scratch_.data() + static_cast<std::size_t>(rank) * scratch_bytes_; }
+  Room scratch_of(int rank) const { return scratch_.part(static_cast<std::size_t>(rank), scratch_bytes_); }
 
   template <class Body>
   void for_each(const std::vector<Task>& tasks, Body&& body) const {
@@ -113,7 +109,7 @@ class BackwardDriver {
   }
 
   void run_wave(const Wave& wave) {
-    const UnitMemory memory(*context_.allocator(), std::span(units_).subspan(wave.begin, wave.end - wave.begin),
+    const UnitMemory memory(context_, std::span(units_).subspan(wave.begin, wave.end - wave.begin),
                             [&](const Unit& unit) { return unit_bytes(unit); });
     const std::vector<Task> queries = query_tasks(wave);
     for_each(key_tasks(wave), [&](const Task& task, const Team&) { kernel_.pack_keys(call_, *task.unit, task.block); });
@@ -135,7 +131,7 @@ class BackwardDriver {
   }
 
   void pull(const Task& task, const Team& team) const {
-    std::byte* const scratch = scratch_of(team.rank());
+    const Room scratch = scratch_of(team.rank());
     if (task.block != kAll) return kernel_.pull(call_, *task.unit, {task.block, task.block + 1}, scratch, nullptr);
     const Unit& unit = *task.unit;
     const std::int32_t blocks = pulled_blocks(call_.problem, unit.plan().tile_k);
@@ -184,15 +180,15 @@ class BackwardDriver {
       largest = std::max(largest, unit_bytes(unit).all());
     }
     if (largest > kRingBytes) return false;
-    const Scratch memory(*context_.allocator(), largest * static_cast<std::size_t>(context_.threads()));
+    const Scratch<std::byte> memory(context_, largest * static_cast<std::size_t>(context_.threads()));
     for_each_unit(context_, call_.problem, rings, [&](Unit unit, const Unit* following, int rank) {
-      UnitMemory::place(unit, unit_bytes(unit), memory.data() + static_cast<std::size_t>(rank) * largest);
+      unit.room = divide(memory.part(static_cast<std::size_t>(rank), largest), unit_bytes(unit));
       run_ring(unit, following, scratch_of(rank));
     });
     return true;
   }
 
-  void run_ring(const Unit& unit, const Unit* following, std::byte* scratch) const {
+  void run_ring(const Unit& unit, const Unit* following, Room scratch) const {
     Band band(unit.plan(), unit.island), ahead = band;
     ahead.opens_at(unit.island.key_begin);
     std::int32_t key_block = unit.island.key_begin;
@@ -232,13 +228,13 @@ class BackwardDriver {
     }
     const std::vector<Share> shares = cut_shares(strips);
     if (largest > kStripBytes || shares.size() < kEnoughTasks) return false;
-    UnitTotals totals(*context_.allocator(), strips, [&](const Unit& unit) { return key_sums_bytes(unit); });
-    const Scratch memory(*context_.allocator(), largest * static_cast<std::size_t>(context_.threads()));
+    UnitTotals totals(context_, strips, [&](const Unit& unit) { return key_sums_bytes(unit); });
+    const Scratch<std::byte> memory(context_, largest * static_cast<std::size_t>(context_.threads()));
     parallel(context_.threads(), [&](const Team& team) {
       for (auto i = static_cast<std::size_t>(team.take()); i < shares.size();
            i = static_cast<std::size_t>(team.take())) {
         Unit unit = strips[shares[i].unit];
-        UnitMemory::place(unit, unit_bytes(unit), memory.data() + static_cast<std::size_t>(team.rank()) * largest);
+        unit.room = divide(memory.part(static_cast<std::size_t>(team.rank()), largest), unit_bytes(unit));
         run_share(unit, shares[i], totals, scratch_of(team.rank()));
       }
     });
@@ -270,7 +266,7 @@ class BackwardDriver {
     return with - unit_bytes(unit).sums;
   }
 
-  void run_share(const Unit& unit, const Share& share, UnitTotals& totals, std::byte* scratch) const {
+  void run_share(const Unit& unit, const Share& share, UnitTotals& totals, Room scratch) const {
     for (std::int32_t block = unit.island.key_begin; block < unit.island.key_end; ++block)
       kernel_.pack_keys(call_, unit, block);
     const std::int64_t heads = heads_of(call_.problem, unit.kv_head).size();
@@ -284,7 +280,7 @@ class BackwardDriver {
         kernel_.finish(call_, unit, queries);
       });
     }
-    totals.take_turn(share.unit, share.index, [&](std::byte* total) {
+    totals.take_turn(share.unit, share.index, [&](Room total) {
       kernel_.finish_keys(call_, unit, {total, share.index == 0, share.is_last});
     });
   }
@@ -296,7 +292,7 @@ class BackwardDriver {
       for (std::int32_t block = blocks.begin; block < blocks.end; ++block) body(HeadBlock{head, block});
   }
 
-  void pull_while_fetching(const Unit& unit, std::int32_t key_block, std::byte* scratch, Prefetch& next) const {
+  void pull_while_fetching(const Unit& unit, std::int32_t key_block, Room scratch, Prefetch& next) const {
     const std::int64_t heads = heads_of(call_.problem, unit.kv_head).size();
     next.spread(5 * register_tiles(unit.plan(), heads * count_blocks(unit.plan().column(key_block))));
     kernel_.pull(call_, unit, {key_block, key_block + 1}, scratch, &next);
@@ -315,9 +311,8 @@ class BackwardDriver {
 
   void fetch_queries(const Unit& unit, BlockRange blocks, Prefetch& next) const {
     const UnitFetch fetch{call_.problem, unit, next};
-    fetch.queries(blocks, call_.io.q, call_.problem.d_k);
-    fetch.queries(blocks, call_.io.d_o, call_.problem.d_v);
-    fetch.queries(blocks, call_.io.o, call_.problem.d_v);
+    fetch.queries(blocks, call_.io.q);
+    for (const In* array : {&call_.io.d_o, &call_.io.o, &call_.io.rest}) fetch.outputs(blocks, *array);
   }
 
   const Context& context_;
@@ -326,7 +321,7 @@ class BackwardDriver {
   BackwardCall call_;
   const BackwardKernel& kernel_;
   std::size_t scratch_bytes_;
-  Scratch scratch_;
+  Scratch<std::byte> scratch_;
 };
 
 }  // namespace

@@ -29,13 +29,13 @@ class PullTile {
   using R = typename M::Real;
   using Element = typename M::Element;
 
-  PullTile(const BackwardCall& call, const Unit& unit, std::byte* scratch, Prefetch* next)
+  PullTile(const BackwardCall& call, const Unit& unit, Room scratch, Prefetch* next)
       : call_(call),
         problem_(call.problem),
         unit_(unit),
         packed_(call, unit),
         weights_(passes_of<R>(call.problem.weight)),
-        t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch),
+        t_(call.problem, unit.plan().tile(), scratch),
         next_(next) {}
 
   // Some key blocks, over the query blocks that read them, of every head of the group.
@@ -200,23 +200,23 @@ class PullTile {
 };
 
 template <class M>
-void pull(const BackwardCall& call, const Unit& unit, BlockRange keys, std::byte* scratch, Prefetch* next) {
+void pull(const BackwardCall& call, const Unit& unit, BlockRange keys, Room scratch, Prefetch* next) {
   PullTile<M>(call, unit, scratch, next).run_columns(keys);
 }
 
 template <class M>
-void pull_row(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next) {
+void pull_row(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch, Prefetch* next) {
   PullTile<M>(call, unit, scratch, next).run_row(queries);
 }
 
 template <class M>
 UnitBytes backward_unit_bytes(const BackwardCall& call, const Unit& unit) {
-  return PackedUnit<M>(call, unit).bytes();
+  return PackedUnit<M>(call, without_room(unit)).bytes();
 }
 
 template <class M>
-std::size_t backward_scratch_bytes(const Problem& problem, TileSize largest) {
-  return BackwardScratch<M>(problem, largest, nullptr).bytes;
+std::size_t backward_scratch_bytes(const Problem& problem, TileSize tile) {
+  return BackwardScratch<M>(problem, tile, {}).bytes;
 }
 
 template <class M>

@@ -18,7 +18,6 @@
 #include "tile/cpu/operands-inl.h"
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
-#include "tile/cpu/scratch.h"
 #include "tile/cpu/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -93,8 +92,7 @@ class PackedUnit {
         dv_size_(unit.plan().tile_k * ld_v),
         heads_(heads_of(call.problem, unit.kv_head)) {
     const std::int64_t queries = heads_.size() * unit.query_slots, keys = unit.key_slots;
-    const std::int64_t summed = unit.sums_keys ? keys : 0;
-    Carver of_keys(unit.packed_keys), of_queries(unit.packed_queries), sums(unit.sums), notes(unit.notes);
+    Carver of_keys(unit.room.keys), of_queries(unit.room.queries), sums(unit.room.sums), notes(unit.room.notes);
     k_ = of_keys.take<Element>(keys * k_size_);
     woven_ = of_keys.take<Element>(keys * woven_size_);
     v_ = of_keys.take<Element>(keys * v_size_);
@@ -103,8 +101,7 @@ class PackedUnit {
     d_o_ = of_queries.take<Element>(queries * do_size_);
     do_across_ = of_queries.take<Element>(queries * do_across_size_);
     dq_ = sums.take<R>(queries * dq_size_);
-    dk_ = sums.take<R>(summed * dk_size_);
-    dv_ = sums.take<R>(summed * dv_size_);
+    key_sums_ = unit.sums_keys ? sums.take<R>(key_sums_size()) : nullptr;
     statistic_ = notes.take<R>(queries * lanes);
     delta_ = notes.take<R>(queries * lanes);
     turns_ = notes.take<std::int32_t>(queries);
@@ -121,7 +118,7 @@ class PackedUnit {
   // Those of a unit that sums its keys; together they are one array of key_sums_size() elements.
   KeySums<R> key_sums(std::int32_t key_block) const {
     const std::int64_t i = unit_->key_slot(key_block);
-    return {dk_ + i * dk_size_, dv_ + i * dv_size_};
+    return {key_sums_ + i * dk_size_, key_sums_ + unit_->key_slots * dk_size_ + i * dv_size_};
   }
   void clear_key_sums(std::int32_t key_block) const {
     const KeySums<R> sums = key_sums(key_block);
@@ -155,7 +152,7 @@ class PackedUnit {
   std::int64_t dk_size_, dv_size_;
   HeadRange heads_;
   Element *k_, *woven_, *v_, *q_, *q_across_, *d_o_, *do_across_;
-  R *dq_, *dk_, *dv_, *statistic_, *delta_;
+  R *dq_, *key_sums_, *statistic_, *delta_;
   std::int32_t* turns_;
   std::uint8_t* finite_;
   UnitBytes bytes_;
@@ -180,11 +177,11 @@ struct BackwardScratch {
   Element* halves;    // [tile_q, elements(max(ld_k, ld_v))]: rows, rounded
   std::size_t bytes;
 
-  BackwardScratch(const Problem& problem, TileSize tile, void* base) {
+  BackwardScratch(const Problem& problem, TileSize tile, Room room) {
     const std::int64_t lanes = padded_width<R>(tile.query);
     const std::int64_t ld_k = padded_width<R>(problem.d_k), ld_v = padded_width<R>(problem.d_v);
     const bool extra = problem.bias.data != nullptr || problem.dropout.p > 0;
-    Carver carver(base);
+    Carver carver(room);
     s = carver.take<R>(tile.key * lanes);
     ds = carver.take<R>(tile.key * lanes);
     if constexpr (M::kPaired) {
@@ -238,16 +235,17 @@ class QueryPacker {
   using R = typename M::Real;
   using Element = typename M::Element;
 
-  QueryPacker(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch)
+  QueryPacker(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch)
       : call_(call),
         problem_(call.problem),
         piece_(*unit.piece),
         head_(queries.head),
+        rows_{call.problem, *unit.piece, queries.head},
         weights_(passes_of<R>(call.problem.weight)),
         unit_(call, unit),
         to_(unit_.queries(queries)),
         at_(query_tile<R>(unit, queries.block)),
-        t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch) {}
+        t_(call.problem, unit.plan().tile(), scratch) {}
 
   void run() const {
     read_statistics();
@@ -260,7 +258,7 @@ class QueryPacker {
  private:
   void pack_queries() const {
     const R scale = static_cast<R>(problem_.scale);
-    const auto q = rows(call_.io.q, problem_.d_k);
+    const auto q = rows_(call_.io.q, at_, problem_.d_k);
     R* staged = stage(to_.q);
     *to_.finite_q = load_rows<R>(q, M::operand_scale(scale), staged, unit_.ld_k);
     clear_empty(staged, unit_.ld_k);
@@ -275,7 +273,7 @@ class QueryPacker {
 
   void pack_gradients() const {
     R* staged = stage(to_.d_o);
-    *to_.finite_do = load_rows<R>(rows(call_.io.d_o, problem_.d_v), R{1}, staged, unit_.ld_v);
+    *to_.finite_do = load_rows<R>(rows_.outputs(call_.io.d_o, at_), R{1}, staged, unit_.ld_v);
     clear_empty(staged, unit_.ld_v);
     if (weights_.has_top) subtract_outputs(staged);
     round_woven<M>({staged, unit_.ld_v}, {to_.d_o, unit_.ld_v}, at_.qc, unit_.ld_v);
@@ -290,9 +288,6 @@ class QueryPacker {
       return to;
   }
 
-  Rows<const void*> rows(const In& array, std::int64_t width) const {
-    return QueryRows{problem_, piece_, head_}(array, at_, width);
-  }
   R statistic_at(const In& array, std::int64_t i) const {
     return *static_cast<const R*>(element(array, dtype_of<R>, piece_.batch, piece_.query_row(at_.q0 + i), head_));
   }
@@ -311,8 +306,17 @@ class QueryPacker {
       if (is_empty(i)) std::fill_n(rows + i * ld, ld, R{0});
   }
 
+  // delta = dO . O - dLSE. Where values hardly differ it nearly cancels dO . V, and what O lost to rounding matters.
   void subtract_outputs(const R* d_o) const {
-    load_rows<R>(rows(call_.io.o, problem_.d_v), R{1}, t_.outputs, problem_.d_v);
+    add_products(d_o, call_.io.o);
+    if (call_.io.rest.data != nullptr) add_products(d_o, call_.io.rest);
+    if (call_.io.d_lse.data == nullptr) return;
+    for (std::int64_t i = 0; i < at_.qc; ++i)
+      if (!is_empty(i)) to_.delta[i] -= statistic_at(call_.io.d_lse, i);
+  }
+
+  void add_products(const R* d_o, const In& outputs) const {
+    load_rows<R>(rows_.outputs(outputs, at_), R{1}, t_.outputs, problem_.d_v);
     for (std::int64_t i = 0; i < at_.qc; ++i) {
       if (is_empty(i)) continue;
       const R* HWY_RESTRICT o = t_.outputs + i * problem_.d_v;
@@ -320,7 +324,7 @@ class QueryPacker {
       R sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (std::int64_t c = 0; c < problem_.d_v; ++c) sum += o[c] * g[c];
-      to_.delta[i] = call_.io.d_lse.data == nullptr ? sum : sum - statistic_at(call_.io.d_lse, i);
+      to_.delta[i] += sum;
     }
   }
 
@@ -340,6 +344,7 @@ class QueryPacker {
   const Problem& problem_;
   const Piece& piece_;
   std::int64_t head_;
+  QueryRows rows_;
   WeightPasses<R> weights_;
   PackedUnit<M> unit_;
   QuerySlot<M> to_;
@@ -348,7 +353,7 @@ class QueryPacker {
 };
 
 template <class M>
-void pack_queries(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch) {
+void pack_queries(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch) {
   QueryPacker<M>(call, unit, queries, scratch).run();
 }
 
@@ -379,8 +384,8 @@ void finish_keys(const BackwardCall& call, const Unit& unit, const KeyShare& sha
   using R = typename M::Real;
   const PackedUnit<M> packed(call, unit);
   R* HWY_RESTRICT own = packed.key_sums(unit.island.key_begin).dk;
-  R* HWY_RESTRICT total = reinterpret_cast<R*>(share.total);
   const std::int64_t count = packed.key_sums_size();
+  R* HWY_RESTRICT total = Carver(share.total).take<R>(count);
   if (!share.is_first)
     for (std::int64_t i = 0; i < count; ++i) own[i] += total[i];
   if (!share.is_last) {

@@ -5,7 +5,6 @@
 #include "tile/check.h"
 #include "tile/contract.h"
 #include "tile/cpu/kernel.h"
-#include "tile/cpu/scratch.h"
 #include "tile/cpu/units.h"
 
 namespace fovea::tile {
@@ -29,8 +28,9 @@ class ForwardDriver {
         call_(call),
         kernel_(forward_kernel(call.problem)),
         units_(list_units(call.problem, [&](const Plan& plan) { return cut_narrow(plan, max_keys()); })),
-        scratch_bytes_(kernel_.scratch_bytes(call.problem, largest_tile(call.problem))),
-        scratch_(*context.allocator(), scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
+        scratch_bytes_(most_bytes(call.problem,
+                                  [&](const Plan& plan) { return kernel_.scratch_bytes(call.problem, plan.tile()); })),
+        scratch_(context, scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
 
   void run() {
     std::size_t largest = 0;
@@ -57,11 +57,11 @@ class ForwardDriver {
     return static_cast<std::int64_t>(kSmallUnit / 8 * 7 / size) / (call_.problem.d_k + call_.problem.d_v);
   }
   UnitBytes unit_bytes(const Unit& unit) const { return kernel_.unit_bytes(call_.problem, unit); }
-  std::byte* scratch_of(int rank) const { return scratch_.data() + static_cast<std::size_t>(rank) * scratch_bytes_; }
+  Room scratch_of(int rank) const { return scratch_.part(static_cast<std::size_t>(rank), scratch_bytes_); }
 
   void run_long() {
     for (const Wave& wave : cut_waves(units_, kWaveBytes, [&](const Unit& unit) { return unit_bytes(unit).all(); })) {
-      const UnitMemory memory(*context_.allocator(), std::span(units_).subspan(wave.begin, wave.end - wave.begin),
+      const UnitMemory memory(context_, std::span(units_).subspan(wave.begin, wave.end - wave.begin),
                               [&](const Unit& unit) { return unit_bytes(unit); });
       pack_wave(wave);
       attend_wave(wave);
@@ -108,14 +108,14 @@ class ForwardDriver {
   }
 
   void run_small(std::size_t largest) const {
-    const Scratch packed(*context_.allocator(), largest * static_cast<std::size_t>(context_.threads()));
+    const Scratch<std::byte> packed(context_, largest * static_cast<std::size_t>(context_.threads()));
     for_each_unit(context_, call_.problem, units_, [&](Unit unit, const Unit* following, int rank) {
-      UnitMemory::place(unit, unit_bytes(unit), packed.data() + static_cast<std::size_t>(rank) * largest);
+      unit.room = divide(packed.part(static_cast<std::size_t>(rank), largest), unit_bytes(unit));
       run_unit(unit, following, scratch_of(rank));
     });
   }
 
-  void run_unit(const Unit& unit, const Unit* following, std::byte* scratch) const {
+  void run_unit(const Unit& unit, const Unit* following, Room scratch) const {
     Prefetch next;
     if (following != nullptr) fetch(*following, next);
     const HeadRange heads = heads_of(call_.problem, unit.kv_head);
@@ -144,12 +144,12 @@ class ForwardDriver {
     std::size_t largest = 0;
     for (const Unit& unit : units_) largest = std::max(largest, unit_bytes(keys_of(unit, unit.island.key_begin)).all());
     const std::size_t each = largest + kFewBlocks * scratch_bytes_;
-    const Scratch memory(*context_.allocator(), each * static_cast<std::size_t>(context_.threads()));
+    const Scratch<std::byte> memory(context_, each * static_cast<std::size_t>(context_.threads()));
     const auto count = static_cast<std::int64_t>(units_.size());
     parallel(context_.threads(), [&](const Team& team) {
-      std::byte* const own = memory.data() + static_cast<std::size_t>(team.rank()) * each;
+      const Room own = memory.part(static_cast<std::size_t>(team.rank()), each);
       for (std::int64_t i = team.take(); i < count; i = team.take())
-        run_parts(units_[static_cast<std::size_t>(i)], own, own + largest);
+        run_parts(units_[static_cast<std::size_t>(i)], own.first(largest), own.subspan(largest));
     });
   }
 
@@ -161,22 +161,22 @@ class ForwardDriver {
   }
 
   // Every query block has a scratch of its own, where its sums stay.
-  void run_parts(const Unit& unit, std::byte* packed, std::byte* scratch) const {
+  void run_parts(const Unit& unit, Room packed, Room scratch) const {
     const HeadRange heads = heads_of(call_.problem, unit.kv_head);
     std::int32_t begin = unit.island.key_begin;
     do {
       Unit part = keys_of(unit, begin);
-      UnitMemory::place(part, unit_bytes(part), packed);
+      part.room = divide(packed, unit_bytes(part));
       for (std::int32_t block = begin; block < part.island.key_end; ++block) kernel_.pack(call_, part, block);
       Prefetch next;
       const Unit following = keys_of(unit, part.island.key_end);
       fetch_keys(following, next);
       next.spread(2 * register_tiles(unit.plan(), query_tiles(unit) * part.key_blocks()));
       const KeyPart which{begin == unit.island.key_begin, part.island.key_end == unit.island.key_end};
-      std::byte* at = scratch;
+      std::size_t at = 0;
       for (std::int64_t head = heads.begin; head < heads.end; ++head)
         for (std::int32_t block = unit.island.query_begin; block < unit.island.query_end; ++block, at += scratch_bytes_)
-          kernel_.attend(call_, part, {head, block}, {at, &next, which});
+          kernel_.attend(call_, part, {head, block}, {scratch.subspan(at, scratch_bytes_), &next, which});
       begin = part.island.key_end;
     } while (begin < unit.island.key_end);
   }
@@ -189,7 +189,7 @@ class ForwardDriver {
   void fetch(const Unit& unit, Prefetch& next) const {
     const UnitFetch fetch{call_.problem, unit, next};
     fetch_keys(unit, next);
-    fetch.queries({unit.island.query_begin, unit.island.query_end}, call_.io.q, call_.problem.d_k);
+    fetch.queries({unit.island.query_begin, unit.island.query_end}, call_.io.q);
   }
 
   const Context& context_;
@@ -197,7 +197,7 @@ class ForwardDriver {
   const ForwardKernel& kernel_;
   std::vector<Unit> units_;
   std::size_t scratch_bytes_;
-  Scratch scratch_;
+  Scratch<std::byte> scratch_;
 };
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "tile/cpu/operands-inl.h"
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
-#include "tile/cpu/scratch.h"
 #include "tile/cpu/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,7 +30,7 @@ struct PackedKeys {
       : k_size_(unit.plan().tile_k * elements<M>(problem.d_k)),
         v_size_(elements<M>(unit.plan().tile_k) * problem.d_v),
         first_(unit.island.key_begin) {
-    Carver keys(unit.packed_keys), notes(unit.notes);
+    Carver keys(unit.room.keys), notes(unit.room.notes);
     k_ = keys.take<Element>(unit.key_blocks() * k_size_);
     v_ = keys.take<Element>(unit.key_blocks() * v_size_);
     finite_ = notes.take<std::uint8_t>(unit.key_blocks());
@@ -67,9 +66,9 @@ struct ForwardScratch {
   R* factor;        // [lanes]
   std::size_t bytes;
 
-  ForwardScratch(const Problem& problem, TileSize tile, void* base) {
+  ForwardScratch(const Problem& problem, TileSize tile, Room room) {
     const auto lanes = static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(tile.query)));
-    Carver carver(base);
+    Carver carver(room);
     q = carver.take<Element>(elements<M>(problem.d_k) * lanes);
     s = carver.take<R>(tile.key * lanes);
     if constexpr (M::kPaired)
@@ -115,7 +114,7 @@ class QueryTile {
   using R = typename M::Real;
   using Element = typename M::Element;
 
-  QueryTile(const ForwardCall& call, const Unit& unit, std::int64_t head, std::byte* scratch)
+  QueryTile(const ForwardCall& call, const Unit& unit, std::int64_t head, Room scratch)
       : problem_(call.problem),
         io_(call.io),
         piece_(*unit.piece),
@@ -123,7 +122,7 @@ class QueryTile {
         head_(head),
         rows_{call.problem, *unit.piece, head},
         keys_(call.problem, unit),
-        t_(call.problem, {unit.plan().tile_q, unit.plan().tile_k}, scratch),
+        t_(call.problem, unit.plan().tile(), scratch),
         weights_(passes_of<R>(call.problem.weight)),
         modifier_(call.problem, *unit.piece, head, weights_.unit),
         dropout_(call.problem, *unit.piece, head),
@@ -209,7 +208,11 @@ class QueryTile {
       for (std::int64_t l = 0; l < at_.lanes; ++l) o[l] *= factor[l];
     }
     turn_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
-    store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_(io_.o, at_, problem_.d_v), keep_);
+    store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_.outputs(io_.o, at_), keep_);
+    if (io_.rest.data != nullptr) {
+      leave_rest<R>(problem_.output_type(), t_.rows, at_.qc * problem_.d_v);
+      store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_.outputs(io_.rest, at_), keep_);
+    }
     if (weights_.has_top && io_.lse.data != nullptr)
       for (std::int64_t l = 0; l < at_.qc; ++l) {
         void* lse = element(io_.lse, dtype_of<R>, piece_.batch, piece_.query_row(at_.q0 + l), head_);
@@ -235,12 +238,12 @@ class QueryTile {
 
 template <class M>
 UnitBytes unit_bytes(const Problem& problem, const Unit& unit) {
-  return PackedKeys<M>(problem, unit).bytes;
+  return PackedKeys<M>(problem, without_room(unit)).bytes;
 }
 
 template <class M>
-std::size_t scratch_bytes(const Problem& problem, TileSize largest) {
-  return ForwardScratch<M>(problem, largest, nullptr).bytes;
+std::size_t scratch_bytes(const Problem& problem, TileSize tile) {
+  return ForwardScratch<M>(problem, tile, {}).bytes;
 }
 
 template <class M>

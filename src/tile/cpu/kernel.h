@@ -5,12 +5,18 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/scratch.h"
 #include "simd/prefetch.h"
 #include "tile/contract.h"
 
 // What the drivers (forward.cc, backward.cc) know of the kernels: functions for one instruction set and kind of
 // numbers. The kernels know nothing of threads; the drivers know nothing of vectors.
 namespace fovea::tile {
+
+// What a kernel keeps of a unit, in its own layout.
+struct UnitRoom {
+  Room keys, queries, sums, notes;  // forward has keys and notes only
+};
 
 // The rows of one island of a piece's plan, for one kv head: what shares packed keys and values.
 struct Unit {
@@ -19,12 +25,8 @@ struct Unit {
   std::int64_t kv_head = 0;
   // Blocks that are packed at the same time: all of them, or a ring (block i in slot i % slots).
   std::int32_t query_slots = 0, key_slots = 0;
-  bool sums_keys = false;  // backward: dk and dv are summed row by row of the plan, beside dq
-  // The kernel's own layout; sizes from unit_bytes.
-  std::byte* packed_keys = nullptr;
-  std::byte* packed_queries = nullptr;  // backward only, like the rest
-  std::byte* sums = nullptr;
-  std::byte* notes = nullptr;
+  bool sums_keys = false;  // backward: dk and dv are summed row by row of the plan
+  UnitRoom room = {};      // sizes from unit_bytes
 
   const Plan& plan() const { return *piece->plan; }
   // Local rows of the piece.
@@ -42,6 +44,12 @@ struct Unit {
  private:
   static std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 };
+
+// To be measured only.
+inline Unit without_room(Unit unit) {
+  unit.room = {};
+  return unit;
+}
 
 // Blocks of their own, so that the large ones are whole multiples of a row copy (one sum of everything would be rounded
 // up by a fifth at n 65536) and backward packs keys where forward had them.
@@ -87,15 +95,16 @@ struct KeyPart {
 };
 
 struct AttendRoom {
-  std::byte* scratch;
+  Room scratch;
   Prefetch* next;
   KeyPart part = {};
 };
 
 struct ForwardKernel {
-  // Bytes of a unit's packed keys and values, and of a thread's scratch for tiles up to this size.
+  // Bytes of a unit's packed keys and values, and of a thread's scratch for tiles of this size. No size bounds another:
+  // a thread needs the most that any tile in use does.
   UnitBytes (*unit_bytes)(const Problem& problem, const Unit& unit);
-  std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
+  std::size_t (*scratch_bytes)(const Problem& problem, TileSize tile);
   // Copies and converts one key block of the plan.
   void (*pack)(const ForwardCall& call, const Unit& unit, std::int32_t key_block);
   // Computes one query block over the unit's keys; `next` is fetched meanwhile. The scratch keeps the sums from one
@@ -122,20 +131,20 @@ inline std::int32_t pulled_blocks(const Problem& problem, std::int64_t tile_k) {
 
 // What the shares of a unit's queries add up to: each continues the total of those before it.
 struct KeyShare {
-  std::byte* total;
+  Room total;
   bool is_first, is_last;
 };
 
 struct BackwardKernel {
   UnitBytes (*unit_bytes)(const BackwardCall& call, const Unit& unit);
-  std::size_t (*scratch_bytes)(const Problem& problem, TileSize largest);
+  std::size_t (*scratch_bytes)(const Problem& problem, TileSize tile);
   // Copy and convert one key block, or one query block, of the plan.
   void (*pack_keys)(const BackwardCall& call, const Unit& unit, std::int32_t key_block);
-  void (*pack_queries)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch);
+  void (*pack_queries)(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch);
   // Up to pulled_blocks key blocks: writes their dk and dv (and d_bias), adds to the sum of dq.
-  void (*pull)(const BackwardCall& call, const Unit& unit, BlockRange keys, std::byte* scratch, Prefetch* next);
+  void (*pull)(const BackwardCall& call, const Unit& unit, BlockRange keys, Room scratch, Prefetch* next);
   // One query block of a unit that sums its keys: adds to dq, dk and dv.
-  void (*pull_row)(const BackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch, Prefetch* next);
+  void (*pull_row)(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch, Prefetch* next);
   // Writes dq of one query block from its sum.
   void (*finish)(const BackwardCall& call, const Unit& unit, HeadBlock queries);
   // Writes dk and dv of such a unit, or their total so far.

@@ -107,6 +107,14 @@ HWY_NOINLINE void store_rows(const R* HWY_RESTRICT from, std::int64_t ld, R scal
   });
 }
 
+// x -= what a dtype keeps of it
+template <class R>
+HWY_NOINLINE void leave_rest(DType dtype, R* HWY_RESTRICT x, std::int64_t count) {
+  visit_storage<R>(dtype, [&]<class T>() {
+    for (std::int64_t i = 0; i < count; ++i) x[i] -= static_cast<R>(static_cast<T>(x[i]));
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace fovea
 HWY_AFTER_NAMESPACE();

@@ -5,7 +5,6 @@
 #include "tile/check.h"
 #include "tile/cpu/bias_gradient.h"
 #include "tile/cpu/rule_kernel.h"
-#include "tile/cpu/scratch.h"
 #include "tile/cpu/units.h"
 #include "tile/row_rule.h"
 
@@ -14,12 +13,11 @@ namespace {
 
 constexpr std::size_t kWaveBytes = std::size_t{48} << 20;  // packed keys, values and sums at a time, or one head's
 
-// Keys of the longest row among the plans, in whole blocks.
-std::int64_t longest_row(const Problem& problem) {
+// Keys of the plan's longest row, in whole blocks.
+std::int64_t longest_row(const Plan& plan) {
   std::int64_t longest = 0;
-  for (const Piece& piece : problem.pieces)
-    for (std::int64_t block = 0; block < piece.plan->query_blocks(); ++block)
-      longest = std::max(longest, count_blocks(piece.plan->row(block)) * piece.plan->tile_k);
+  for (std::int64_t block = 0; block < plan.query_blocks(); ++block)
+    longest = std::max(longest, count_blocks(plan.row(block)) * plan.tile_k);
   return longest;
 }
 
@@ -30,16 +28,20 @@ class RuleDriver {
       : context_(context),
         problem_(problem),
         kernel_(rule_kernel(problem)),
-        backward_(backward),
         units_(list_units(problem, [](const Plan& plan) { return plan.islands; })),
-        scratch_bytes_(kernel_.scratch_bytes(problem, {largest_tile(problem), longest_row(problem), backward})),
-        scratch_(*context.allocator(), scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
+        scratch_bytes_(most_bytes(problem,
+                                  [&](const Plan& plan) {
+                                    return kernel_.scratch_bytes(problem, {plan.tile(), longest_row(plan), backward});
+                                  })),
+        scratch_(context, scratch_bytes_ * static_cast<std::size_t>(context.threads())) {
+    for (Unit& unit : units_) unit.sums_keys = backward;
+  }
 
   void forward(const RuleForwardCall& call) {
     for (const Wave& wave : cut_waves(units_, kWaveBytes, [&](const Unit& unit) { return unit_bytes(unit).all(); })) {
       const UnitMemory memory = memory_of(wave);
       pack(wave, call.io.k, call.io.v);
-      for_each_query(wave, context_.threads(), [&](const Unit& unit, HeadBlock queries, std::byte* scratch) {
+      for_each_query(wave, context_.threads(), [&](const Unit& unit, HeadBlock queries, Room scratch) {
         kernel_.attend(call, unit, queries, scratch);
       });
     }
@@ -53,7 +55,7 @@ class RuleDriver {
       const UnitMemory memory = memory_of(wave);
       pack(wave, call.io.k, call.io.v);
       for_each_key(wave, [&](const Unit& unit, std::int32_t key_block) { kernel_.open(problem_, unit, key_block); });
-      for_each_query(wave, threads, [&](const Unit& unit, HeadBlock queries, std::byte* scratch) {
+      for_each_query(wave, threads, [&](const Unit& unit, HeadBlock queries, Room scratch) {
         kernel_.pull(call, unit, queries, scratch);
       });
       for_each_key(wave, [&](const Unit& unit, std::int32_t key_block) { kernel_.finish(call, unit, key_block); });
@@ -61,14 +63,10 @@ class RuleDriver {
   }
 
  private:
-  UnitBytes unit_bytes(const Unit& unit) const {
-    UnitBytes bytes = kernel_.unit_bytes(problem_, unit);
-    if (!backward_) bytes.sums = 0;
-    return bytes;
-  }
+  UnitBytes unit_bytes(const Unit& unit) const { return kernel_.unit_bytes(problem_, unit); }
 
   UnitMemory memory_of(const Wave& wave) {
-    return UnitMemory(*context_.allocator(), std::span(units_).subspan(wave.begin, wave.end - wave.begin),
+    return UnitMemory(context_, std::span(units_).subspan(wave.begin, wave.end - wave.begin),
                       [&](const Unit& unit) { return unit_bytes(unit); });
   }
   void pack(const Wave& wave, const In& k, const In& v) const {
@@ -107,7 +105,7 @@ class RuleDriver {
     }
     const auto count = static_cast<std::int64_t>(tasks.size());
     parallel(threads, [&](const Team& team) {
-      std::byte* scratch = scratch_.data() + static_cast<std::size_t>(team.rank()) * scratch_bytes_;
+      const Room scratch = scratch_.part(static_cast<std::size_t>(team.rank()), scratch_bytes_);
       for (std::int64_t i = team.take(); i < count; i = team.take())
         body(*tasks[static_cast<std::size_t>(i)].unit, tasks[static_cast<std::size_t>(i)].queries, scratch);
     });
@@ -116,10 +114,9 @@ class RuleDriver {
   const Context& context_;
   const Problem& problem_;
   const RuleKernel& kernel_;
-  bool backward_;
   std::vector<Unit> units_;
   std::size_t scratch_bytes_;
-  Scratch scratch_;
+  Scratch<std::byte> scratch_;
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 template <class R>
 class RuleAttend : RuleRow<R> {
  public:
-  RuleAttend(const RuleForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch)
+  RuleAttend(const RuleForwardCall& call, const Unit& unit, HeadBlock queries, Room scratch)
       : RuleRow<R>({call.problem, call.rule, unit, queries, scratch}, false), call_(call) {}
 
   void run() {
@@ -35,7 +35,7 @@ class RuleAttend : RuleRow<R> {
     });
     turn_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
     const R dropped = dropout_.active() ? static_cast<R>(DropoutRule::scale(problem_.dropout.p)) : R{1};
-    store_rows<R>(t_.rows, problem_.d_v, dropped, rows_(call_.io.o, at_, problem_.d_v), call_.keep);
+    store_rows<R>(t_.rows, problem_.d_v, dropped, rows_.outputs(call_.io.o, at_), call_.keep);
   }
 
  private:
@@ -52,7 +52,7 @@ class RuleAttend : RuleRow<R> {
 template <class R>
 class RulePull : RuleRow<R> {
  public:
-  RulePull(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch)
+  RulePull(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch)
       : RuleRow<R>({call.problem, call.rule, unit, queries, scratch}, true),
         call_(call),
         bias_(call.io.d_bias, call.bias_is_shared, *unit.piece, queries.head) {}
@@ -84,7 +84,7 @@ class RulePull : RuleRow<R> {
 
   // dP^T = V dO^T, zero where dropped
   void score_gradients() {
-    finite_do_ = this->load(call_.io.d_o, R{1}, {problem_.d_v, t_.d_o, keys_.ld_v, t_.do_across});
+    finite_do_ = this->load(rows_.outputs(call_.io.d_o, at_), R{1}, {problem_.d_v, t_.d_o, keys_.ld_v, t_.do_across});
     this->each_block([&](std::int32_t, const Block& keys) {
       const std::size_t lanes = size(at_.lanes);
       Plain<R>::score({keys.v, size(keys_.ld_v), t_.do_across, lanes, this->tile(t_.g), lanes, size(at_.kc), lanes,
@@ -125,12 +125,12 @@ class RulePull : RuleRow<R> {
 
 template <class R>
 UnitBytes rule_unit_bytes(const Problem& problem, const Unit& unit) {
-  return RuleKeys<R>(problem, unit).bytes;
+  return RuleKeys<R>(problem, without_room(unit)).bytes;
 }
 
 template <class R>
-std::size_t rule_scratch_bytes(const Problem& problem, const RowSize& largest) {
-  return RuleScratch<R>(problem, largest, nullptr).bytes;
+std::size_t rule_scratch_bytes(const Problem& problem, const RowSize& size) {
+  return RuleScratch<R>(problem, size, {}).bytes;
 }
 
 template <class R>
@@ -151,12 +151,12 @@ void rule_open(const Problem& problem, const Unit& unit, std::int32_t key_block)
 }
 
 template <class R>
-void rule_attend(const RuleForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch) {
+void rule_attend(const RuleForwardCall& call, const Unit& unit, HeadBlock queries, Room scratch) {
   RuleAttend<R>(call, unit, queries, scratch).run();
 }
 
 template <class R>
-void rule_pull(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch) {
+void rule_pull(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch) {
   RulePull<R>(call, unit, queries, scratch).run();
 }
 

@@ -9,7 +9,7 @@
 // What the driver of the row rules (rule.cc) knows of their kernels: functions for one instruction set and type.
 namespace fovea::tile {
 
-// The largest a thread's scratch must hold: a tile, and a row of the plan in keys.
+// What a thread's scratch must hold: a tile, and a row of the plan in keys.
 struct RowSize {
   TileSize tile;
   std::int64_t keys;
@@ -31,17 +31,17 @@ struct RuleBackwardCall {
 };
 
 struct RuleKernel {
-  // Keys and values of a unit, converted; sums are those of dk and dv, for backward only.
+  // Keys and values of a unit, converted, and the sums of dk and dv of one that sums its keys.
   UnitBytes (*unit_bytes)(const Problem& problem, const Unit& unit);
-  std::size_t (*scratch_bytes)(const Problem& problem, const RowSize& largest);
+  std::size_t (*scratch_bytes)(const Problem& problem, const RowSize& size);
   // Copies and converts one key block of the plan.
   void (*pack)(const Problem& problem, const In& k, const In& v, const Unit& unit, std::int32_t key_block);
   // Clears the sums of one key block.
   void (*open)(const Problem& problem, const Unit& unit, std::int32_t key_block);
   // Computes one query block.
-  void (*attend)(const RuleForwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch);
+  void (*attend)(const RuleForwardCall& call, const Unit& unit, HeadBlock queries, Room scratch);
   // Writes dq of one query block and adds to the sums of its keys, in turns: blocks come head by head, the last first.
-  void (*pull)(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, std::byte* scratch);
+  void (*pull)(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch);
   // Writes dk and dv of one key block from its sums.
   void (*finish)(const RuleBackwardCall& call, const Unit& unit, std::int32_t key_block);
 };

@@ -17,7 +17,6 @@
 #include "tile/cpu/operands-inl.h"
 #include "tile/cpu/rule_columns-inl.h"
 #include "tile/cpu/rule_kernel.h"
-#include "tile/cpu/scratch.h"
 #include "tile/cpu/units.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -47,12 +46,12 @@ class RuleKeys {
         k_size_(unit.plan().tile_k * ld_k),
         v_size_(unit.plan().tile_k * ld_v),
         first_(unit.island.key_begin) {
-    const std::int64_t blocks = unit.key_blocks();
-    Carver keys(unit.packed_keys), sums(unit.sums), notes(unit.notes);
+    const std::int64_t blocks = unit.key_blocks(), summed = unit.sums_keys ? blocks : 0;
+    Carver keys(unit.room.keys), sums(unit.room.sums), notes(unit.room.notes);
     k_ = keys.take<R>(blocks * k_size_);
     v_ = keys.take<R>(blocks * v_size_);
-    dk_ = sums.take<R>(blocks * k_size_);
-    dv_ = sums.take<R>(blocks * v_size_);
+    dk_ = sums.take<R>(summed * k_size_);
+    dv_ = sums.take<R>(summed * v_size_);
     turns_ = notes.take<std::int32_t>(blocks);
     finite_ = notes.take<std::uint8_t>(2 * blocks);
     bytes = {.keys = keys.used(), .sums = sums.used(), .notes = notes.used()};
@@ -89,12 +88,12 @@ struct RuleScratch {
   R* turned;               // [tile_q, tile_k]: score gradients on their way to d_bias
   std::size_t bytes;
 
-  RuleScratch(const Problem& problem, const RowSize& size, void* base) {
+  RuleScratch(const Problem& problem, const RowSize& size, Room room) {
     const std::int64_t lanes = padded_width<R>(size.tile.query), queries = size.tile.query;
     const std::int64_t ld_k = padded_width<R>(problem.d_k), ld_v = padded_width<R>(problem.d_v);
     const bool extra = problem.bias.data != nullptr || problem.dropout.p > 0;
     const std::int64_t forward = size.backward ? 0 : 1, backward = size.backward ? 1 : 0;
-    Carver carver(base);
+    Carver carver(room);
     s = carver.take<R>(size.keys * lanes);
     g = size.backward ? carver.take<R>(size.keys * lanes) : nullptr;
     diagonal = carver.take<std::int64_t>(lanes);
@@ -117,7 +116,7 @@ struct RuleTask {
   const Rule& rule;
   const Unit& unit;
   HeadBlock queries;
-  std::byte* scratch;
+  Room scratch;
 };
 
 // Its whole row of the plan.
@@ -163,8 +162,8 @@ class RuleRow {
     R* across;  // [width, lanes]
   };
   // Returns whether every element is finite.
-  bool load(const In& array, R scale, const Operand& to) const {
-    const bool finite = load_rows<R>(rows_(array, at_, to.width), scale, to.rows, to.ld);
+  bool load(const Rows<const void*>& from, R scale, const Operand& to) const {
+    const bool finite = load_rows<R>(from, scale, to.rows, to.ld);
     if (at_.qc < at_.lanes) std::fill_n(to.across, to.width * at_.lanes, R{0});
     turn_tile<R>({to.rows, to.ld}, {to.across, at_.lanes}, at_.qc, to.width);
     return finite;
@@ -172,7 +171,8 @@ class RuleRow {
 
   // S^T = K Q^T, modified. Returns whether the queries are finite.
   bool score(const In& q) {
-    const bool finite = load(q, static_cast<R>(problem_.scale), {problem_.d_k, t_.q, keys_.ld_k, t_.q_across});
+    const bool finite = load(rows_(q, at_, problem_.d_k), static_cast<R>(problem_.scale),
+                             {problem_.d_k, t_.q, keys_.ld_k, t_.q_across});
     std::fill_n(t_.diagonal, at_.lanes, std::int64_t{-1});
     each_block([&](std::int32_t, const Block& keys) {
       const auto lanes = static_cast<std::size_t>(at_.lanes);
@@ -210,7 +210,7 @@ class RuleRow {
  private:
   static RowSize size_of_row(const RuleTask& task, bool backward) {
     const Plan& plan = task.unit.plan();
-    return {{plan.tile_q, plan.tile_k}, count_blocks(plan.row(task.queries.block)) * plan.tile_k, backward};
+    return {plan.tile(), count_blocks(plan.row(task.queries.block)) * plan.tile_k, backward};
   }
 
   // Notes the lanes whose own position is in this block.

@@ -60,8 +60,19 @@ struct QueryRows {
 
   template <class Pointer>
   Rows<Pointer> operator()(const Array<Pointer>& array, const TileAt& at, std::int64_t width) const {
-    return {element(array, problem.dtype, piece.batch, piece.query_row(at.q0), head), problem.dtype,
-            array.row * piece.q_step, at.qc, width};
+    return of(array, at, width, problem.dtype);
+  }
+  // Of o and its kin.
+  template <class Pointer>
+  Rows<Pointer> outputs(const Array<Pointer>& array, const TileAt& at) const {
+    return of(array, at, problem.d_v, problem.output_type());
+  }
+
+ private:
+  template <class Pointer>
+  Rows<Pointer> of(const Array<Pointer>& array, const TileAt& at, std::int64_t width, DType dtype) const {
+    return {element(array, dtype, piece.batch, piece.query_row(at.q0), head), dtype, array.row * piece.q_step, at.qc,
+            width};
   }
 };
 // The caller's rows of one key block.

@@ -86,13 +86,6 @@ Islands cut_narrow(const Plan& plan, std::int64_t max_keys) {
   return out;
 }
 
-TileSize largest_tile(const Problem& problem) {
-  TileSize largest{0, 0};
-  for (const Piece& piece : problem.pieces)
-    largest = {std::max(largest.query, piece.plan->tile_q), std::max(largest.key, piece.plan->tile_k)};
-  return largest;
-}
-
 Keep keep_for(const Problem& problem) {
   constexpr std::int64_t kLarge = std::int64_t{8} << 20;
   std::int64_t queries = 0, keys = 0;
@@ -123,23 +116,29 @@ void UnitFetch::keys(BlockRange blocks, const In& k, const In& v) const {
   const std::int64_t rows = std::min(std::int64_t{blocks.end} * unit.plan().tile_k, piece.nk) - first;
   if (rows <= 0) return;
   const std::int64_t row = piece.key_row(first);
-  add(element(k, problem.dtype, piece.batch, row, unit.kv_head), k.row * piece.k_step, problem.d_k, rows);
-  add(element(v, problem.dtype, piece.batch, row, unit.kv_head), v.row * piece.k_step, problem.d_v, rows);
+  const std::size_t size = size_of(problem.dtype);
+  const auto add = [&](const In& array, std::int64_t width) {
+    next.add(element(array, problem.dtype, piece.batch, row, unit.kv_head), static_cast<std::size_t>(width) * size,
+             static_cast<std::size_t>(array.row * piece.k_step) * size, static_cast<std::size_t>(rows));
+  };
+  add(k, problem.d_k);
+  add(v, problem.d_v);
 }
 
-void UnitFetch::queries(BlockRange blocks, const In& array, std::int64_t width) const {
+void UnitFetch::queries(BlockRange blocks, const In& q) const { query_rows(blocks, q, problem.d_k, problem.dtype); }
+void UnitFetch::outputs(BlockRange blocks, const In& o) const {
+  query_rows(blocks, o, problem.d_v, problem.output_type());
+}
+
+void UnitFetch::query_rows(BlockRange blocks, const In& array, std::int64_t width, DType dtype) const {
   const Piece& piece = *unit.piece;
   const std::int64_t first = std::int64_t{blocks.begin} * unit.plan().tile_q;
   const std::int64_t rows = std::min(std::int64_t{blocks.end} * unit.plan().tile_q, piece.nq) - first;
   if (rows <= 0 || array.data == nullptr) return;
   const std::int64_t head = heads_of(problem, unit.kv_head).begin;
-  add(element(array, problem.dtype, piece.batch, piece.query_row(first), head), array.row * piece.q_step, width, rows);
-}
-
-void UnitFetch::add(const void* data, std::int64_t stride, std::int64_t width, std::int64_t rows) const {
-  const std::size_t size = size_of(problem.dtype);
-  next.add(data, static_cast<std::size_t>(width) * size, static_cast<std::size_t>(stride) * size,
-           static_cast<std::size_t>(rows));
+  const std::size_t size = size_of(dtype);
+  next.add(element(array, dtype, piece.batch, piece.query_row(first), head), static_cast<std::size_t>(width) * size,
+           static_cast<std::size_t>(array.row * piece.q_step) * size, static_cast<std::size_t>(rows));
 }
 
 }  // namespace fovea::tile

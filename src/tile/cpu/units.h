@@ -9,7 +9,6 @@
 
 #include "core/parallel.h"
 #include "tile/cpu/kernel.h"
-#include "tile/cpu/scratch.h"
 
 // How the drivers cut a problem into work.
 namespace fovea::tile {
@@ -23,8 +22,13 @@ std::vector<Unit> list_units(const Problem& problem, const std::function<Islands
 // each (sliding windows). Keys then belong to several ranges: for forward only.
 Islands cut_narrow(const Plan& plan, std::int64_t max_keys);
 
-// The largest tile sides among the plans of the pieces.
-TileSize largest_tile(const Problem& problem);
+// What the pieces of a problem need at most: bytes_of(plan).
+template <class BytesOf>
+std::size_t most_bytes(const Problem& problem, const BytesOf& bytes_of) {
+  std::size_t most = 0;
+  for (const Piece& piece : problem.pieces) most = std::max(most, bytes_of(*piece.plan));
+  return most;
+}
 
 // Whether arrays of this problem's outputs are too large for the caches.
 Keep keep_for(const Problem& problem);
@@ -39,36 +43,37 @@ struct Wave {
 std::vector<Wave> cut_waves(const std::vector<Unit>& units, std::size_t budget,
                             const std::function<std::size_t(const Unit&)>& bytes_of);
 
+// One unit in one room of bytes.all().
+inline UnitRoom divide(Room room, const UnitBytes& bytes) {
+  const auto take = [&](std::size_t size) {
+    const Room part = room.first(size);
+    room = room.subspan(size);
+    return part;
+  };
+  return {take(bytes.keys), take(bytes.queries), take(bytes.sums), take(bytes.notes)};
+}
+
 // The memory of some units, and where each of them has its part.
 class UnitMemory {
  public:
   template <class BytesOf>
-  UnitMemory(Allocator& allocator, std::span<Unit> units, const BytesOf& bytes_of)
-      : UnitMemory(allocator, sum(units, bytes_of)) {
+  UnitMemory(const Context& context, std::span<Unit> units, const BytesOf& bytes_of)
+      : UnitMemory(context, sum(units, bytes_of)) {
     UnitBytes used;
     for (Unit& unit : units) {
-      unit.packed_keys = keys_.data() + used.keys;
-      unit.packed_queries = queries_.data() + used.queries;
-      unit.sums = sums_.data() + used.sums;
-      unit.notes = notes_.data() + used.notes;
-      used += bytes_of(unit);
+      const UnitBytes bytes = bytes_of(unit);
+      unit.room = {keys_.all().subspan(used.keys, bytes.keys), queries_.all().subspan(used.queries, bytes.queries),
+                   sums_.all().subspan(used.sums, bytes.sums), notes_.all().subspan(used.notes, bytes.notes)};
+      used += bytes;
     }
   }
 
-  // One unit in one block of bytes.all().
-  static void place(Unit& unit, const UnitBytes& bytes, std::byte* base) {
-    unit.packed_keys = base;
-    unit.packed_queries = unit.packed_keys + bytes.keys;
-    unit.sums = unit.packed_queries + bytes.queries;
-    unit.notes = unit.sums + bytes.sums;
-  }
-
  private:
-  UnitMemory(Allocator& allocator, const UnitBytes& total)
-      : keys_(allocator, total.keys),
-        queries_(allocator, total.queries),
-        sums_(allocator, total.sums),
-        notes_(allocator, total.notes) {}
+  UnitMemory(const Context& context, const UnitBytes& total)
+      : keys_(context, total.keys),
+        queries_(context, total.queries),
+        sums_(context, total.sums),
+        notes_(context, total.notes) {}
   template <class BytesOf>
   static UnitBytes sum(std::span<Unit> units, const BytesOf& bytes_of) {
     UnitBytes total;
@@ -76,7 +81,7 @@ class UnitMemory {
     return total;
   }
 
-  Scratch keys_, queries_, sums_, notes_;
+  Scratch<std::byte> keys_, queries_, sums_, notes_;
 };
 
 // Hands out units to threads, whole ones, kv heads of the same rows one after the other while there is enough for
@@ -105,10 +110,11 @@ struct UnitFetch {
   Prefetch& next;
 
   void keys(BlockRange blocks, const In& k, const In& v) const;
-  void queries(BlockRange blocks, const In& array, std::int64_t width) const;
+  void queries(BlockRange blocks, const In& q) const;
+  void outputs(BlockRange blocks, const In& o) const;  // or one of its kin
 
  private:
-  void add(const void* data, std::int64_t stride, std::int64_t width, std::int64_t rows) const;
+  void query_rows(BlockRange blocks, const In& array, std::int64_t width, DType dtype) const;
 };
 
 // About how many register tiles a product takes on `visits` pairs of blocks.

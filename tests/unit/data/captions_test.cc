@@ -102,11 +102,20 @@ TEST(Captions, RefusesWhatIsNotThereOrNotAPicture) {
   put(folder / "bad.png", "JFIF");
   EXPECT_ERROR(load("bad.png\tx\n"), kBad, "not a PNG file", "bad.png", "converted");
   put(folder / "cut.png", get(folder / "p0.png").substr(0, 40));
-  EXPECT_ERROR(load("cut.png\tx\n"), kBad, "cannot read the picture", "cut.png", "whole");
+  EXPECT_ERROR(load("cut.png\tx\n"), kBad, "damaged or cut short", "cut.png", "again");
   std::string huge = get(folder / "p0.png");
   huge[16] = '\x7f';
   put(folder / "huge.png", huge);
   EXPECT_ERROR(load("huge.png\tx\n"), kBad, "pixels", "huge.png", "at most");
+  std::string broken = get(folder / "p0.png");
+  const std::size_t data = broken.find("IDAT") + 6;
+  broken[data] = static_cast<char>(~broken[data]);
+  put(folder / "broken.png", broken);
+  EXPECT_ERROR(load("broken.png\tx\n"), kBad, "damaged", "broken.png", "again");
+  std::string wide = get(folder / "p0.png");
+  wide[18] = wide[22] = '\x10';  // 4100 on a side
+  put(folder / "wide.png", wide);
+  EXPECT_ERROR(load("wide.png\tx\n"), kBad, "4100 x 4100 pixels in", "wide.png", "100 times");
   EXPECT_ERROR(load(""), kBad, "no training pictures", "", "");
 }
 

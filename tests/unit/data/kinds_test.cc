@@ -120,6 +120,31 @@ TEST(TextData, ReadsShards) {
   EXPECT_ERROR(load_data(kContext, settings), kBad, "different vocabularies", "parts", "");
 }
 
+// Names of classes come again and again, sentences hardly ever.
+TEST(LabelledText, MayHaveNamedClasses) {
+  const TemporaryFolder folder;
+  DataSettings settings = source(folder.path());
+  std::string reviews, phrases;
+  for (int i = 0; i < 30; ++i) {
+    reviews += fmt::format("{}\tsome text {}\n", i % 3 ? "pos" : "very bad", i);
+    phrases += fmt::format("Satz {}\tsentence {}\n", i, i);
+  }
+  put(folder / "train.tsv", reviews);
+  EXPECT_EQ(data_kind(settings), "labels");
+  EXPECT_EQ(usual_task(settings), Task::classify);
+  const Dataset data = load_data(kContext, settings);
+  EXPECT_EQ(data.task, Task::classify);
+  EXPECT_EQ(data.classes, 2);
+  put(folder / "train.tsv", phrases);
+  EXPECT_EQ(data_kind(settings), "parallel");
+  put(folder / "train.tsv", "pos\tgood\nneg\tbad\npos\tfine\n");
+  EXPECT_EQ(data_kind(settings), "labels");
+  put(folder / "train.tsv", "Hund\tdog\nKatze\tcat\n");
+  EXPECT_EQ(data_kind(settings), "parallel");
+  settings.kind = "labels";
+  EXPECT_EQ(load_data(kContext, settings).classes, 2);
+}
+
 TEST(ParallelData, TargetsAreShifted) {
   const TemporaryFolder folder;
   for (const char* part : {"train", "val", "test_2016_flickr"}) {

@@ -80,6 +80,16 @@ TEST(Series, ScaleIsOfTheFirstRows) {
 
 std::string table(const std::string& rows) { return "date,x,OT\n" + rows; }
 
+TEST(Series, RefusesValuesWhoseScaleIsNotFinite) {
+  TimeSeries series = counted(10);
+  series.source = "a.csv";
+  series.values[3] = 1e308;  // its square is not
+  EXPECT_ERROR(SeriesScale::of(series, 3), kBad, "deviation is not finite", "a.csv, column b", "smaller");
+  const SeriesScale scale = SeriesScale::of(series, 1);
+  EXPECT_ERROR(series_split(series, scale, {.input = 4, .label = 2, .horizon = 3}, {0, 10}), kBad,
+               "1e+308 is too large", "a.csv:3, column b", "");
+}
+
 TEST(SeriesFiles, ReadsTimesAndNumbers) {
   const TemporaryFolder folder;
   put(folder / "a.csv", table("2016-07-01 00:00:00,1.5,-2e3\n2016-12-31 23:00:00,0,4"));

@@ -1,5 +1,11 @@
 #include "io/file.h"
 
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cstring>
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -130,9 +136,40 @@ TEST(File, ReadsWithinItsCap) {
   put(folder / "a", std::string(1000, 'x'));
   EXPECT_EQ(read_file(folder / "a", 1000).size(), 1000u);
   EXPECT_ERROR(read_file(folder / "a", 999), ErrorCode::bad_input, "larger than the 999 bytes", "/a", "");
-  EXPECT_ERROR(read_file("/dev/zero", 100000), ErrorCode::bad_input, "larger than", "/dev/zero", "");
+  EXPECT_ERROR(read_file("/dev/zero", 100000), ErrorCode::bad_input, "ordinary file", "/dev/zero", "");
   EXPECT_ERROR(read_file(folder / "b"), ErrorCode::bad_input, "no such file", "/b", "check the path");
   EXPECT_ERROR(read_file(folder.path()), ErrorCode::bad_input, "found a folder", "", "");
+}
+
+// Nobody writes into this pipe: opening it as a file is opened would never end.
+TEST(File, RefusesPipesAndSockets) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_ERROR(read_file(folder / "pipe"), ErrorCode::bad_input, "ordinary file", "/pipe", "to a file first");
+  EXPECT_ERROR(MappedFile(folder / "pipe"), ErrorCode::bad_input, "ordinary file", "/pipe", "");
+  EXPECT_EQ(kind_at(folder / "pipe"), PathKind::other);
+  sockaddr_un address{AF_UNIX, {}};
+  const FileHandle socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  std::strncpy(address.sun_path, (folder / "socket").c_str(), sizeof(address.sun_path) - 1);
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_ERROR(read_file(folder / "socket"), ErrorCode::bad_input, "ordinary file", "/socket", "");
+}
+
+TEST(File, NamesPathsThatCannotBeFollowed) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("loop", folder / "loop");
+  const Path longer = folder / std::string(300, 'x');
+  EXPECT_ERROR(is_there(folder / "loop"), kIo, "cannot follow", "/loop", "leads back");
+  EXPECT_ERROR(read_file(folder / "loop"), kIo, "cannot read", "/loop", "leads back");
+  EXPECT_ERROR(write_file(folder / "loop", "x"), kIo, "cannot write", "/loop", "leads back");
+  EXPECT_ERROR(is_there(longer), kIo, "cannot follow", "xxx", "shorter");
+  EXPECT_ERROR(write_file(longer, "x"), kIo, "cannot write", "xxx", "shorter");
+  EXPECT_ERROR(make_folder(longer), kIo, "cannot make folder", "xxx", "shorter");
+  EXPECT_ERROR(entries_of(folder / "none"), ErrorCode::bad_input, "no such file", "/none", "");
+  put(folder / "a", "");
+  EXPECT_TRUE(is_file(folder / "a"));
+  EXPECT_TRUE(is_folder(folder.path()));
+  EXPECT_FALSE(is_there(folder / "a" / "b"));
 }
 
 TEST(File, MapsPrivately) {

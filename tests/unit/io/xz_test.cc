@@ -43,6 +43,45 @@ TEST(Xz, RefusesBombs) {
                "");
 }
 
+// What zeros are packed into is a seven-thousandth of them.
+TEST(Xz, UnpacksNoMoreThanItsSizeAllows) {
+  const TemporaryFolder folder;
+  const std::string small = packed(std::string(70 << 20, '\0'));
+  ASSERT_LT(memory_for(small.size()), std::size_t{70} << 20);
+  put(folder / "bomb.xz", small);
+  EXPECT_ERROR(read_maybe_xz(folder / "bomb.xz", std::size_t{4} << 30), ErrorCode::bad_input,
+               "more than 100 times its size and 64 MB", "bomb.xz", "xz -d");
+  EXPECT_EQ(read_head(folder / "bomb.xz", 1000), std::string(1000, '\0'));
+  std::string more;  // the same and enough that does not pack
+  for (std::uint64_t i = 1; more.size() < std::size_t{200} << 10; i = i * 6364136223846793005u + 1442695040888963407u)
+    more += static_cast<char>(i >> 56);
+  put(folder / "good.xz", small + packed(more));
+  EXPECT_EQ(read_maybe_xz(folder / "good.xz").size(), (std::size_t{70} << 20) + more.size());
+}
+
+// The dictionary is taken as the file asks for it, whatever is in it.
+TEST(Xz, RefusesLargeDictionaries) {
+  const TemporaryFolder folder;
+  const auto with_dictionary = [&](std::uint32_t bytes) {
+    lzma_options_lzma options;
+    EXPECT_FALSE(lzma_lzma_preset(&options, 0));
+    options.dict_size = bytes;
+    const lzma_filter filters[] = {{LZMA_FILTER_LZMA2, &options}, {LZMA_VLI_UNKNOWN, nullptr}};
+    std::string out(1000, '\0');
+    std::size_t size = 0;
+    const std::uint8_t in[] = {'x'};
+    auto* to = reinterpret_cast<std::uint8_t*>(out.data());
+    EXPECT_EQ(lzma_stream_buffer_encode(const_cast<lzma_filter*>(filters), LZMA_CHECK_CRC32, nullptr, in, 1, to, &size,
+                                        out.size()),
+              LZMA_OK);
+    out.resize(size);
+    put(folder / "d.xz", out);
+    return read_maybe_xz(folder / "d.xz");
+  };
+  EXPECT_EQ(with_dictionary(64u << 20), "x");  // xz -9
+  EXPECT_ERROR(with_dictionary(128u << 20), ErrorCode::bad_input, "more than 80 MB", "d.xz", "xz -6");
+}
+
 TEST(Xz, RefusesDamagedFiles) {
   const TemporaryFolder folder;
   std::string content;

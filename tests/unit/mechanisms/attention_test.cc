@@ -47,6 +47,36 @@ TEST_F(Attention, NormIgnoresTheSizeOfValues) {
     expect_near(run(q_, k_, v_, mechanism), run(q_, k_, large, mechanism), 1e-5);
 }
 
+// Their outputs are normalised, which loses a positive scale but not a sign.
+TEST_F(Attention, ANegativeScaleTurnsTheSign) {
+  for (const char* mechanism : {"retnet", "gla"}) {
+    AttentionOptions options{.causal = true, .scale = 0.5};
+    options.input = random({1, 21, 5}, 4);
+    options.weights = make_weights(context_, Mechanism(mechanism),
+                                   {.heads = 2, .kv_heads = 2, .d_k = 8, .d_v = 8, .width = 5}, DType::f64);
+    std::vector<double> turned = run(q_, k_, v_, mechanism, options);
+    for (double& x : turned) x = -x;
+    options.scale = -0.5;
+    expect_near(run(q_, k_, v_, mechanism, options), turned, 1e-12);
+  }
+}
+
+TEST_F(Attention, ABiasAndAMaskOfNoTokens) {
+  const Var none = random({1, 0, 2, 8}, 1), bias = random({1, 2, 0, 1}, 4);
+  AttentionOptions options{.bias = bias, .mask = Tensor::zeros(context_, {1, 1, 1, 0}, DType::u8)};
+  Tape tape(context_);
+  const Var out = attention(tape, none, none, none, Mechanism("softmax"), options).output;
+  tape.backward(out, Tensor::zeros(context_, out.shape(), DType::f64));
+  EXPECT_EQ(out.value().numel(), 0);
+  // One query, no keys: the bias is read nowhere, and has a gradient of 0.
+  const Var one = random({1, 1, 2, 8}, 1), row = random({1, 2, 1, 1}, 4);
+  options.bias = row;
+  const Var zero = attention(tape, one, none, none, Mechanism("softmax"), options).output;
+  tape.backward(zero, Tensor::zeros(context_, zero.shape(), DType::f64));
+  EXPECT_EQ(zero.value().to_vector<double>(), std::vector<double>(16, 0.0));
+  EXPECT_EQ(row.grad().to_vector<double>(), std::vector<double>(2, 0.0));
+}
+
 TEST_F(Attention, LinearOfZerosIsTheRunningMean) {
   const Var zero(Tensor::zeros(context_, {1, 21, 2, 8}, DType::f64));
   const std::vector<double> o = run(zero, zero, v_, "linear:eps=0", {.causal = true});

@@ -136,6 +136,60 @@ TEST_F(Kernel, PerformerRedrawsInTrainingOnly) {
   }
 }
 
+// What all features of a key, or of a query, have in common cancels: also where it is far below the smallest float.
+TEST_F(Kernel, PerformerKeepsRowsOfLongKeys) {
+  const std::vector<double> w = weights(Mechanism("performer"))[0].value().to_vector<double>();
+  for (const double size : {2.0, 28.0, 40.0}) {
+    k_ = random(shape_, 2);
+    for (std::size_t row = 0; row < kRows * kHeads;
+         ++row) {  // all of one length: none is there to weigh for the others
+      double *key = k_.value().data<double>() + row * kWidth, squares = 0.0;
+      for (std::size_t c = 0; c < kWidth; ++c) squares += key[c] * key[c];
+      for (std::size_t c = 0; c < kWidth; ++c) key[c] *= size / std::sqrt(squares);
+    }
+    // e^(log of a feature of q times one of k): without the root of the scale, 4^(-1/4) each.
+    const auto logs = [&](const Var& x, std::size_t t, std::size_t h, bool key) {
+      std::vector<double> u;
+      for (std::size_t l = 0; l < w.size(); l += kWidth) {
+        double sum = 0.0;
+        for (std::size_t c = 0; c < kWidth; ++c)
+          sum += w[l + c] * at(x, t, h, c) / std::sqrt(2.0) - (key ? at(x, t, h, c) * at(x, t, h, c) / 4.0 : 0.0);
+        u.push_back(sum);
+      }
+      return u;
+    };
+    for (const bool causal : {false, true}) {
+      std::vector<double> want;
+      for (std::size_t t = 0; t < kRows; ++t)
+        for (std::size_t h = 0; h < kHeads; ++h) {
+          const std::vector<double> q = logs(q_, t, h, false);
+          double top = -INFINITY, sum = 0.0;
+          std::vector<double> row(kWidth, 0.0);
+          for (const bool measure : {true, false})
+            for (std::size_t j = 0; j < (causal ? t + 1 : kRows); ++j) {
+              const std::vector<double> k = logs(k_, j, h, true);
+              for (std::size_t l = 0; l < q.size(); ++l) {
+                if (measure) top = std::fmax(top, q[l] + k[l]);
+                const double weight = measure ? 0.0 : std::exp(q[l] + k[l] - top);
+                sum += weight;
+                for (std::size_t c = 0; c < kWidth; ++c) row[c] += weight * at(v_, j, h, c);
+              }
+            }
+          for (const double x : row) want.push_back(x / sum);
+        }
+      EXPECT_LT(distance(run("performer", {.causal = causal}), want), 1e-9) << size << " causal " << causal;
+    }
+    std::vector<double> exact = run("performer").to_vector<double>();
+    const auto narrow = [&](const Var& x) { return Var(x.value().to(context_, DType::f32)); };
+    Tape tape(context_, {.record = false});
+    AttentionOptions options;
+    options.weights = {narrow(weights(Mechanism("performer"))[0])};
+    const Tensor o =
+        attention(tape, narrow(q_), narrow(k_), narrow(v_), Mechanism("performer"), options).output.value();
+    EXPECT_LT(distance(o, exact), 1e-3) << size;
+  }
+}
+
 // Keys that are much longer than any direction weigh nothing beside others, and give zeros alone.
 TEST_F(Kernel, PerformerSurvivesLongKeys) {
   k_ = scaled(k_, 1e4);
@@ -213,16 +267,16 @@ TEST_F(Kernel, RetnetFadesByHead) {
     return 0.5 * product(t, j, h) * std::pow(rate, static_cast<double>(t - j));
   };
   std::vector<double> want = dense(true, false, weight);
-  EXPECT_LT(distance(run("retnet:norm=none", {.causal = true}), want), 1e-6);
+  EXPECT_LT(distance(run("retnet:norm=none", {.causal = true}), want), 1e-13);
   EXPECT_LT(distance(run("retnet:norm=none", {.causal = true, .scale = 1.0}),
                      [&] {
                        std::vector<double> twice = want;
                        for (double& x : twice) x *= 2.0;
                        return twice;
                      }()),
-            1e-6);
+            1e-13);
   normalize_heads(want, 1e-6);
-  EXPECT_LT(distance(run("retnet", {.causal = true}), want), 1e-5);
+  EXPECT_LT(distance(run("retnet", {.causal = true}), want), 1e-12);
 }
 
 TEST_F(Kernel, FadingNeedsAnOrder) {
@@ -241,7 +295,7 @@ TEST_F(Kernel, LightningFadesByLayer) {
   for (const std::int64_t layer : {0, 1, 2})
     EXPECT_LT(distance(run("lightning:norm=none", {.causal = true, .layer = layer, .layers = 3}),
                        at_rate(1.0 - 0.5 * static_cast<double>(layer))),
-              1e-6);
+              1e-13);
 }
 
 TEST_F(Kernel, GlaWithOpenGatesForgetsNothing) {

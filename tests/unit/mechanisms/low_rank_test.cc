@@ -160,6 +160,56 @@ TEST_F(LowRank, LongShortSlotsCanPickTokens) {
   EXPECT_NE(before[last], picked[last]);
 }
 
+// With a projection of zeros a slot is the mean of its chunk: of the keys themselves, normalised once.
+TEST_F(LowRank, CausalLongShortCompressesTheProjections) {
+  constexpr std::int64_t kChunk = 3, kWindow = 2, kRow = kHeads * kWidth;
+  const char* mechanism = "long-short:slots=1,window=2,chunk=3";
+  AttentionOptions options{.causal = true};
+  options.input = random({1, kTokens, 4}, 5);
+  options.weights = weights_of(mechanism, kTokens, 4);
+  fill(options.weights[0], 0.0);
+  for (std::int64_t j = 0; j < kTokens; j += kChunk)  // one token of each chunk is much longer than the others
+    for (std::int64_t c = 0; c < kRow; ++c) k_.value().data<double>()[j * kRow + c] *= 9.0;
+  using Row = std::vector<double>;
+  const auto row_of = [&](const Var& x, std::int64_t j) {
+    const double* from = x.value().data<double>() + j * kRow;
+    return Row(from, from + kRow);
+  };
+  const auto normal = [](Row x) {
+    double mean = 0.0, square = 0.0;
+    for (const double value : x) mean += value / kRow;
+    for (const double value : x) square += (value - mean) * (value - mean) / kRow;
+    for (double& value : x) value = (value - mean) / std::sqrt(square + 1e-5);
+    return x;
+  };
+  const auto slot = [&](const Var& x, std::int64_t chunk) {
+    Row sum(kRow, 0.0);
+    for (std::int64_t j = chunk * kChunk; j < (chunk + 1) * kChunk; ++j)
+      for (std::size_t c = 0; c < kRow; ++c) sum[c] += row_of(x, j)[c] / kChunk;
+    return normal(sum);
+  };
+  const std::vector<double> got = run(mechanism, options);
+  for (std::int64_t i = 0; i < kTokens; ++i) {
+    std::vector<Row> keys, values;
+    for (std::int64_t g = 0; g < i / kChunk; ++g) keys.push_back(slot(k_, g)), values.push_back(slot(v_, g));
+    for (std::int64_t j = std::max<std::int64_t>(0, i - kWindow + 1); j <= i; ++j)
+      keys.push_back(normal(row_of(k_, j))), values.push_back(normal(row_of(v_, j)));
+    const Row q = row_of(q_, i);
+    for (std::size_t h = 0; h < kHeads; ++h) {
+      Row want(kWidth, 0.0);
+      double sum = 0.0;
+      for (std::size_t j = 0; j < keys.size(); ++j) {
+        double score = 0.0;
+        for (std::size_t c = h * kWidth; c < (h + 1) * kWidth; ++c) score += q[c] * keys[j][c] / std::sqrt(8.0);
+        sum += std::exp(score);
+        for (std::size_t c = 0; c < kWidth; ++c) want[c] += std::exp(score) * values[j][h * kWidth + c];
+      }
+      for (std::size_t c = 0; c < kWidth; ++c)
+        ASSERT_NEAR(got[static_cast<std::size_t>(i) * kRow + h * kWidth + c], want[c] / sum, 1e-12) << "row " << i;
+    }
+  }
+}
+
 TEST_F(LowRank, LaraWithOneLandmarkGivesAllQueriesTheSame) {
   for (const char* mechanism : {"lara:landmarks=1", "lara:landmarks=1,proposals=balance"})
     EXPECT_LT(largest_spread(run_fresh(mechanism)), 1e-13) << mechanism;

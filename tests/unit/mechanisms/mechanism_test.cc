@@ -45,6 +45,14 @@ TEST(Mechanism, WrongNamesAndValuesAreExplained) {
 TEST(Mechanism, SettingsAreTyped) {
   const std::vector<Mechanism::Setting> whole{{"eps", std::int64_t{1}}};
   EXPECT_EQ(Mechanism("norm", whole).number("eps"), 1.0) << "a whole number is a number";
+  for (const ParameterValue& four :
+       {ParameterValue(std::int64_t{4}), ParameterValue(4.0), ParameterValue(std::string("4"))}) {
+    const std::vector<Mechanism::Setting> order{{"order", four}};
+    EXPECT_EQ(Mechanism("taylor", order).choice("order"), "4") << "a number is the choice of that name";
+  }
+  const std::vector<Mechanism::Setting> odd{{"order", std::int64_t{3}}}, flag{{"order", true}};
+  EXPECT_THROW(Mechanism("taylor", odd), Error);
+  EXPECT_THROW(Mechanism("taylor", flag), Error);
   const std::vector<Mechanism::Setting> text{{"eps", std::string("small")}};
   EXPECT_THROW(Mechanism("norm", text), Error);
 }
@@ -56,13 +64,13 @@ TEST(Mechanism, ASettingMayTakeAFeatureAway) {
 }
 
 TEST(Alibi, SlopesOfEightAndTwelveHeads) {
-  const std::vector<float> eight = alibi_slopes(8);
-  for (int h = 0; h < 8; ++h) EXPECT_EQ(eight[static_cast<std::size_t>(h)], std::exp2(-static_cast<float>(h + 1)));
-  const std::vector<float> twelve = alibi_slopes(12);
+  const std::vector<double> eight = alibi_slopes(8);
+  for (int h = 0; h < 8; ++h) EXPECT_EQ(eight[static_cast<std::size_t>(h)], std::exp2(-static_cast<double>(h + 1)));
+  const std::vector<double> twelve = alibi_slopes(12);
   ASSERT_EQ(twelve.size(), 12u);
-  EXPECT_FLOAT_EQ(twelve[8], std::exp2(-0.5f));
-  EXPECT_FLOAT_EQ(twelve[9], std::exp2(-1.5f));
-  EXPECT_FLOAT_EQ(twelve[11], std::exp2(-3.5f));
+  EXPECT_DOUBLE_EQ(twelve[8], std::exp2(-0.5));
+  EXPECT_DOUBLE_EQ(twelve[9], std::exp2(-1.5));
+  EXPECT_DOUBLE_EQ(twelve[11], std::exp2(-3.5));
 }
 
 }  // namespace

@@ -55,6 +55,30 @@ TEST_F(TransformerXl, TheMemoryGetsNoGradient) {
   }
 }
 
+// One segment of 37 tokens and one of a single one: tiles of two sizes in one call, whose scratch must suit both.
+TEST_F(TransformerXl, SegmentsOfAllLengthsShareACall) {
+  const Mechanism mechanism = Mechanism::parse("transformer-xl:segment=37");
+  const Shape shape{1, 38, kHeads, 128};
+  const std::vector<Tensor> exact{random(shape, 1), random(shape, 2), random(shape, 3)};
+  const auto gradients = [&](DType dtype) {
+    std::vector<Var> x;
+    for (const Tensor& leaf : exact) x.push_back(Var::leaf(leaf.to(context_, dtype)));
+    AttentionOptions options;
+    options.weights =
+        make_weights(context_, mechanism, {.heads = kHeads, .kv_heads = kHeads, .d_k = 128, .d_v = 128}, dtype);
+    Tape tape(context_);
+    const Var o = attention(tape, x[0], x[1], x[2], mechanism, options).output;
+    tape.backward(o, random(o.shape(), 9).to(context_, dtype));
+    std::vector<double> all;
+    for (const Var& leaf : x) {
+      const std::vector<double> g = leaf.grad().to_vector<double>();
+      all.insert(all.end(), g.begin(), g.end());
+    }
+    return all;
+  };
+  expect_near(gradients(DType::f32), gradients(DType::f64), 1e-4);
+}
+
 TEST_F(Compressive, ALongMemoryIsSoftmax) {
   expect_near(output("compressive:segment=5,memory=23,slots=0", {.causal = true}), output("softmax", {.causal = true}));
 }

@@ -61,6 +61,28 @@ TEST_F(Layers, NormHasTheParametersOfItsKind) {
   EXPECT_ERROR(NormLayer(scope(), c), ErrorCode::unsupported, "mixes positions", "norm", "group");
 }
 
+// s4d reads values alone: two heads of them serve six.
+TEST_F(Layers, ValuesAloneMayBeGrouped) {
+  StackSpec c = config();
+  c.layers = {"s4d"};
+  c.heads = 6;
+  c.kv_heads = 2;
+  c.head_width = 3;
+  c.positions = Positions::none;
+  const AttentionLayer layer(scope(), c, 0);
+  for (const std::int64_t n : {5, 0}) {
+    const Var x = random({2, n, 6}, 1);
+    EXPECT_EQ(layer(tape_, x, {}).shape(), x.shape());
+  }
+}
+
+TEST_F(Layers, QueriesThatAreKeysCannotBeGrouped) {
+  StackSpec c = config();
+  c.layers = {"reformer"};
+  c.kv_heads = 1;
+  EXPECT_ERROR(AttentionLayer(scope(), c, 0), ErrorCode::unsupported, "as many heads of both", "", "kv_heads=0");
+}
+
 TEST_F(Layers, SplitGivesViewsAndGathersTheirGradients) {
   const Var qkv = random({2, 3, 6, 4}, 1);  // 2 heads
   const std::vector<Var> parts = split_heads(tape_, qkv, {2, 2, 2});

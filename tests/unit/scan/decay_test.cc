@@ -43,7 +43,7 @@ TEST(ScanDecay, EqualDecaysGiveTheSimplerForm) {
   Case head = single(90, 90);
   head.causal = head.states = true;
   head.decay = Decay::head;
-  head.log_decay = {-0.25f, -0.03125f};
+  head.log_decay = {-0.25, -0.03125};
   Case step = head, channel = head;
   step.decay = Decay::step;
   channel.decay = Decay::channel;

@@ -20,7 +20,7 @@ struct Case {
   bool causal = false, rms_norm = false;
   Map map = Map::identity;
   Decay decay = Decay::none;
-  std::vector<float> log_decay;  // Decay::head
+  std::vector<double> log_decay;  // Decay::head
   Denominator denominator = Denominator::none;
   double eps = 1e-3;  // of the denominator or the norm
   bool states = false;

@@ -206,7 +206,7 @@ class Definition {
   // e^g of step t
   double decay(const Piece& p, std::int64_t t, std::int64_t g, std::int64_t a) const {
     if (s_.decay == Decay::none) return 1;
-    if (s_.decay == Decay::head) return std::exp(double{s_.log_decay[static_cast<std::size_t>(g)]});
+    if (s_.decay == Decay::head) return std::exp(s_.log_decay[static_cast<std::size_t>(g)]);
     const std::int64_t columns = decay_columns(s_.problem(DType::f64));
     return std::exp(x_.log_decay[index(p.batch * s_.rows_k + p.k0 + t, s_.kv_heads, g, columns, a % columns)]);
   }

@@ -63,7 +63,7 @@ std::vector<Case> all_forms(std::int64_t nq, std::int64_t nk) {
             s.map = map;
             s.causal = order > 0;
             s.decay = static_cast<Decay>(std::max(0, order - 1));
-            if (s.decay == Decay::head) s.log_decay = {-0.1f, -60.0f, -1.5f, 0.0f};
+            if (s.decay == Decay::head) s.log_decay = {-0.1, -60.0, -1.5, 0.0};
             s.denominator = static_cast<Denominator>(normaliser % 3);
             if (s.denominator != Denominator::none && (map == Map::identity || map == Map::elu)) continue;
             s.rms_norm = normaliser == 3;
@@ -197,7 +197,7 @@ TEST(Scan, SegmentsAgreeWithOneRun) {
     setup.causal = true;
     setup.map = Map::relu;
     setup.decay = form < 3 ? Decay::head : static_cast<Decay>(form - 1);
-    if (setup.decay == Decay::head) setup.log_decay = {-0.002f, -60.0f};
+    if (setup.decay == Decay::head) setup.log_decay = {-0.002, -60.0};
     setup.rms_norm = normaliser == 1;
     setup.denominator = normaliser == 2 ? Denominator::clamp : Denominator::none;
     setup.states = true;
@@ -216,7 +216,7 @@ TEST(Scan, StateCarriesOver) {
       whole.causal = true;
       whole.map = Map::elu_plus_one;
       whole.decay = decay;
-      if (decay == Decay::head) whole.log_decay = {-0.05f, -0.5f};
+      if (decay == Decay::head) whole.log_decay = {-0.05, -0.5};
       whole.rms_norm = cut % 2 == 0;
       whole.states = true;
       const Values values = random_values(whole, 11);
@@ -331,10 +331,10 @@ TEST(Scan, RefusesWhatItCannotDo) {
   setup = single(4, 4);
   setup.decay = Decay::head;
   EXPECT_EQ(code_of(setup), ErrorCode::usage);
-  setup.log_decay = {-1.0f, -1.0f};
+  setup.log_decay = {-1.0, -1.0};
   EXPECT_EQ(code_of(setup), ErrorCode::unsupported);
   setup.causal = true;
-  setup.log_decay = {-1.0f, 0.5f};
+  setup.log_decay = {-1.0, 0.5};
   EXPECT_EQ(code_of(setup), ErrorCode::usage);
   setup = single(4, 4);
   setup.rms_norm = true;

@@ -45,6 +45,40 @@ TEST(Document, RefusesWhatItDoesNotKnowByName) {
   EXPECT_ERROR(with("/extra", 1), unsupported, "extra", "tokenizer.json", "");
 }
 
+// The values that are looked at before their component is read.
+TEST(Document, RefusesValuesOfTheWrongKindByName) {
+  const auto bad = ErrorCode::bad_input;
+  EXPECT_ERROR(with("/added_tokens/0", nullptr), bad, "expected an object, got null", "added_tokens[0]", "");
+  EXPECT_ERROR(with("/added_tokens/0", 7), bad, "expected an object, got a number", "added_tokens[0]", "");
+  EXPECT_ERROR(with("/added_tokens/0/content", nullptr), bad, "\"content\" is missing", "added_tokens[0]", "");
+  EXPECT_ERROR(with("/added_tokens/0/content", 5), bad, "expected a string", "added_tokens[0].content", "");
+  EXPECT_ERROR(with("/added_tokens", 5), bad, "expected a list", "added_tokens", "");
+  EXPECT_ERROR(with("/normalizer", {{"type", 5}}), bad, "expected a string", "normalizer.type", "");
+  JsonMap bpe = words();
+  bpe["model"] = {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", JsonMap::array()}};
+  bpe["pre_tokenizer"] = {{"type", 5}};
+  EXPECT_ERROR(load(bpe.dump()), bad, "expected a string", "pre_tokenizer.type", "");
+}
+
+// A file of a few hundred bytes could ask for any amount of memory.
+TEST(Document, RefusesTextsAndTemplatesThatGrowWithoutBound) {
+  const JsonMap twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  JsonMap json = words();
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", JsonMap(40, twice)}};
+  EXPECT_ERROR(load(json.dump()).encode("aaaa"), ErrorCode::bad_input, "longer than", "", "");
+  json["normalizer"] = nullptr;
+  json["decoder"] = {{"type", "Sequence"}, {"decoders", JsonMap(40, twice)}};
+  const std::int32_t ids[] = {0};
+  EXPECT_ERROR(load(json.dump()).decode(ids), ErrorCode::bad_input, "too long", "", "");
+  json["decoder"] = nullptr;
+  const JsonMap part = {{"SpecialToken", {{"id", "x"}, {"type_id", 0}}}};
+  json["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", JsonMap(100, part)},
+                            {"pair", JsonMap::array()},
+                            {"special_tokens", {{"x", {{"id", "x"}, {"ids", JsonMap(100, 1)}, {"tokens", {"x"}}}}}}};
+  EXPECT_ERROR(load(json.dump()), ErrorCode::bad_input, "more than 4096 tokens", "single[40]", "");
+}
+
 TEST(Document, RefusesDropout) {
   JsonMap json = words();
   json["model"] = {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", JsonMap::array()}, {"dropout", 0.1}};

@@ -34,6 +34,7 @@ struct Options {
   std::int64_t batch = 1, n_q = 33, n_k = 33, heads = 2, kv_heads = 2, d_k = 8, d_v = 8;
   Pattern pattern = Pattern::full();
   TileSize tile{16, 16};
+  bool usual_tiles = false;  // every piece has the tile that the engine's callers give it
   Weight weight = Weight::softmax;
   double offset = -0.7;  // of sigmoid
   int degree = 4;        // of power and taylor
@@ -126,7 +127,8 @@ class AttentionCase {
     whole_ = o.pieces.empty();
     if (whole_) o.pieces = residue_pieces(o, o.step);
     for (Piece& piece : o.pieces) {
-      plans_.push_back(std::make_shared<const Plan>(compile_plan(o.pattern, piece.nq, piece.nk, o.tile)));
+      const TileSize tile = o.usual_tiles ? tile_size_for(o.pattern, piece.nq, piece.nk, o.d_k) : o.tile;
+      plans_.push_back(std::make_shared<const Plan>(compile_plan(o.pattern, piece.nq, piece.nk, tile)));
       piece.plan = plans_.back().get();
     }
     Random random(o.seed);
@@ -142,7 +144,7 @@ class AttentionCase {
     a_.d_lse.fill(random, 1.0);
     clear_outputs();
     if (o.alibi)
-      for (std::int64_t h = 0; h < o.heads; ++h) slopes_.push_back(static_cast<float>(std::exp2(-2.0 - h)));
+      for (std::int64_t h = 0; h < o.heads; ++h) slopes_.push_back(std::exp2(-2.3 - static_cast<double>(h)));
     make_bias(random);
   }
 
@@ -352,7 +354,7 @@ class AttentionCase {
   bool whole_ = true;  // the pieces are the batch items, complete
   std::vector<std::shared_ptr<const Plan>> plans_;
   Arrays a_;
-  std::vector<float> slopes_;
+  std::vector<double> slopes_;
   std::vector<std::byte> bias_storage_;
 };
 

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "fovea/safetensors.h"
 #include "io/csv.h"
 #include "support/expect_error.h"
@@ -11,6 +14,14 @@ namespace {
 
 using tiny::quick;
 using tiny::TinyRun;
+
+std::vector<std::string> text_of(const CsvTable& table, std::string_view column) {
+  const auto at =
+      static_cast<std::size_t>(std::find(table.columns.begin(), table.columns.end(), column) - table.columns.begin());
+  std::vector<std::string> texts;
+  for (const std::vector<std::string>& row : table.rows) texts.push_back(row.at(at));
+  return texts;
+}
 
 // Ten steps at once against five, a new process' worth of objects, and five more. Dropout is on.
 void expect_same_as_uninterrupted(const ModelConfig& model, Averaging average = Averaging::none) {
@@ -40,8 +51,10 @@ void expect_same_as_uninterrupted(const ModelConfig& model, Averaging average = 
   EXPECT_EQ(second.parameters(), straight.parameters());
   for (const char* file : {"last/model.safetensors", "last/optimizer.safetensors"})
     EXPECT_EQ(get(folder / "pieces" / file), get(folder / "straight" / file)) << file;
-  const auto steps = read_csv(folder / "pieces/metrics.csv").numbers("step");
-  EXPECT_EQ(steps, read_csv(folder / "straight/metrics.csv").numbers("step"));
+  // A row of means over steps before and after the stop is the same as well.
+  for (const char* column : {"step", "loss", "gradient_norm"})
+    EXPECT_EQ(text_of(read_csv(folder / "pieces/metrics.csv"), column),
+              text_of(read_csv(folder / "straight/metrics.csv"), column));
   // The evaluation due at step 5 was cut short by the stop and made after the resume.
   ASSERT_EQ(second.evaluations.size(), 2u);
   EXPECT_EQ(second.evaluations[0].loss, straight.evaluations[0].loss);
@@ -87,6 +100,86 @@ TEST(Resume, FromTheBestCheckpointToo) {
   second.trainer.resume(folder / "run/best");
   EXPECT_EQ(second.go().steps, 12);
   EXPECT_EQ(std::ssize(second.losses), 12 - result.best.step);
+}
+
+double sum_of(const std::vector<ZoneTime>& zones) {
+  double sum = 0.0;
+  for (const ZoneTime& zone : zones) sum += zone.seconds;
+  return sum;
+}
+
+// What was measured before the stop counts, even where nothing is left to do.
+TEST(Resume, KeepsWhatWasMeasured) {
+  const TemporaryFolder folder;
+  const TrainConfig config = quick(folder / "run");
+  TinyRun first(config);
+  const TrainResult before = first.go();
+  EXPECT_GT(before.tokens, 0);
+  TinyRun second(config);
+  EXPECT_FALSE(second.trainer.finished());
+  second.trainer.resume(folder / "run");
+  EXPECT_TRUE(second.trainer.finished());
+  const TrainResult after = second.go();
+  EXPECT_EQ(after.tokens, before.tokens);
+  EXPECT_EQ(after.steps, before.steps);
+  EXPECT_GE(after.peak_memory, before.peak_memory);
+  EXPECT_GT(before.peak_memory, second.context.allocator()->total().peak);
+  EXPECT_DOUBLE_EQ(sum_of(after.zones), sum_of(before.zones));
+  EXPECT_EQ(after.train_seconds, before.train_seconds);
+}
+
+// Killed before the first checkpoint: begun anew, with the rows of the first try dropped.
+TEST(Resume, BeginsAgainWhereNothingWasSaved) {
+  const TemporaryFolder folder;
+  TrainConfig config = quick(folder / "run");
+  TinyRun(config).go();
+  for (const char* name : {"last", "best"}) std::filesystem::remove_all(folder / "run" / name);
+  TinyRun again(config);
+  again.trainer.resume(folder / "run");
+  EXPECT_EQ(again.go().steps, 10);
+  EXPECT_EQ(read_csv(folder / "run/metrics.csv").rows.size(), 7u);  // 5 of training, 2 evaluations
+  config.out = folder / "nowhere";
+  TinyRun none(config);
+  EXPECT_THROW(none.trainer.resume(folder / "nowhere"), Error);
+}
+
+TEST(Checkpoints, AreMadeByTimeToo) {
+  const TemporaryFolder folder;
+  TrainConfig config = quick(folder / "run");
+  config.eval_every = 0;
+  TinyRun rare(config);
+  rare.go();
+  EXPECT_EQ(rare.checkpoints, (std::vector<std::string>{"best", "last"}));
+  config.out = folder / "often";
+  config.checkpoint_minutes = 1e-9;
+  TinyRun often(config);
+  often.go();
+  EXPECT_EQ(std::count(often.checkpoints.begin(), often.checkpoints.end(), "last"), 11);
+}
+
+TEST(Checkpoints, SomeOfThemAreKept) {
+  const TemporaryFolder folder;
+  TrainConfig config = quick(folder / "run");
+  config.checkpoint_every = 2;
+  config.keep = 3;
+  TinyRun(config).go();
+  for (const char* name : {"step-6", "step-8", "last"})
+    EXPECT_TRUE(std::filesystem::exists(folder / "run" / name)) << name;
+  for (const char* name : {"step-4", "step-10"}) EXPECT_FALSE(std::filesystem::exists(folder / "run" / name)) << name;
+  TinyRun second(config);
+  second.trainer.resume(folder / "run/step-6");
+  EXPECT_EQ(second.go().steps, 10);
+  EXPECT_EQ(second.losses.size(), 4u);
+}
+
+TEST(Checkpoints, OneTrainerAtATimeWritesThem) {
+  const TemporaryFolder folder;
+  TinyRun first(quick(folder / "run")), second(quick(folder / "run"));
+  first.trainer.claim();
+  EXPECT_ERROR(second.go(), ErrorCode::usage, "process", "run", "Ctrl-C");
+  EXPECT_ERROR(second.trainer.resume(folder / "run"), ErrorCode::usage, "process", "run", "");
+  first.go();
+  second.trainer.resume(folder / "run");
 }
 
 class BadCheckpoint : public testing::Test {
@@ -151,6 +244,60 @@ TEST_F(BadCheckpoint, WithAFileMissing) {
     EXPECT_EQ(run.parameters(), before);
     put(last_ / name, kept);
   }
+}
+
+void flip_last_exponent(const Path& file) {
+  std::string bytes = get(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 0x40);
+  put(file, bytes);
+}
+
+// One bit of an exponent: still finite, still a number.
+TEST_F(BadCheckpoint, WithOneBitFlipped) {
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string kept = get(last_ / name);
+    flip_last_exponent(last_ / name);
+    TinyRun run(quick(), tiny::config("transformer"));
+    expect_refused(run, "damaged: \"", name);
+    put(last_ / name, kept);
+  }
+  put(last_ / "state.json", get(last_ / "state.json") + " ");
+  TinyRun run(quick(), tiny::config("transformer"));
+  expect_refused(run, "damaged", "state.json");
+}
+
+TEST_F(BadCheckpoint, IsFollowedByAGoodOne) {
+  TrainConfig config = quick(folder_ / "more");
+  config.checkpoint_every = 2;
+  TinyRun(config, tiny::config("transformer")).go();
+  flip_last_exponent(folder_ / "more/last/model.safetensors");
+  TinyRun run(config, tiny::config("transformer"));
+  EXPECT_ERROR(run.trainer.resume(folder_ / "more"), ErrorCode::bad_input, "damaged", "last", "more/step-8");
+  flip_last_exponent(folder_ / "more/step-8/model.safetensors");
+  EXPECT_ERROR(run.trainer.resume(folder_ / "more"), ErrorCode::bad_input, "damaged", "last", "more/best");
+}
+
+TEST_F(BadCheckpoint, WithNumbersThatAreNotFinite) {
+  TinyRun run(quick(), tiny::config("transformer"));
+  std::vector<NamedTensor> tensors;
+  for (const Parameter& p : run.model.parameters()) tensors.push_back({p.name, p.var.value()});
+  const auto before = run.parameters();
+  tensors[3].tensor.fill(std::nan(""));
+  write_safetensors((last_ / "model.safetensors").string(), tensors);
+  std::filesystem::remove(last_ / "checksums.json");
+  tensors[3].tensor.fill(0.0);
+  EXPECT_ERROR(run.trainer.resume(last_), ErrorCode::bad_input, tensors[3].name, "model.safetensors", "");
+  EXPECT_ERROR(load_model(run.context, last_), ErrorCode::bad_input, "not finite", "model.safetensors", "");
+}
+
+TEST_F(BadCheckpoint, IsNotWritten) {
+  TrainConfig config = quick(folder_ / "new");
+  config.steps = 1;
+  TinyRun run(config, tiny::config("transformer"));
+  run.stop = true;
+  run.model.parameters()[0].var.value().fill(INFINITY);
+  EXPECT_ERROR(run.go(), ErrorCode::diverged, run.model.parameters()[0].name, "step 0", "train.lr");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new/last"));
 }
 
 TEST_F(BadCheckpoint, CutOffAnywhere) {

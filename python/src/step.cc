@@ -1,0 +1,123 @@
+#include <nanobind/nanobind.h>
+
+#include <fmt/format.h>
+
+#include "bindings.h"
+#include "request.h"
+
+namespace fovea::python {
+namespace {
+
+// What a causal mechanism remembers between the steps of one batch, and whose memory it is.
+class StepMemory {
+ public:
+  nb::object step(nb::handle q, nb::handle k, nb::handle v, const Mechanism& mechanism, const nb::dict& options) {
+    const Request request = read_request(q, k, v, options);
+    const Claim claim(*this);  // other Python threads run while the engine does
+    check(request, mechanism);
+    const Tensor output = move_on(request, mechanism);
+    owner_ = mechanism.text();
+    dtype_ = request.q.dtype();
+    sizes_ = sizes_of(request);
+    return array_from(request.turned(output), request.kind);
+  }
+
+  std::int64_t length() const { return state_.length; }
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const Tensor* x : {&state_.keys, &state_.values, &state_.state}) sum += x->defined() ? x->bytes() : 0;
+    return sum;
+  }
+  // The tensors are shared until one of the two is moved on.
+  StepMemory copy() const {
+    StepMemory other;
+    other.state_ = state_;
+    other.owner_ = owner_;
+    other.dtype_ = dtype_;
+    other.sizes_ = sizes_;
+    return other;
+  }
+
+ private:
+  struct Claim {
+    explicit Claim(StepMemory& memory) : busy(memory.busy_) {
+      if (busy) throw std::runtime_error("this state is being moved on by another thread");
+      busy = true;
+    }
+    ~Claim() { busy = false; }
+    Claim(const Claim&) = delete;
+    Claim& operator=(const Claim&) = delete;
+    bool& busy;
+  };
+
+  static Shape sizes_of(const Request& r) {
+    if (r.q.value().rank() != 4 || r.k.value().rank() != 4 || r.v.value().rank() != 4)
+      fail(ErrorCode::shape, "q, k and v must have 4 axes (batch, n, heads, dim)", "attention_step");
+    return {r.k.dim(0), r.q.dim(2), r.k.dim(2), r.k.dim(3), r.v.dim(3)};
+  }
+
+  void check(const Request& request, const Mechanism& mechanism) const {
+    const Shape now = sizes_of(request);
+    if (owner_.empty()) return;
+    if (owner_ != mechanism.text())
+      fail(ErrorCode::usage, fmt::format("a state of \"{}\" cannot be moved on by \"{}\"", owner_, mechanism.text()),
+           "state", "a DecodeState for each layer and each sequence");
+    if (now != sizes_ || request.q.dtype() != dtype_)
+      fail(ErrorCode::shape,
+           fmt::format("the state is of batch, heads, kv_heads, d_k, d_v {} in {}, the step of {} in {}", sizes_.text(),
+                       name_of(dtype_), now.text(), name_of(request.q.dtype())),
+           "state");
+  }
+
+  // A step that fails leaves the state as it was.
+  Tensor move_on(const Request& request, const Mechanism& mechanism) {
+    const std::int64_t length = state_.length, held = state_.held;
+    const auto context = request.context(held);
+    const Running running(*context);
+    Tape tape(*context, {.record = false});
+    try {
+      return attention_step(*context, request.q.value(), request.k.value(), request.v.value(), mechanism, state_,
+                            request.resolved(tape));
+    } catch (...) {
+      if (length == 0) state_ = {};
+      state_.length = length;
+      state_.held = held;
+      throw;
+    }
+  }
+
+  DecodeState state_;
+  std::string owner_;  // text of the mechanism
+  DType dtype_ = DType::f32;
+  Shape sizes_;
+  bool busy_ = false;
+};
+
+Tensor buckets_of(const Context& context, const Tensor& offsets, const Buckets& buckets) {
+  buckets.check();
+  if (offsets.dtype() != DType::i64 || offsets.rank() != 1)
+    fail(ErrorCode::internal, "distances of buckets are a row of i64");
+  const Tensor out = Tensor::empty(context, offsets.shape(), DType::i32);
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    out.data<std::int32_t>()[i] = t5_bucket(offsets.data<std::int64_t>()[i * offsets.stride(0)], buckets);
+  return out;
+}
+
+nb::object t5_buckets(nb::handle offsets, std::int64_t count, std::int64_t max_distance, bool bidirectional) {
+  const Buckets buckets{.count = count, .max_distance = max_distance, .bidirectional = bidirectional};
+  return array_from(buckets_of(*context_for(0.0), tensor_from(offsets, "offset"), buckets), Kind::numpy);
+}
+
+}  // namespace
+
+void bind_step(nb::module_& module) {
+  nb::class_<StepMemory>(module, "DecodeState")
+      .def(nb::init<>())
+      .def("step", &StepMemory::step)
+      .def("copy", &StepMemory::copy)
+      .def_prop_ro("length", &StepMemory::length)
+      .def_prop_ro("bytes", &StepMemory::bytes);
+  module.def("t5_buckets", t5_buckets);
+}
+
+}  // namespace fovea::python
