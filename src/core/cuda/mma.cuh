@@ -10,7 +10,7 @@
 //
 // Fragments: lane l of a warp holds rows l / 4 and l / 4 + 8 of a 16-row operand, columns 2 (l % 4) and the next; b has
 // column l / 4. What a product leaves is what the next one takes as its first operand.
-namespace fovea::tile::cuda {
+namespace fovea::device {
 
 using bfloat16 = __nv_bfloat16;
 using float16 = __half;
@@ -127,7 +127,7 @@ struct SharedTile {
       asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                    : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                    : "r"(base + static_cast<std::uint32_t>(e * 16)));
-      for (std::uint32_t pair : r) strange |= cuda::is_strange<T>(pair);
+      for (std::uint32_t pair : r) strange |= device::is_strange<T>(pair);
     }
     return strange;
   }
@@ -147,4 +147,4 @@ __device__ __forceinline__ float quad_max(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-}  // namespace fovea::tile::cuda
+}  // namespace fovea::device
