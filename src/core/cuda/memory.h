@@ -60,8 +60,8 @@ class DeviceScratch {
     else
       cudaFreeAsync(data_, launch_.stream);
   }
-  DeviceScratch(const DeviceScratch&) = delete;
-  DeviceScratch& operator=(const DeviceScratch&) = delete;
+  DeviceScratch(DeviceScratch&& other) noexcept : launch_(other.launch_), data_(std::exchange(other.data_, nullptr)) {}
+  DeviceScratch& operator=(DeviceScratch&&) = delete;
 
   void* data() const { return data_; }
 

@@ -64,6 +64,23 @@ __device__ __forceinline__ void load_turned(std::uint32_t (&r)[4], std::uint32_t
                : "r"(address));
 }
 
+// 16 bytes, or 4.
+__device__ __forceinline__ void load_shared(std::uint32_t (&r)[4], std::uint32_t at) {
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+__device__ __forceinline__ void store_shared(const std::uint32_t (&r)[4], std::uint32_t at) {
+  asm volatile("st.shared.v4.u32 [%4], {%0,%1,%2,%3};" ::"r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(at)
+               : "memory");
+}
+__device__ __forceinline__ std::uint32_t load_shared(std::uint32_t at) {
+  std::uint32_t r;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at));
+  return r;
+}
+__device__ __forceinline__ void store_shared(std::uint32_t r, std::uint32_t at) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(r) : "memory");
+}
+
 // 16 bytes (or 8), zeros when there is no source.
 __device__ __forceinline__ void copy16(std::uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0) : "memory");

@@ -1,5 +1,6 @@
 #include "scan/check.h"
 #include "scan/cuda/launch.h"
+#include "scan/cuda/mma_launch.h"
 #include "scan/cuda/portable.h"
 #include "scan/cuda/walk.h"
 #include "scan/forms.h"
@@ -75,6 +76,7 @@ void forward(const Launch& launch, const Problem& problem, const Forward& io) {
   const auto schedule = schedule_for(problem, problem.causal || is_step(problem));
   const Call call = call_of(problem, *schedule, io);
   if (problem.dtype == DType::f64) return portable_forward<double>(launch, call, *schedule, io);
+  if (mma_forward(launch, call, *schedule, io)) return;
   portable_forward<float>(launch, call, *schedule, io);
 }
 
@@ -84,6 +86,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   const auto schedule = schedule_for(problem, problem.causal);
   const Call call = call_of(problem, *schedule, io);
   if (problem.dtype == DType::f64) return portable_backward<double>(launch, call, *schedule, io);
+  if (mma_backward(launch, call, *schedule, io)) return;
   portable_backward<float>(launch, call, *schedule, io);
 }
 

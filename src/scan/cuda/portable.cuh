@@ -2,26 +2,25 @@
 
 #include "scan/cuda/portable.h"
 #include "scan/cuda/rows.cuh"
-#include "scan/cuda/states.cuh"
+#include "scan/cuda/state_passes.cuh"
 #include "scan/cuda/walk.h"
 
 namespace fovea::scan::cuda {
 
 template <class R>
-class Portable {
+class Portable : StatePasses<R> {
  public:
-  Portable(const Launch& launch, const Call& call, const Schedule& schedule)
-      : launch_(launch), call_(call), schedule_(schedule) {}
+  using StatePasses<R>::StatePasses;
 
   void forward(const Forward& io) {
-    const Room y(*this, x_tiles(call_.d_k) * call_.query_rows * call_.heads * call_.width);
+    const Room y(launch_, x_tiles(call_.d_k) * call_.query_rows * call_.heads * call_.width);
     schedule_.causal ? scan_forward(io, y.data()) : read_forward(io, y.data());
     start(finish_forward_kernel<R>, schedule_.query_ranges,
           Partial<R>{y.data(), x_tiles(call_.d_k), call_.heads, call_.width, call_.query_rows});
   }
 
   void backward(const Backward& io) {
-    const Room scales(*this, has_statistic() ? 3 * call_.query_rows * call_.heads : 0);
+    const Room scales(launch_, has_statistic() ? 3 * call_.query_rows * call_.heads : 0);
     if (has_statistic()) {
       auto* to = reinterpret_cast<RowScale<R>*>(scales.data());
       start(row_scales_kernel<R>, schedule_.query_ranges, to);
@@ -29,10 +28,10 @@ class Portable {
     }
     const std::int32_t key_heads = schedule_.causal ? call_.heads : call_.kv_heads;
     const std::int32_t by_width = x_tiles(call_.width), by_channel = x_tiles(call_.d_k);
-    const Room dq(*this, by_width * call_.query_rows * call_.heads * call_.d_k);
-    const Room dk(*this, by_width * call_.key_rows * key_heads * call_.d_k);
-    const Room dv(*this, by_channel * call_.key_rows * key_heads * call_.width);
-    const Room final_state(*this, wants_final(io) ? states(call_.kv_heads) : 0);
+    const Room dq(launch_, by_width * call_.query_rows * call_.heads * call_.d_k);
+    const Room dk(launch_, by_width * call_.key_rows * key_heads * call_.d_k);
+    const Room dv(launch_, by_channel * call_.key_rows * key_heads * call_.width);
+    const Room final_state(launch_, wants_final(io) ? states(call_.kv_heads) : 0);
     schedule_.causal ? scan_backward(io, dq.data(), dk.data(), dv.data(), final_state.data())
                      : read_backward(io, dq.data(), dk.data(), dv.data());
     const Partial<R> dq_sums{dq.data(), by_width, call_.heads, call_.d_k, call_.query_rows};
@@ -46,19 +45,12 @@ class Portable {
   }
 
  private:
-  // Scratch of this call.
-  struct Room : DeviceScratch {
-    Room(const Portable& run, std::int64_t count)
-        : DeviceScratch(run.launch_, static_cast<std::size_t>(count) * sizeof(R)) {}
-    R* data() const { return static_cast<R*>(DeviceScratch::data()); }
-  };
+  using typename StatePasses<R>::Room;
+  using StatePasses<R>::launch_, StatePasses<R>::call_, StatePasses<R>::schedule_;
+  using StatePasses<R>::pieces, StatePasses<R>::states, StatePasses<R>::segment_states, StatePasses<R>::carry,
+      StatePasses<R>::total;
 
   static std::int32_t x_tiles(std::int32_t n) { return (n + kTile - 1) / kTile; }
-  std::int64_t pieces() const { return static_cast<std::int64_t>(schedule_.host_pieces.size()); }
-  std::int64_t states(std::int64_t heads) const { return pieces() * heads * call_.state_size(); }
-  std::int64_t segment_states(const Cuts& cuts, std::int64_t heads) const {
-    return cuts.count * heads * call_.state_size();
-  }
   bool has_statistic() const { return call_.rms_norm || call_.denominator != Denominator::none; }
   bool wants_final(const Backward& io) const {
     return call_.decay_columns() != 0 && io.d_log_decay.data != nullptr && io.d_final_state != nullptr;
@@ -70,33 +62,6 @@ class Portable {
     kernel<<<static_cast<unsigned>(cuts.count), kRowThreads, 0, launch_.stream>>>(call_, cuts.data, arguments...);
     check_cuda(cudaGetLastError(), "rows of linear attention");
   }
-  dim3 state_grid(std::int32_t heads) const {
-    return dim3(static_cast<unsigned>(pieces()),
-                static_cast<unsigned>((call_.state_size() + kStateThreads - 1) / kStateThreads),
-                static_cast<unsigned>(heads));
-  }
-
-  // What every segment starts with, in place of its own sum.
-  void carry(R* sums, std::int32_t heads, const void* outside, bool back) {
-    const bool fades = call_.decay != Decay::none;
-    const std::int32_t columns = call_.decay == Decay::channel ? call_.d_k : 1;
-    const Room factors(*this, fades ? std::int64_t{schedule_.segments.count} * call_.kv_heads * columns : 0);
-    if (fades) {
-      const int side = Columns::in_block(columns);
-      const dim3 grid(static_cast<unsigned>(schedule_.segments.count), static_cast<unsigned>(call_.kv_heads),
-                      static_cast<unsigned>((columns + side - 1) / side));
-      segment_decay_kernel<R>
-          <<<grid, kStateThreads, 0, launch_.stream>>>(call_, schedule_.segments.data, factors.data());
-    }
-    carry_kernel<R><<<state_grid(heads), kStateThreads, 0, launch_.stream>>>(call_, sums, factors.data(),
-                                                                             static_cast<const R*>(outside), back);
-    check_cuda(cudaGetLastError(), "states of linear attention");
-  }
-  void total(const Totals<R>& totals) {
-    total_kernel<R><<<state_grid(call_.kv_heads), kStateThreads, 0, launch_.stream>>>(call_, totals);
-    check_cuda(cudaGetLastError(), "states of linear attention");
-  }
-
   // Sums of the keys of every segment.
   void sum_keys(R* sums) {
     Walk walk{.cuts = schedule_.segments, .step = Step::sum, .by_kv_head = true};
@@ -118,10 +83,10 @@ class Portable {
   }
 
   void scan_forward(const Forward& io, R* y) {
-    const Room sums(*this, schedule_.is_cut ? segment_states(schedule_.segments, call_.kv_heads) : 0);
+    const Room sums(launch_, schedule_.is_cut ? segment_states(schedule_.segments, call_.kv_heads) : 0);
     // The heads of a group all read the state that one of them writes.
     const bool in_place = io.final_state != nullptr && io.final_state == io.initial_state;
-    const Room aside(*this, in_place ? states(call_.kv_heads) : 0);
+    const Room aside(launch_, in_place ? states(call_.kv_heads) : 0);
     Walk walk{.cuts = schedule_.segments, .step = Step::scan};
     walk.start = start_states(sums.data(), io.initial_state);
     walk.end = {in_place ? aside.data() : io.final_state, false, true};
@@ -135,7 +100,7 @@ class Portable {
   }
 
   void read_forward(const Forward& io, R* y) {
-    const Room sums(*this, segment_states(schedule_.segments, call_.kv_heads)), all(*this, states(call_.kv_heads));
+    const Room sums(launch_, segment_states(schedule_.segments, call_.kv_heads)), all(launch_, states(call_.kv_heads));
     sum_keys(sums.data());
     total({Parts::key_segments, sums.data(), call_.kv_heads, static_cast<const R*>(io.initial_state), all.data(),
            static_cast<R*>(io.final_state)});
@@ -147,7 +112,7 @@ class Portable {
 
   void scan_backward(const Backward& io, R* dq, R* dk, R* dv, R* final_state) {
     {
-      const Room sums(*this, schedule_.is_cut ? segment_states(schedule_.segments, call_.kv_heads) : 0);
+      const Room sums(launch_, schedule_.is_cut ? segment_states(schedule_.segments, call_.kv_heads) : 0);
       Walk walk{.cuts = schedule_.segments, .step = Step::scan, .x = Source::values, .y = Source::keys};
       walk.r = Source::gradients;
       walk.start = start_states(sums.data(), io.initial_state);
@@ -155,7 +120,7 @@ class Portable {
       walk.out = dq;
       run_walk(launch_, call_, walk);
     }
-    const Room sums(*this, schedule_.is_cut ? segment_states(schedule_.segments, call_.heads) : 0);
+    const Room sums(launch_, schedule_.is_cut ? segment_states(schedule_.segments, call_.heads) : 0);
     Walk walk{.cuts = schedule_.segments, .step = Step::back, .x = Source::queries, .y = Source::gradients};
     walk.r = Source::keys;
     walk.state_by_kv_head = false;
@@ -166,7 +131,7 @@ class Portable {
       walk.start = {sums.data(), true, false};
     }
     const bool wants_initial = io.d_initial_state != nullptr;
-    const Room d_initial(*this, wants_initial ? states(call_.heads) : 0);
+    const Room d_initial(launch_, wants_initial ? states(call_.heads) : 0);
     walk.end = {d_initial.data(), false, false};
     walk.out = dv;
     run_walk(launch_, call_, walk);
@@ -183,8 +148,8 @@ class Portable {
   void read_backward(const Backward& io, R* dq, R* dk, R* dv) {
     {
       const bool known = io.final_state != nullptr;
-      const Room sums(*this, known ? 0 : segment_states(schedule_.segments, call_.kv_heads));
-      const Room all(*this, known ? 0 : states(call_.kv_heads));
+      const Room sums(launch_, known ? 0 : segment_states(schedule_.segments, call_.kv_heads));
+      const Room all(launch_, known ? 0 : states(call_.kv_heads));
       if (!known) {
         sum_keys(sums.data());
         total({Parts::key_segments, sums.data(), call_.kv_heads, static_cast<const R*>(io.initial_state), all.data(),
@@ -195,7 +160,8 @@ class Portable {
       walk.out = dq;
       run_walk(launch_, call_, walk);
     }
-    const Room sums(*this, segment_states(schedule_.query_segments, call_.heads)), all(*this, states(call_.kv_heads));
+    const Room sums(launch_, segment_states(schedule_.query_segments, call_.heads)),
+        all(launch_, states(call_.kv_heads));
     sum_queries(sums.data(), schedule_.query_segments, false);
     total({Parts::query_segments, sums.data(), call_.heads, static_cast<const R*>(io.d_final_state), all.data(),
            static_cast<R*>(io.d_initial_state)});
@@ -219,10 +185,6 @@ class Portable {
         <<<grid, 1024, 0, launch_.stream>>>(call_, static_cast<const double*>(terms.data()), final_state, d_final);
     check_cuda(cudaGetLastError(), "gradient of the decay");
   }
-
-  const Launch& launch_;
-  Call call_;
-  const Schedule& schedule_;
 };
 
 }  // namespace fovea::scan::cuda

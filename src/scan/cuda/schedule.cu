@@ -68,6 +68,7 @@ std::shared_ptr<const Schedule> make_schedule(const Problem& problem, bool causa
   for (int i = 0; i < 4; ++i)
     *to[i] = {reinterpret_cast<const Cut*>(base + at[i]), static_cast<std::int32_t>(lists[i]->size())};
   made->causal = causal;
+  made->is_step = made->longest <= 1;
   return made;
 }
 

@@ -22,7 +22,7 @@ struct Schedule {
   const double* head_decay = nullptr;
   std::vector<PieceView> host_pieces;
   std::int64_t query_rows = 0, key_rows = 0, longest = 0;
-  bool causal = false;
+  bool causal = false, is_step = false;
   bool is_cut = false;            // some piece has several segments
   Cuts segments;                  // causal: positions that start from a state of their own; else the keys of sums
   Cuts query_segments;            // the queries of sums
