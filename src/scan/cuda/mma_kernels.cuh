@@ -202,7 +202,8 @@ struct MmaForward {
   }
 };
 
-// dq = (dy S^T + (dy v^T) f(k)) f'(q). S and dy are pairs of bf16: the sums cancel where v has a mean.
+// dq = (dy S^T + (dy v^T) f(k)) f'(q). S and dy are pairs of bf16: the sums cancel where v has a mean. Where S stands,
+// its registers sum up D = f(q)^T dy instead, while the rows are at hand.
 template <int kD, bool kScan>
 struct MmaQueries {
   static constexpr int kTiles = kScan ? 5 : 3, kStages = kD == 64 ? 2 : 1, kBuffers = kScan && kD == 64 ? 2 : 1;
@@ -221,12 +222,13 @@ struct MmaQueries {
     StateRows<kD> state;
     state.load(at.start());
     put(memory, state, 0);
+    if constexpr (!kScan) state.load(nullptr);
     each_chunk<kStages>(
         at.chunks,
         [&](int c, int stage) {
           const std::int64_t row = at.row(c, false);
           const Range queries = at.queries(row);
-          if (at.call.map != Map::identity) fetch_rows<kD>(memory.tile(stage, 0), at.q(), row, queries);
+          fetch_rows<kD>(memory.tile(stage, 0), at.q(), row, queries);
           fetch_rows<kD>(memory.tile(stage, 1), at.gradient(), row, queries);
           if (has_rest) fetch_rows<kD>(memory.tile(stage, 2), at.dense(mma.gradient_rest), row, queries);
           if constexpr (kScan) {
@@ -277,8 +279,10 @@ struct MmaQueries {
             put(memory, state, (c + 1) % kBuffers);
           }
           pull_slopes<kD>(acc, q, at.call.map);
-          store_rows<kD>(q, acc, at.to(at.call.dq, row, true), at.call.dq.row, at.queries(row));
+          store_rows<kD>(rest, acc, at.to(at.call.dq, row, true), at.call.dq.row, at.queries(row));
+          if constexpr (!kScan) state.add(q, g, powers, at.count(row), false);
         });
+    if constexpr (!kScan) state.save(mma.end + mma.state_at(blockIdx.y, at.kv_head));
   }
 };
 

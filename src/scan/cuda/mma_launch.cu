@@ -38,6 +38,10 @@ class MmaRun {
     } else {
       const auto all = total_keys(io.initial_state, io.final_state);
       stand(all.data());
+      if (takes_norm(call_)) {
+        mma_.cuts = schedule_.norm_ranges.data;
+        return run_mma_norm(launch_, mma_, schedule_.norm_ranges.count);
+      }
       run(schedule_.query_segments, MmaStep::forward, false);
     }
     if (!call_.rms_norm) return;
@@ -115,14 +119,15 @@ class MmaRun {
   }
 
   void read_backward(const Backward& io) {
+    const Room sums = passes_.room(passes_.segment_states(schedule_.query_segments, call_.heads));
     {
       const bool known = io.final_state != nullptr;
       const Room all = known ? passes_.room(0) : total_keys(io.initial_state, nullptr);
       stand(known ? static_cast<const float*>(io.final_state) : all.data());
+      mma_.end = sums.data();
       run(schedule_.query_segments, MmaStep::queries, false);
     }
     const Room all = passes_.room(passes_.states(call_.kv_heads));
-    const Room sums = sum(schedule_.query_segments, MmaStep::sum_queries);
     passes_.total({Parts::query_segments, sums.data(), call_.heads, static_cast<const float*>(io.d_final_state),
                    all.data(), static_cast<float*>(io.d_initial_state)});
     stand(all.data());

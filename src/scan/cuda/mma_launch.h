@@ -15,7 +15,7 @@ struct MmaCall {
   const Cut* cuts = nullptr;
   const float* start = nullptr;         // null: zero
   bool start_by_cut = false;            // else by piece
-  float* end = nullptr;                 // by piece, from its last segment; sums: by cut. Null: not wanted
+  float* end = nullptr;                 // by piece, from its last segment; of sums by cut. Null: not wanted
   const void* gradient = nullptr;       // of y, and what that lost as bf16: [query rows][heads][d_v]; null: d_o, ...
   const void* gradient_rest = nullptr;  // ... nothing
 
@@ -29,5 +29,9 @@ enum class MmaStep : std::uint8_t { sum_keys, sum_queries, forward, queries, key
 // Runs a step of kD columns: over segments with a state that runs along, or with one that stands.
 template <int kD>
 void run_mma(const Launch& launch, const MmaCall& mma, std::int32_t cuts, MmaStep step, bool scans);
+
+// Reads states that stand and normalises over all heads in the same pass.
+bool takes_norm(const Call& call);
+void run_mma_norm(const Launch& launch, const MmaCall& mma, std::int32_t cuts);
 
 }  // namespace fovea::scan::cuda

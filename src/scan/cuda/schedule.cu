@@ -36,7 +36,10 @@ std::int32_t cut(std::vector<Cut>& cuts, std::size_t piece, std::int64_t n, std:
 
 std::shared_ptr<const Schedule> make_schedule(const Problem& problem, bool causal) {
   auto made = std::make_shared<Schedule>();
-  std::vector<Cut> segments, query_segments, query_ranges, key_ranges;
+  std::vector<Cut> segments, query_segments, query_ranges, key_ranges, norm_ranges;
+  std::int64_t queries = 0;
+  for (const Piece& piece : problem.pieces) queries += piece.nq;
+  const std::int64_t norm_rows = divide_up(std::max<std::int64_t>(1, divide_up(queries, kUnits / 4)), kChunk) * kChunk;
   for (std::size_t p = 0; p < problem.pieces.size(); ++p) {
     const Piece& piece = problem.pieces[p];
     PieceView view{piece.batch,      piece.q0,      piece.nq, piece.k0, piece.nk, causal ? piece.nk - piece.nq : 0,
@@ -47,6 +50,7 @@ std::shared_ptr<const Schedule> make_schedule(const Problem& problem, bool causa
     view.query_cuts = cut(query_segments, p, piece.nq, sum_rows(problem, piece.nq));
     cut(query_ranges, p, piece.nq, kRangeRows);
     cut(key_ranges, p, piece.nk, kRangeRows);
+    cut(norm_ranges, p, piece.nq, norm_rows);
     made->host_pieces.push_back(view);
     made->query_rows += piece.nq;
     made->key_rows += piece.nk;
@@ -57,15 +61,15 @@ std::shared_ptr<const Schedule> make_schedule(const Problem& problem, bool causa
   if (problem.log_decay != nullptr) decays.assign(problem.log_decay, problem.log_decay + problem.kv_heads);
   Uploader uploader;
   const std::size_t pieces_at = uploader.place(made->host_pieces), decays_at = uploader.place(decays);
-  const std::vector<Cut>* lists[] = {&segments, &query_segments, &query_ranges, &key_ranges};
-  Cuts* to[] = {&made->segments, &made->query_segments, &made->query_ranges, &made->key_ranges};
-  std::size_t at[4];
-  for (int i = 0; i < 4; ++i) at[i] = uploader.place(*lists[i]);
+  const std::vector<Cut>* lists[] = {&segments, &query_segments, &query_ranges, &key_ranges, &norm_ranges};
+  Cuts* to[] = {&made->segments, &made->query_segments, &made->query_ranges, &made->key_ranges, &made->norm_ranges};
+  std::size_t at[5];
+  for (int i = 0; i < 5; ++i) at[i] = uploader.place(*lists[i]);
   made->memory = uploader.upload();
   const std::byte* base = made->memory.data();
   made->pieces = reinterpret_cast<const PieceView*>(base + pieces_at);
   made->head_decay = reinterpret_cast<const double*>(base + decays_at);
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < 5; ++i)
     *to[i] = {reinterpret_cast<const Cut*>(base + at[i]), static_cast<std::int32_t>(lists[i]->size())};
   made->causal = causal;
   made->is_step = made->longest <= 1;
