@@ -75,7 +75,7 @@ struct Call {
   bool self_adjust = false, has_dropout = false;
   double offset = 0.0, scale = 1.0, unit = 1.0;
   int degree = 2;
-  const float* alibi = nullptr;
+  const double* alibi = nullptr;
   BiasArray<const void*> bias;
   DropoutRule dropout;
   std::int64_t first_head = 0;

@@ -31,7 +31,7 @@ inline DType wide_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DT
 inline Problem problem_on(Mirror& mirror, const AttentionCase& c) {
   Problem p = c.problem();
   if (p.alibi != nullptr)
-    p.alibi = static_cast<const float*>(mirror.in(p.alibi, static_cast<std::size_t>(p.heads) * sizeof(float)));
+    p.alibi = static_cast<const double*>(mirror.in(p.alibi, static_cast<std::size_t>(p.heads) * sizeof(double)));
   if (p.bias.data != nullptr) p.bias.data = mirror.in(p.bias.data, c.arrays().bias.size() * size_of(wide_of(p.dtype)));
   return p;
 }
