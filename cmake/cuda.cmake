@@ -24,4 +24,6 @@ set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 target_compile_options(
   fovea_flags
   INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xptxas=-v;-Xcompiler=-Wall,-Wextra,-fno-math-errno>")
+option(FOVEA_SCAN_TENSOR_CORES "the linear engine's tensor-core kernels: no card has run them yet" OFF)
+target_compile_definitions(fovea_flags INTERFACE FOVEA_SCAN_TENSOR_CORES=$<BOOL:${FOVEA_SCAN_TENSOR_CORES}>)
 list(APPEND FOVEA_DEPENDENCIES CUDA::cudart_static)

@@ -56,30 +56,18 @@ struct WalkPlace {
   }
 };
 
-// A thread's share of the rows of a stage: one column of every fourth row, on the way while others are worked on.
 template <class R>
-struct WalkRows {
-  static constexpr int kEach = kStage * kTile / kWalkThreads, kApart = kWalkThreads / kTile;
-  R value[kEach];
-
-  __device__ __forceinline__ void load(const Call& call, const WalkPlace& at, Source source, std::int64_t t, int count,
-                                       std::int64_t step, int first, int columns) {
-    const int c = static_cast<int>(threadIdx.x) % kTile, own = static_cast<int>(threadIdx.x) / kTile;
-#pragma unroll
-    for (int j = 0; j < kEach; ++j) {
-      const int i = own + j * kApart;
-      const std::int64_t row = at.row_of(source, t + i * step);
-      value[j] = 0;
-      if (i < count && c < columns && row >= 0)
-        value[j] = SourceRow<R>(call, source, at.piece, row, at.head_of(source))[first + c];
-    }
+__device__ inline void load_rows(const Call& call, const WalkPlace& at, Source source, std::int64_t t, int count,
+                                 std::int64_t step, int first, int columns, R (&to)[kStage][kTile]) {
+  for (int e = static_cast<int>(threadIdx.x); e < kStage * kTile; e += kWalkThreads) {
+    const int i = e / kTile, c = e % kTile;
+    const std::int64_t row = at.row_of(source, t + i * step);
+    R value = 0;
+    if (i < count && c < columns && row >= 0)
+      value = SourceRow<R>(call, source, at.piece, row, at.head_of(source))[first + c];
+    to[i][c] = value;
   }
-  __device__ __forceinline__ void put(R (&to)[kStage][kTile]) const {
-#pragma unroll
-    for (int j = 0; j < kEach; ++j)
-      to[static_cast<int>(threadIdx.x) / kTile + j * kApart][static_cast<int>(threadIdx.x) % kTile] = value[j];
-  }
-};
+}
 
 template <class R>
 __device__ inline void load_fades(const Call& call, const WalkPlace& at, std::int64_t t, int count, std::int64_t step,
@@ -154,29 +142,17 @@ __global__ void __launch_bounds__(kWalkThreads)
   const bool is_idle = column.y / 8 * 8 >= at.y_count;  // alike in a warp
   column.load(call, at,
               at.owns(call, walk, walk.start) ? walk.start.cast<R>() + at.state(call, walk, walk.start) : nullptr);
-  WalkRows<R> x, y, r;
-  const auto count_at = [&](std::int64_t base) { return static_cast<int>(min(rows - base, std::int64_t{kStage})); };
-  const auto load = [&](std::int64_t base) {
-    const std::int64_t t = first + base * step;
-    if constexpr (kStep != Step::read) {
-      x.load(call, at, walk.x, t, count_at(base), step, at.x0, at.x_count);
-      y.load(call, at, walk.y, t, count_at(base), step, at.y0, at.y_count);
-    }
-    if constexpr (kStep != Step::sum) r.load(call, at, walk.r, t, count_at(base), step, at.x0, at.x_count);
-  };
-  if (rows > 0) load(0);
   for (std::int64_t base = 0; base < rows; base += kStage) {
-    const int count = count_at(base);
+    const int count = static_cast<int>(min(rows - base, std::int64_t{kStage}));
     const std::int64_t t = first + base * step;
     __syncthreads();
     if constexpr (kStep != Step::read) {
-      x.put(stage.x);
-      y.put(stage.y);
+      load_rows<R>(call, at, walk.x, t, count, step, at.x0, at.x_count, stage.x);
+      load_rows<R>(call, at, walk.y, t, count, step, at.y0, at.y_count, stage.y);
       if constexpr (kFade != Fade::none) load_fades<R>(call, at, t, count, step, stage.decay);
     }
-    if constexpr (kStep != Step::sum) r.put(stage.r);
+    if constexpr (kStep != Step::sum) load_rows<R>(call, at, walk.r, t, count, step, at.x0, at.x_count, stage.r);
     __syncthreads();
-    if (base + kStage < rows) load(base + kStage);
     if (is_idle) continue;
     for (int i = 0; i < count; ++i) {
       if constexpr (kStep != Step::read) {
