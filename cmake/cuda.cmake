@@ -27,4 +27,6 @@ target_compile_options(
 if("90a" IN_LIST FOVEA_CUDA_ARCHS)
   target_compile_definitions(fovea_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FOVEA_CUDA_HOPPER>)
 endif()
+option(FOVEA_SCAN_TENSOR_CORES "the linear engine's tensor-core kernels: no card has run them yet" OFF)
+target_compile_definitions(fovea_flags INTERFACE FOVEA_SCAN_TENSOR_CORES=$<BOOL:${FOVEA_SCAN_TENSOR_CORES}>)
 list(APPEND FOVEA_DEPENDENCIES CUDA::cudart_static)

@@ -23,7 +23,7 @@ target_compile_options(fovea_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${flags}
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(fovea_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # false alarms on std::string with GCC 12 (bug 105651)
 else()
-  target_compile_options(fovea_flags INTERFACE -Wno-error -Wno-unknown-warning-option)  # GCC's are the warnings we keep to
+  target_compile_options(fovea_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-error;-Wno-unknown-warning-option>")  # GCC's are the warnings we keep to
 endif()
 target_include_directories(fovea_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/generated)
 # Portable, AVX2 and AVX-512: the sets between them bring code size and no speed.

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include <cstddef>
-
+#include "core/cuda/launch.h"
 #include "tile/contract.h"
 #include "tile/row_rule.h"
 
@@ -12,14 +9,7 @@
 // return before the work is done; everything runs in the order of the stream, and sums have a fixed order.
 namespace fovea::tile::cuda {
 
-// Where a call's kernels run, and where its scratch comes from: memory that the stream may use at once and that is
-// handed back in the order of the stream.
-struct Launch {
-  cudaStream_t stream = nullptr;
-  void* owner = nullptr;
-  void* (*allocate)(const Launch& launch, std::size_t bytes) = nullptr;  // null: the driver's pool of the stream
-  void (*release)(const Launch& launch, void* data) = nullptr;
-};
+using namespace device;  // NOLINT: what the engines on a card share
 
 void forward(const Launch& launch, const Problem& problem, const Forward& io);
 void backward(const Launch& launch, const Problem& problem, const Backward& io);

@@ -2,7 +2,7 @@
 
 #include "policy/softmax.h"
 #include "tile/cuda/simt_launch.h"
-#include "tile/cuda/storage.cuh"
+#include "core/cuda/storage.cuh"
 #include "tile/cuda/view.h"
 
 namespace fovea::tile::cuda {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tile/cuda/mma.cuh"
+#include "core/cuda/mma.cuh"
 #include "tile/cuda/weigh.cuh"
 
 // What the tensor-core kernels share: walking over a list, masks of fragments, weights of fragments, results.

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <list>
 #include <map>
-#include <mutex>
-#include <tuple>
+
+#include "core/cuda/uploads.h"
 
 namespace fovea::tile::cuda {
 namespace {
@@ -86,28 +85,6 @@ std::vector<std::uint64_t> turn_masks(const Plan& plan) {
   return turned;
 }
 
-// Places arrays one after the other, then copies them at once.
-class Uploader {
- public:
-  template <class T>
-  std::size_t place(const std::vector<T>& values) {
-    const std::size_t at = (bytes_.size() + 15) / 16 * 16;
-    bytes_.resize(at + values.size() * sizeof(T));
-    std::copy_n(reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T),
-                bytes_.begin() + static_cast<std::ptrdiff_t>(at));
-    return at;
-  }
-  DeviceBuffer upload() const {
-    DeviceBuffer buffer(bytes_.size());
-    if (!bytes_.empty())
-      check_cuda(cudaMemcpy(buffer.data(), bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice), "plans to the card");
-    return buffer;
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
 std::shared_ptr<const DevicePlan> upload_plan(const Plan& plan) {
   auto made = std::make_shared<DevicePlan>();
   HostList rows[2], columns[2];
@@ -142,36 +119,6 @@ std::shared_ptr<const DevicePlan> upload_plan(const Plan& plan) {
   }
   return made;
 }
-
-// What was used last, up to a number.
-template <class Key, class Value>
-class Recent {
- public:
-  explicit Recent(std::size_t most) : most_(most) {}
-
-  template <class Make>
-  std::shared_ptr<const Value> find(const Key& key, Make&& make) {
-    const std::lock_guard lock(mutex_);
-    if (const auto it = index_.find(key); it != index_.end()) {
-      order_.splice(order_.begin(), order_, it->second);
-      return it->second->second;
-    }
-    order_.emplace_front(key, make());
-    index_[key] = order_.begin();
-    if (order_.size() > most_) {
-      index_.erase(order_.back().first);
-      order_.pop_back();
-    }
-    return order_.front().second;
-  }
-
- private:
-  using Item = std::pair<Key, std::shared_ptr<const Value>>;
-  std::size_t most_;
-  std::mutex mutex_;
-  std::list<Item> order_;
-  std::map<Key, typename std::list<Item>::iterator> index_;
-};
 
 std::shared_ptr<const DevicePlan> plan_on(int device, const Plan& plan) {
   static auto* const kPlans = new Recent<std::pair<int, std::uint64_t>, DevicePlan>(1024);  // outlives the driver's end

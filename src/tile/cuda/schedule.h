@@ -4,7 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "tile/cuda/device.h"
+#include "core/cuda/memory.h"
+#include "tile/cuda/launch.h"
 #include "tile/cuda/view.h"
 
 namespace fovea::tile::cuda {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tile/cuda/storage.cuh"
+#include "core/cuda/storage.cuh"
 #include "tile/cuda/weigh.cuh"
 
 // Tiles of pairs by plain multiply-adds: any width, stride, tile of the plan and type; nothing that a zero weight hides

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "policy/softmax.h"
-#include "tile/cuda/storage.cuh"
+#include "core/cuda/storage.cuh"
 #include "tile/cuda/view.h"
 
 namespace fovea::tile::cuda {

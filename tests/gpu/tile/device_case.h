@@ -1,44 +1,21 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
-
 #include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "attention_case.h"
+#include "gpu/support/mirror.h"
 #include "tile/cuda/launch.h"
 
 // An attention case run on the card: its arrays are copied there, the results back.
 namespace fovea::tile::testing {
 
-inline void expect_ok(cudaError_t status) { ASSERT_EQ(status, cudaSuccess) << cudaGetErrorString(status); }
-
-// Copies of host memory on the card.
-class Mirror {
+// Also of the fields of a case.
+class Mirror : public fovea::testing::Mirror {
  public:
-  Mirror() = default;
-  Mirror(const Mirror&) = delete;
-  Mirror& operator=(const Mirror&) = delete;
-  ~Mirror() {
-    for (const Block& block : blocks_) cudaFree(block.device);
-  }
-
-  void* in(const void* data, std::size_t bytes) {
-    if (bytes == 0) return nullptr;
-    blocks_.push_back({});
-    Block& block = blocks_.back();
-    expect_ok(cudaMalloc(&block.device, bytes));
-    expect_ok(cudaMemcpy(block.device, data, bytes, cudaMemcpyHostToDevice));
-    return block.device;
-  }
-  void* out(void* data, std::size_t bytes) {
-    void* device = in(data, bytes);
-    if (device != nullptr) blocks_.back().host = data, blocks_.back().bytes = bytes;
-    return device;
-  }
+  using fovea::testing::Mirror::in, fovea::testing::Mirror::out;
   In in(const Field& field) {
     return {in(field.storage.data(), field.storage.size()), field.in().batch, field.in().row, field.in().head};
   }
@@ -46,20 +23,6 @@ class Mirror {
     const Out host = field.out();
     return {out(field.storage.data(), field.storage.size()), host.batch, host.row, host.head};
   }
-  // Copies the results back, after all work.
-  void finish() {
-    expect_ok(cudaDeviceSynchronize());
-    for (const Block& block : blocks_)
-      if (block.host != nullptr) expect_ok(cudaMemcpy(block.host, block.device, block.bytes, cudaMemcpyDeviceToHost));
-  }
-
- private:
-  struct Block {
-    void* device = nullptr;
-    void* host = nullptr;
-    std::size_t bytes = 0;
-  };
-  std::vector<Block> blocks_;
 };
 
 inline DType wide_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }

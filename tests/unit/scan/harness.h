@@ -33,6 +33,8 @@ struct Case {
 
 // One piece of nq queries and nk keys.
 Case single(std::int64_t nq, std::int64_t nk);
+// All maps, orders, decays, normalisers, with and without states and grouped heads.
+std::vector<Case> all_forms(std::int64_t nq, std::int64_t nk);
 
 struct Values {
   std::vector<double> q, k, v, initial;  // (batch, rows, heads, dim), (pieces, kv_heads, d_k, width)

@@ -90,6 +90,31 @@ Case single(std::int64_t nq, std::int64_t nk) {
   return setup;
 }
 
+std::vector<Case> all_forms(std::int64_t nq, std::int64_t nk) {
+  std::vector<Case> out;
+  for (Map map : {Map::identity, Map::elu_plus_one, Map::elu, Map::relu})
+    for (int order = 0; order < 5; ++order)  // both ways, causal, causal with decay per head, step, channel
+      for (int normaliser = 0; normaliser < 4; ++normaliser)
+        for (bool states : {false, true})
+          for (std::int64_t kv_heads : {4, 2}) {
+            Case s = single(nq, nk);
+            s.heads = 4;
+            s.kv_heads = kv_heads;
+            s.map = map;
+            s.causal = order > 0;
+            s.decay = static_cast<Decay>(std::max(0, order - 1));
+            if (s.decay == Decay::head) s.log_decay = {-0.1, -60.0, -1.5, 0.0};
+            s.denominator = static_cast<Denominator>(normaliser % 3);
+            if (s.denominator != Denominator::none && (map == Map::identity || map == Map::elu)) continue;
+            s.rms_norm = normaliser == 3;
+            s.eps = s.denominator == Denominator::clamp ? 3.7 : 0.3;
+            s.states = states;
+            s.save_state = kv_heads == 2;
+            out.push_back(s);
+          }
+  return out;
+}
+
 Values random_values(const Case& s, std::uint64_t seed, double mean_of_v) {
   Random random(seed);
   const auto normal = [&](std::size_t n, double mean) {

@@ -49,32 +49,6 @@ void expect_double_is_right(const Context& context, const Case& setup, const Val
   if (!values.log_decay.empty()) expect_slope(setup, values, &Values::log_decay, engine.d_log_decay);
 }
 
-// All maps, orders, decays, normalisers, with and without states and grouped heads.
-std::vector<Case> all_forms(std::int64_t nq, std::int64_t nk) {
-  std::vector<Case> out;
-  for (Map map : {Map::identity, Map::elu_plus_one, Map::elu, Map::relu})
-    for (int order = 0; order < 5; ++order)  // both ways, causal, causal with decay per head, step, channel
-      for (int normaliser = 0; normaliser < 4; ++normaliser)
-        for (bool states : {false, true})
-          for (std::int64_t kv_heads : {4, 2}) {
-            Case s = single(nq, nk);
-            s.heads = 4;
-            s.kv_heads = kv_heads;
-            s.map = map;
-            s.causal = order > 0;
-            s.decay = static_cast<Decay>(std::max(0, order - 1));
-            if (s.decay == Decay::head) s.log_decay = {-0.1, -60.0, -1.5, 0.0};
-            s.denominator = static_cast<Denominator>(normaliser % 3);
-            if (s.denominator != Denominator::none && (map == Map::identity || map == Map::elu)) continue;
-            s.rms_norm = normaliser == 3;
-            s.eps = s.denominator == Denominator::clamp ? 3.7 : 0.3;
-            s.states = states;
-            s.save_state = kv_heads == 2;
-            out.push_back(s);
-          }
-  return out;
-}
-
 class OnEveryIsa : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override { force_isa(GetParam()); }

@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "core/cuda/launch.h"
 #include "fovea/error.h"
-#include "tile/cuda/launch.h"
 
-namespace fovea::tile::cuda {
+namespace fovea::device {
 
 inline void check_cuda(cudaError_t status, const char* where) {
   if (status == cudaSuccess) return;
@@ -24,7 +24,7 @@ class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   explicit DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
-    if (bytes > 0) check_cuda(cudaMalloc(&data_, bytes), "memory for plans");
+    if (bytes > 0) check_cuda(cudaMalloc(&data_, bytes), "memory of the card");
   }
   DeviceBuffer(DeviceBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -60,8 +60,8 @@ class DeviceScratch {
     else
       cudaFreeAsync(data_, launch_.stream);
   }
-  DeviceScratch(const DeviceScratch&) = delete;
-  DeviceScratch& operator=(const DeviceScratch&) = delete;
+  DeviceScratch(DeviceScratch&& other) noexcept : launch_(other.launch_), data_(std::exchange(other.data_, nullptr)) {}
+  DeviceScratch& operator=(DeviceScratch&&) = delete;
 
   void* data() const { return data_; }
 
@@ -70,4 +70,4 @@ class DeviceScratch {
   void* data_ = nullptr;
 };
 
-}  // namespace fovea::tile::cuda
+}  // namespace fovea::device

@@ -10,7 +10,7 @@
 //
 // Fragments: lane l of a warp holds rows l / 4 and l / 4 + 8 of a 16-row operand, columns 2 (l % 4) and the next; b has
 // column l / 4. What a product leaves is what the next one takes as its first operand.
-namespace fovea::tile::cuda {
+namespace fovea::device {
 
 using bfloat16 = __nv_bfloat16;
 using float16 = __half;
@@ -62,6 +62,23 @@ __device__ __forceinline__ void load_turned(std::uint32_t (&r)[4], std::uint32_t
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
+}
+
+// 16 bytes, or 4.
+__device__ __forceinline__ void load_shared(std::uint32_t (&r)[4], std::uint32_t at) {
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+__device__ __forceinline__ void store_shared(const std::uint32_t (&r)[4], std::uint32_t at) {
+  asm volatile("st.shared.v4.u32 [%4], {%0,%1,%2,%3};" ::"r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(at)
+               : "memory");
+}
+__device__ __forceinline__ std::uint32_t load_shared(std::uint32_t at) {
+  std::uint32_t r;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at));
+  return r;
+}
+__device__ __forceinline__ void store_shared(std::uint32_t r, std::uint32_t at) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(r) : "memory");
 }
 
 // 16 bytes (or 8), zeros when there is no source.
@@ -132,7 +149,7 @@ struct SharedTile {
       asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                    : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                    : "r"(base + static_cast<std::uint32_t>(e * 16)));
-      for (std::uint32_t pair : r) strange |= cuda::is_strange<T>(pair);
+      for (std::uint32_t pair : r) strange |= device::is_strange<T>(pair);
     }
     return strange;
   }
@@ -152,4 +169,4 @@ __device__ __forceinline__ float quad_max(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-}  // namespace fovea::tile::cuda
+}  // namespace fovea::device

@@ -8,7 +8,7 @@
 #include "fovea/dtype.h"
 
 // Elements of the caller's arrays as the accumulation type, chosen at run time: for kernels that are not about speed.
-namespace fovea::tile::cuda {
+namespace fovea::device {
 
 template <class R>
 __device__ inline R load_as(const void* data, DType dtype, std::int64_t i) {
@@ -35,4 +35,4 @@ __device__ inline void store_as(void* data, DType dtype, std::int64_t i, R value
   }
 }
 
-}  // namespace fovea::tile::cuda
+}  // namespace fovea::device

@@ -1,0 +1,162 @@
+#include "scan/cuda/mma_launch.h"
+
+#include <algorithm>
+
+#include "scan/cuda/mma_rows.cuh"
+#include "scan/cuda/state_passes.cuh"
+
+namespace fovea::scan::cuda {
+namespace {
+
+// Is every row of halves made of whole, aligned 16-byte pieces?
+template <class Pointer>
+bool is_aligned(const Array<Pointer>& a) {
+  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 8 == 0 && a.row % 8 == 0 && a.head % 8 == 0;
+}
+
+bool takes(const Call& call, const Schedule& schedule) {
+  const bool size = call.d_k == call.d_v && (call.d_k == 64 || call.d_k == 128);
+  const bool kind = call.decay == Decay::none || call.decay == Decay::head;
+  const bool reads = std::all_of(schedule.host_pieces.begin(), schedule.host_pieces.end(),
+                                 [](const PieceView& piece) { return piece.shift >= 0; });
+  return call.dtype == DType::bf16 && call.output_type == DType::bf16 && size && kind && reads && !schedule.is_step &&
+         call.denominator == Denominator::none && is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v);
+}
+
+class MmaRun {
+ public:
+  MmaRun(const Launch& launch, const Call& call, const Schedule& schedule)
+      : launch_(launch), call_(call), schedule_(schedule), passes_(launch, call, schedule) {
+    mma_.call = call;
+  }
+
+  void forward(const Forward& io) {
+    if (schedule_.causal) {
+      const auto sums = start(io.initial_state);
+      mma_.end = static_cast<float*>(io.final_state);
+      run(schedule_.segments, MmaStep::forward, true);
+    } else {
+      const auto all = total_keys(io.initial_state, io.final_state);
+      stand(all.data());
+      if (takes_norm(call_)) {
+        mma_.cuts = schedule_.norm_ranges.data;
+        return run_mma_norm(launch_, mma_, schedule_.norm_ranges.count);
+      }
+      run(schedule_.query_segments, MmaStep::forward, false);
+    }
+    if (!call_.rms_norm) return;
+    norm_rows_kernel<<<static_cast<unsigned>(schedule_.query_ranges.count), kRowThreads, 0, launch_.stream>>>(
+        call_, schedule_.query_ranges.data);
+    check_cuda(cudaGetLastError(), "norm of linear attention");
+  }
+
+  void backward(const Backward& io) {
+    const std::size_t bytes =
+        call_.rms_norm ? static_cast<std::size_t>(call_.query_rows * call_.heads * call_.d_v) * sizeof(bfloat16) : 0;
+    const DeviceScratch gradient(launch_, bytes), rest(launch_, bytes);
+    if (call_.rms_norm) {
+      gradient_rows_kernel<<<static_cast<unsigned>(schedule_.query_ranges.count), kRowThreads, 0, launch_.stream>>>(
+          call_, schedule_.query_ranges.data, gradient.data(), rest.data());
+      check_cuda(cudaGetLastError(), "norm of linear attention");
+      mma_.gradient = gradient.data();
+      mma_.gradient_rest = rest.data();
+    }
+    schedule_.causal ? scan_backward(io) : read_backward(io);
+  }
+
+ private:
+  using Room = StatePasses<float>::Room;
+
+  void run(const Cuts& cuts, MmaStep step, bool scans) {
+    mma_.cuts = cuts.data;
+    call_.d_k == 64 ? run_mma<64>(launch_, mma_, cuts.count, step, scans)
+                    : run_mma<128>(launch_, mma_, cuts.count, step, scans);
+  }
+  void stand(const float* states) {
+    mma_.start = states;
+    mma_.start_by_cut = false;
+    mma_.end = nullptr;
+  }
+  Room sum(const Cuts& cuts, MmaStep step) {
+    Room sums = passes_.room(passes_.segment_states(cuts, call_.kv_heads));
+    mma_.end = sums.data();
+    run(cuts, step, false);
+    mma_.end = nullptr;
+    return sums;
+  }
+  // Where scans of S start. What is returned must outlive them.
+  Room start(const void* initial) {
+    stand(static_cast<const float*>(initial));
+    if (!schedule_.is_cut) return passes_.room(0);
+    Room sums = sum(schedule_.segments, MmaStep::sum_keys);
+    passes_.carry(sums.data(), call_.kv_heads, initial, false);
+    mma_.start = sums.data();
+    mma_.start_by_cut = true;
+    return sums;
+  }
+  Room total_keys(const void* initial, void* final_state) {
+    Room all = passes_.room(passes_.states(call_.kv_heads));
+    const Room sums = sum(schedule_.segments, MmaStep::sum_keys);
+    passes_.total({Parts::key_segments, sums.data(), call_.kv_heads, static_cast<const float*>(initial), all.data(),
+                   static_cast<float*>(final_state)});
+    return all;
+  }
+
+  void scan_backward(const Backward& io) {
+    {
+      const Room sums = start(io.initial_state);
+      run(schedule_.segments, MmaStep::queries, true);
+    }
+    stand(static_cast<const float*>(io.d_final_state));
+    const Room sums = schedule_.is_cut ? sum(schedule_.segments, MmaStep::sum_queries) : passes_.room(0);
+    if (schedule_.is_cut) {
+      passes_.carry(sums.data(), call_.heads, io.d_final_state, true);
+      mma_.start = sums.data();
+      mma_.start_by_cut = true;
+    }
+    mma_.end = static_cast<float*>(io.d_initial_state);
+    run(schedule_.segments, MmaStep::keys, true);
+  }
+
+  void read_backward(const Backward& io) {
+    const Room sums = passes_.room(passes_.segment_states(schedule_.query_segments, call_.heads));
+    {
+      const bool known = io.final_state != nullptr;
+      const Room all = known ? passes_.room(0) : total_keys(io.initial_state, nullptr);
+      stand(known ? static_cast<const float*>(io.final_state) : all.data());
+      mma_.end = sums.data();
+      run(schedule_.query_segments, MmaStep::queries, false);
+    }
+    const Room all = passes_.room(passes_.states(call_.kv_heads));
+    passes_.total({Parts::query_segments, sums.data(), call_.heads, static_cast<const float*>(io.d_final_state),
+                   all.data(), static_cast<float*>(io.d_initial_state)});
+    stand(all.data());
+    run(schedule_.segments, MmaStep::keys, false);
+  }
+
+  const Launch& launch_;
+  const Call& call_;
+  const Schedule& schedule_;
+  StatePasses<float> passes_;
+  MmaCall mma_;
+};
+
+}  // namespace
+
+bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule, const Forward& io) {
+  // The heads of a group would read the state that one of them writes.
+  const bool in_place = io.final_state != nullptr && io.final_state == io.initial_state && call.group() > 1;
+  if (!takes(call, schedule) || !is_aligned(call.out) || !is_aligned(call.out_rest) || in_place) return false;
+  MmaRun(launch, call, schedule).forward(io);
+  return true;
+}
+
+bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule, const Backward& io) {
+  const bool aligned = is_aligned(call.d_o) && is_aligned(call.o) && is_aligned(call.rest) && is_aligned(call.dq) &&
+                       is_aligned(call.dk) && is_aligned(call.dv);
+  if (!takes(call, schedule) || !aligned || call.group() > 1) return false;
+  MmaRun(launch, call, schedule).backward(io);
+  return true;
+}
+
+}  // namespace fovea::scan::cuda

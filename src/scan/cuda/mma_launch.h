@@ -1,0 +1,37 @@
+#pragma once
+
+#include "scan/cuda/schedule.h"
+
+// The tensor-core kernels: bf16, heads of 64 or 128 columns in rows of whole 16-byte pieces, no decay or one for each
+// head, no denominator. They return false for what they do not take.
+namespace fovea::scan::cuda {
+
+bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule, const Forward& io);
+bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule, const Backward& io);
+
+// What the kernels are called with besides. States are (d_k, d_v) for every kv head.
+struct MmaCall {
+  Call call;
+  const Cut* cuts = nullptr;
+  const float* start = nullptr;         // null: zero
+  bool start_by_cut = false;            // else by piece
+  float* end = nullptr;                 // by piece, from its last segment; of sums by cut. Null: not wanted
+  const void* gradient = nullptr;       // of y, and what that lost as bf16: [query rows][heads][d_v]; null: d_o, ...
+  const void* gradient_rest = nullptr;  // ... nothing
+
+  FOVEA_HD std::int64_t state_at(std::int64_t index, std::int32_t kv_head) const {
+    return (index * call.kv_heads + kv_head) * call.state_size();
+  }
+};
+
+enum class MmaStep : std::uint8_t { sum_keys, sum_queries, forward, queries, keys };
+
+// Runs a step of kD columns: over segments with a state that runs along, or with one that stands.
+template <int kD>
+void run_mma(const Launch& launch, const MmaCall& mma, std::int32_t cuts, MmaStep step, bool scans);
+
+// Reads states that stand and normalises over all heads in the same pass.
+bool takes_norm(const Call& call);
+void run_mma_norm(const Launch& launch, const MmaCall& mma, std::int32_t cuts);
+
+}  // namespace fovea::scan::cuda

@@ -1,0 +1,117 @@
+#pragma once
+
+#include "core/cuda/mma.cuh"
+#include "scan/cuda/rows.cuh"
+
+// What tensor-core kernels leave to a pass over whole rows: the norm over all heads, and its gradient.
+namespace fovea::scan::cuda {
+
+// Eight numbers of a row in bf16, and what they lost.
+struct Eight {
+  float x[8];
+
+  __device__ __forceinline__ void load(const void* data, std::int64_t at) {
+    add(static_cast<const uint4*>(data)[at / 8], true);
+  }
+  __device__ __forceinline__ void add_rest(const void* data, std::int64_t at) {
+    if (data != nullptr) add(static_cast<const uint4*>(data)[at / 8], false);
+  }
+  // Stores the rest in place of the numbers if somebody wants it.
+  __device__ __forceinline__ void store(void* data, std::int64_t at, void* rest, std::int64_t rest_at) {
+    std::uint32_t r[4];
+    put(data, at, r);
+    if (rest == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      x[2 * i] -= __uint_as_float(r[i] << 16);
+      x[2 * i + 1] -= __uint_as_float(r[i] & 0xffff0000u);
+    }
+    put(rest, rest_at, r);
+  }
+
+ private:
+  __device__ __forceinline__ void add(const uint4& bits, bool first) {
+    const std::uint32_t r[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      x[2 * i] = (first ? 0.0f : x[2 * i]) + __uint_as_float(r[i] << 16);
+      x[2 * i + 1] = (first ? 0.0f : x[2 * i + 1]) + __uint_as_float(r[i] & 0xffff0000u);
+    }
+  }
+  __device__ __forceinline__ void put(void* data, std::int64_t at, std::uint32_t (&r)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) r[i] = pack<bfloat16>(x[2 * i], x[2 * i + 1]);
+    static_cast<uint4*>(data)[at / 8] = {r[0], r[1], r[2], r[3]};
+  }
+};
+
+// Normalises rows of o, which are y as yet, with their rest. A warp for each row. Grid: ranges of queries.
+__global__ void norm_rows_kernel(const __grid_constant__ Call call, const Cut* cuts) {
+  const Cut cut = cuts[blockIdx.x];
+  const PieceView& piece = call.pieces[cut.piece];
+  const int pieces = call.d_v / 8, count = call.heads * pieces;
+  const auto place = [&](const Out& out, std::int64_t i, int e) {
+    return offset_of(out, piece.batch, piece.q0 + i, e / pieces) + e % pieces * 8;
+  };
+  for (std::int64_t i = cut.begin + threadIdx.x / 32; i < cut.end; i += kRowThreads / 32) {
+    float squares = 0;
+    for (int e = lane(); e < count; e += 32) {
+      Eight y;
+      y.load(call.out.data, place(call.out, i, e));
+      y.add_rest(call.out_rest.data, place(call.out_rest, i, e));
+#pragma unroll
+      for (float x : y.x) squares += x * x;
+    }
+    const float mean =
+        warp_sum(squares) / static_cast<float>(call.heads * call.d_v) + static_cast<float>(call.norm_eps);
+    const float factor = mean == 0 ? 0.0f : 1 / sqrtf(mean);
+    if (lane() == 0 && call.out_statistic.data != nullptr)
+      static_cast<float*>(call.out_statistic.data)[offset_of(call.out_statistic, piece.batch, piece.q0 + i, 0)] =
+          factor;
+    for (int e = lane(); e < count; e += 32) {
+      Eight y;
+      y.load(call.out.data, place(call.out, i, e));
+      y.add_rest(call.out_rest.data, place(call.out_rest, i, e));
+#pragma unroll
+      for (float& x : y.x) x *= factor;
+      y.store(call.out.data, place(call.out, i, e), call.out_rest.data, place(call.out_rest, i, e));
+    }
+  }
+}
+
+// The gradient of y as a pair of bf16, [query rows][heads][d_v]. A warp for each row. Grid: ranges of queries.
+__global__ void gradient_rows_kernel(const __grid_constant__ Call call, const Cut* cuts, void* gradient, void* rest) {
+  const Cut cut = cuts[blockIdx.x];
+  const PieceView& piece = call.pieces[cut.piece];
+  const int pieces = call.d_v / 8, count = call.heads * pieces;
+  const auto place = [&](const In& in, std::int64_t i, int e) {
+    return offset_of(in, piece.batch, piece.q0 + i, e / pieces) + e % pieces * 8;
+  };
+  for (std::int64_t i = cut.begin + threadIdx.x / 32; i < cut.end; i += kRowThreads / 32) {
+    const float factor =
+        static_cast<const float*>(call.statistic.data)[offset_of(call.statistic, piece.batch, piece.q0 + i, 0)];
+    float dot = 0;
+    const auto load = [&](int e, Eight& o, Eight& d_o) {
+      o.load(call.o.data, place(call.o, i, e));
+      o.add_rest(call.rest.data, place(call.rest, i, e));
+      d_o.load(call.d_o.data, place(call.d_o, i, e));
+    };
+    for (int e = lane(); e < count; e += 32) {
+      Eight o, d_o;
+      load(e, o, d_o);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) dot += o.x[j] * d_o.x[j];
+    }
+    const float pull = warp_sum(dot) / static_cast<float>(call.heads * call.d_v);
+    for (int e = lane(); e < count; e += 32) {
+      Eight o, d_o;
+      load(e, o, d_o);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) d_o.x[j] = (d_o.x[j] - o.x[j] * pull) * factor;
+      const std::int64_t to = ((piece.first_q + i) * call.heads + e / pieces) * call.d_v + e % pieces * 8;
+      d_o.store(gradient, to, rest, to);
+    }
+  }
+}
+
+}  // namespace fovea::scan::cuda
