@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tile/cuda/mma.cuh"
+#include "core/cuda/mma.cuh"
 
 // Products of a warpgroup, four warps, with operands in shared memory: 64 x 64 x 16, asynchronous. Only sm_90a has the
 // instructions; elsewhere these functions stop the kernel, and the launcher does not choose it.
@@ -8,6 +8,8 @@
 // Tiles are SharedTile<64> at multiples of 1024 bytes: its exchange of pieces is the 128-byte swizzle of the hardware.
 // Lane and element of a result are those of a 16 x 8 x 16 product, warp w of the group having rows [16 w, 16 w + 16).
 namespace fovea::tile::cuda {
+
+using namespace device;  // NOLINT: what the engines on a card share
 
 // An operand in shared memory, 8 rows of 128 bytes after 8 rows.
 __device__ __forceinline__ std::uint64_t describe(std::uint32_t address) {

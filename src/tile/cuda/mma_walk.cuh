@@ -6,6 +6,8 @@
 // What the tensor-core kernels share: walking over a list, masks of fragments, weights of fragments, results.
 namespace fovea::tile::cuda {
 
+using namespace device;  // NOLINT: what the engines on a card share
+
 inline constexpr int kBlock = 64;  // rows of a plan's block
 
 // One streamed block after the other, head by head.
