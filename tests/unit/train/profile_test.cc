@@ -44,7 +44,9 @@ TEST(Profile, NamesLayersAndOperations) {
   for (const ProfileRow& row : report.rows) {
     places.insert(row.place);
     memory += row.memory;
-    if (row.operation == "linear") EXPECT_GT(row.backward_seconds, 0.0) << row.place;
+    if (row.operation == "linear") {
+      EXPECT_GT(row.backward_seconds, 0.0) << row.place;
+    }
     EXPECT_EQ(row.calls % report.steps, 0) << row.place << row.operation;
   }
   for (const char* place : {"model.embedding", "model.layers[0].attention", "model.layers[1].feed_forward", "model"})
