@@ -56,28 +56,37 @@ struct WalkPlace {
   }
 };
 
+// The positions t, t + step, ... that are staged together.
+struct Staged {
+  std::int64_t t;
+  int count;
+  std::int64_t step;
+};
+struct Columns {
+  int first, count;
+};
+
 template <class R>
-__device__ inline void load_rows(const Call& call, const WalkPlace& at, Source source, std::int64_t t, int count,
-                                 std::int64_t step, int first, int columns, R (&to)[kStage][kTile]) {
+__device__ inline void load_rows(const Call& call, const WalkPlace& at, Source source, const Staged& staged,
+                                 const Columns& columns, R (&to)[kStage][kTile]) {
   for (int e = static_cast<int>(threadIdx.x); e < kStage * kTile; e += kWalkThreads) {
     const int i = e / kTile, c = e % kTile;
-    const std::int64_t row = at.row_of(source, t + i * step);
+    const std::int64_t row = at.row_of(source, staged.t + i * staged.step);
     R value = 0;
-    if (i < count && c < columns && row >= 0)
-      value = SourceRow<R>(call, source, at.piece, row, at.head_of(source))[first + c];
+    if (i < staged.count && c < columns.count && row >= 0)
+      value = SourceRow<R>(call, source, at.piece, row, at.head_of(source))[columns.first + c];
     to[i][c] = value;
   }
 }
 
 template <class R>
-__device__ inline void load_fades(const Call& call, const WalkPlace& at, std::int64_t t, int count, std::int64_t step,
-                                  R (&to)[kStage][kTile]) {
+__device__ inline void load_fades(const Call& call, const WalkPlace& at, const Staged& staged, R (&to)[kStage][kTile]) {
   const bool by_channel = call.decay == Decay::channel;
   const int columns = by_channel ? kTile : 1, first = at.x_is_channel ? at.x0 : at.y0;
   for (int e = static_cast<int>(threadIdx.x); e < kStage * columns; e += kWalkThreads) {
     const int i = e / columns, c = e % columns;
-    const bool exists = i < count && (!by_channel || first + c < call.d_k);
-    to[i][c] = exists ? decay_of<R>(call, at.piece, t + i * step, at.kv_head, first + c) : R{1};
+    const bool exists = i < staged.count && (!by_channel || first + c < call.d_k);
+    to[i][c] = exists ? decay_of<R>(call, at.piece, staged.t + i * staged.step, at.kv_head, first + c) : R{1};
   }
 }
 
@@ -145,13 +154,14 @@ __global__ void __launch_bounds__(kWalkThreads)
   for (std::int64_t base = 0; base < rows; base += kStage) {
     const int count = static_cast<int>(min(rows - base, std::int64_t{kStage}));
     const std::int64_t t = first + base * step;
+    const Staged staged{t, count, step};
     __syncthreads();
     if constexpr (kStep != Step::read) {
-      load_rows<R>(call, at, walk.x, t, count, step, at.x0, at.x_count, stage.x);
-      load_rows<R>(call, at, walk.y, t, count, step, at.y0, at.y_count, stage.y);
-      if constexpr (kFade != Fade::none) load_fades<R>(call, at, t, count, step, stage.decay);
+      load_rows<R>(call, at, walk.x, staged, {at.x0, at.x_count}, stage.x);
+      load_rows<R>(call, at, walk.y, staged, {at.y0, at.y_count}, stage.y);
+      if constexpr (kFade != Fade::none) load_fades<R>(call, at, staged, stage.decay);
     }
-    if constexpr (kStep != Step::sum) load_rows<R>(call, at, walk.r, t, count, step, at.x0, at.x_count, stage.r);
+    if constexpr (kStep != Step::sum) load_rows<R>(call, at, walk.r, staged, {at.x0, at.x_count}, stage.r);
     __syncthreads();
     if (is_idle) continue;
     for (int i = 0; i < count; ++i) {
