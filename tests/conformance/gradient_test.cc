@@ -122,8 +122,8 @@ TEST_P(Gradient, MatchesDifferences) {
 
 // Values that hardly differ: dO . V and dO . O nearly cancel in the gradients of q and k, so that O must be known
 // better than it is given out. The gradients are held to those that f32 gives for the same inputs, relative to their
-// norm: within 24 roundings of the half type, 48 with learned weights. These bounds were set by what was seen, not
-// derived.
+// norm: within 24 roundings of the half type, 48 with learned weights, and twice that where products take pairs of bf16
+// (weights and their gradients are rounded before them). These bounds were set by what was seen, not derived.
 TEST_P(Gradient, NearlyConstantRows) {
   if (mechanism().kind().chooses) return;
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -140,8 +140,10 @@ TEST_P(Gradient, NearlyConstantRows) {
     const Gradients got = gradients(context_, inputs, mechanism(), trial);
     const Gradients want = gradients(context_, inputs.with(wide), mechanism(), trial);
     // Learned weights and pooled rows meet numbers of the half type before the engine does: 43 roundings were seen in
-    // gla, 21 in compressive, at most 14 elsewhere.
-    const double unit = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12, bound = (inputs.weights.empty() ? 24 : 48) * unit;
+    // gla, 21 in compressive, at most 14 elsewhere; with pairs 67 in bilinear scores, at most 36 elsewhere.
+    const bool pairs = dtype == DType::bf16 && GetParam().isa == Isa::avx512_bf16;
+    const double unit = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
+    const double bound = (inputs.weights.empty() ? 24 : 48) * (pairs ? 2 : 1) * unit;
     EXPECT_LT(relative_distance(got.q, want.q), bound) << "dq";
     EXPECT_LT(relative_distance(got.k, want.k), bound) << "dk";
   }

@@ -238,8 +238,11 @@ namespace fovea::tile {
 HWY_EXPORT(find_backward);
 
 const BackwardKernel& backward_kernel(const Problem& problem) {
+  // Wide gradients of outputs stay as they are: in pairs of bf16 dO . V would lose what dO . O still has (dq of taylor
+  // 33% off where values hardly differ).
   const Numbers numbers = numbers_of(problem);
-  return *HWY_DYNAMIC_DISPATCH(find_backward)(numbers);
+  const bool rounds = numbers == Numbers::bf16_pairs && problem.wide_outputs;
+  return *HWY_DYNAMIC_DISPATCH(find_backward)(rounds ? Numbers::f32 : numbers);
 }
 
 }  // namespace fovea::tile
