@@ -20,7 +20,6 @@ struct LraOptions {
   RunOptions run;
   std::string attention = "transformer,transnormer-t2";
   std::string resume;
-  bool profile = false;
 };
 
 ComparisonPlan plan_of(const ArenaTask& task, const LraOptions& options) {
@@ -50,7 +49,7 @@ void run(const ArenaTask& task, const LraOptions& options, const Console& consol
       run_all(comparison, {.machine = machine,
                            .observer = progress,
                            .resume_command = fmt::format("fovea lra {} --resume {}", task.name, plan.folder),
-                           .profile = options.profile});
+                           .profile = options.run.profile});
   report.command = console.command;
   console.print("\n" + results_table(report.results).text(Terminal::of(STDOUT_FILENO)));
   for (const RunResult& result : report.results)
@@ -75,7 +74,6 @@ void add_task(Program& program, const Arguments& group, const ArenaTask& task) {
       .type_name("A,B")
       .show_default();
   verb.add_option("--resume", options->resume, "continue the comparison in this folder").type_name("FOLDER");
-  verb.add_flag("--profile", options->profile, kProfileHelp);
   add_run_options(verb, options->run);
 }
 

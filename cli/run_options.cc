@@ -12,6 +12,7 @@ RunChoices RunOptions::choices() const {
 
 void add_run_options(const Arguments& verb, RunOptions& options) {
   RunChoices& o = options.typed;
+  verb.add_flag("--profile", options.profile, "measure time and memory by layer and operation");
   std::vector<std::string_view> kinds;
   for (const DataKind& kind : data_kinds()) kinds.push_back(kind.name);
   verb.add_option("--data", o.data,

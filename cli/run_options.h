@@ -13,6 +13,7 @@ struct RunOptions {
   MachineOptions machine;
   RunChoices typed;
   std::optional<std::string> dtype;
+  bool profile = false;
 
   RunChoices choices() const;  // with the dtype
 };

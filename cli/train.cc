@@ -20,7 +20,6 @@ namespace {
 struct TrainOptions {
   RunOptions run;
   std::string resume;
-  bool profile = false;
 };
 
 // The folder of the run that --resume names, itself or one of its checkpoints.
@@ -68,7 +67,7 @@ void run(const TrainOptions& options, const Console& console) {
                                       .stop = &interrupt.requested(),
                                       .name = name,
                                       .resume_command = "fovea train --resume " + folder,
-                                      .profile = options.profile},
+                                      .profile = options.run.profile},
                                      resumed_from(options, folder));
   console.print(results_table({result}).text(Terminal::of(STDOUT_FILENO)));
   console.print(zones_text(result));
@@ -91,7 +90,6 @@ void add_train(Program& program) {
   verb.add_option("--attention", o.attention, "mechanism of its layers (fovea list), or a preset").type_name("NAME");
   verb.add_option("--resume", options->resume, "continue the run in this folder, or from a checkpoint in it")
       .type_name("FOLDER");
-  verb.add_flag("--profile", options->profile, kProfileHelp);
   add_run_options(verb, options->run);
 }
 

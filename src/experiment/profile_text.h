@@ -7,8 +7,6 @@
 
 namespace fovea {
 
-inline constexpr const char* kProfileHelp = "measure time and memory by layer and operation";
-
 // Two tables, of one step: by place, in the order of the model, and by operation, the slowest first.
 std::string profile_text(const ProfileReport& report, const Terminal& terminal);
 
