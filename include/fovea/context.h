@@ -13,6 +13,7 @@ struct ContextOptions {
   int threads = 0;  // 0: OMP_NUM_THREADS, else every core that the process may use
   std::uint64_t seed = 0;
   Device device = Device::cpu;
+  int index = 0;  // of several cards
   Allocator::Options memory = {};
   std::shared_ptr<Memory> pages = nullptr;  // where blocks come from, and the device; null: a memory of `device`
 };

@@ -45,7 +45,7 @@ const std::shared_ptr<Memory>& borrowed_memory() {
 }
 
 template <>
-std::shared_ptr<Memory> kernels::make_memory<Device::cpu>() {
+std::shared_ptr<Memory> kernels::make_memory<Device::cpu>(int) {
   return make_host_memory();
 }
 
