@@ -284,3 +284,14 @@ void multiply_lt(const Context& context, const kernels::Product& io) {
 }
 
 }  // namespace fovea::gemm
+
+namespace fovea {
+
+template <>
+std::string kernels::product_library<Device::cuda>() {
+  const std::size_t version = cublasLtGetVersion();
+  return "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+}  // namespace fovea
