@@ -48,6 +48,7 @@ ContextOptions MachineOptions::context(const Console& console) const {
   ContextOptions options;
   options.threads = static_cast<int>(threads);
   options.seed = seed;
+  options.tf32 = tf32;
   choose_device(device, options, console);
   if (!memory_limit.empty()) options.memory.limit = parse_bytes(memory_limit, "--memory-limit");
   return options;
@@ -56,6 +57,7 @@ ContextOptions MachineOptions::context(const Console& console) const {
 void add_machine_options(const Arguments& verb, MachineOptions& options) {
   verb.add_option("--threads", options.threads, "threads [all cores]").type_name("N").check(in_range(0, 1024));
   verb.add_option("--device", options.device, "cpu, cuda, cuda:N or auto").type_name("NAME").show_default();
+  if (is_built(Device::cuda)) verb.add_flag("--tf32", options.tf32, "let a card multiply f32 with 10 bits: faster");
   verb.add_option("--memory-limit", options.memory_limit, "refuse to use more, e.g. 4GB [what there is]")
       .type_name("SIZE");
 }

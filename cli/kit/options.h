@@ -17,6 +17,7 @@ struct MachineOptions {
   std::string device = "cpu";
   std::uint64_t seed = 0;
   std::string memory_limit;
+  bool tf32 = false;
 
   ContextOptions context(const Console& console) const;  // says so where `auto` finds no card
 };

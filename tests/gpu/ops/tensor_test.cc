@@ -188,6 +188,17 @@ TEST_F(CardTensors, ProductsAgreeWithDouble) {
           }
 }
 
+TEST_F(CardTensors, Tf32RoundsToTenBitsAndOnlyWhenAsked) {
+  const Context quick({.device = Device::cuda, .tf32 = true});
+  const Tensor a = random(host_, {64, 96}, 1, DType::f32), b = random(host_, {96, 128}, 2, DType::f32);
+  const Tensor want = gemm::multiply(host_, a.to(host_, DType::f64), b.to(host_, DType::f64));
+  const double exact = relative_error(gemm::multiply(card_, a.clone(card_), b.clone(card_)).clone(host_), want),
+               rounded = relative_error(gemm::multiply(quick, a.clone(quick), b.clone(quick)).clone(host_), want);
+  EXPECT_LT(exact, 1e-6);
+  EXPECT_GT(rounded, 1e-5);
+  EXPECT_LT(rounded, 2e-3);
+}
+
 TEST_F(CardTensors, PackedProductsAgreeWithTheHost) {
   const Tensor w = random(host_, {70, 45}, 4, DType::f32), bias = random(host_, {45}, 5, DType::f32);
   for (gemm::Form form : {gemm::Form::f32, gemm::Form::bf16, gemm::Form::i8})
