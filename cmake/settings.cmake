@@ -31,6 +31,9 @@ target_compile_definitions(fovea_flags INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE
 
 # Which devices have kernels, for src/core/visit_device.h: the one place that knows.
 set(FOVEA_DEVICES cpu)
+if(FOVEA_CUDA)
+  list(APPEND FOVEA_DEVICES cuda)
+endif()
 list(TRANSFORM FOVEA_DEVICES PREPEND "Device::" OUTPUT_VARIABLE device_names)
 list(JOIN device_names ", " FOVEA_DEVICE_LIST)
 configure_file(${PROJECT_SOURCE_DIR}/src/core/built_devices.h.in ${PROJECT_BINARY_DIR}/generated/core/built_devices.h)

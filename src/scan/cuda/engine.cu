@@ -4,11 +4,6 @@
 #include "scan/cuda/portable.h"
 #include "scan/cuda/walk.h"
 
-// Off unless the build says otherwise: these kernels agree with the CPU in emulation, but no card has run them yet.
-#ifndef FOVEA_SCAN_TENSOR_CORES
-#define FOVEA_SCAN_TENSOR_CORES 0
-#endif
-
 namespace fovea::scan::cuda {
 
 void run_walk_f32(const Launch& launch, const Call& call, const Walk& walk);
@@ -19,8 +14,6 @@ void run_walk(const Launch& launch, const Call& call, const Walk& walk) {
 }
 
 namespace {
-
-constexpr bool kTensorCores = FOVEA_SCAN_TENSOR_CORES != 0;
 
 Call call_of(const Problem& problem, const Schedule& schedule) {
   Call call;
@@ -105,7 +98,7 @@ void forward(const Launch& launch, const Problem& problem, const Forward& io) {
     problem.dtype == DType::f64 ? write_total_decay<double>(launch, call, problem.pieces.size(), io.total_decay)
                                 : write_total_decay<float>(launch, call, problem.pieces.size(), io.total_decay);
   if (problem.dtype == DType::f64) return portable_forward<double>(launch, call, *schedule, io);
-  if (kTensorCores && mma_forward(launch, call, *schedule, io)) return;
+  if (mma_forward(launch, call, *schedule, io)) return;
   portable_forward<float>(launch, call, *schedule, io);
 }
 
@@ -115,7 +108,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   const auto schedule = schedule_for(problem, problem.causal);
   const Call call = call_of(problem, *schedule, io);
   if (problem.dtype == DType::f64) return portable_backward<double>(launch, call, *schedule, io);
-  if (kTensorCores && mma_backward(launch, call, *schedule, io)) return;
+  if (mma_backward(launch, call, *schedule, io)) return;
   portable_backward<float>(launch, call, *schedule, io);
 }
 
