@@ -1,5 +1,7 @@
 #include "mechanisms/gaussian.h"
 
+#include <fmt/format.h>
+
 #include "core/parallel.h"
 #include "mechanisms/layout.h"
 #include "ops/work.h"
@@ -88,6 +90,13 @@ Var gaussian_features(Tape& tape, const Var& x, Side side, const std::vector<Seq
     });
   });
   return tape.record(kAppend, {x}, out, {in}, Appended{side, rows});
+}
+
+double gaussian_scale(const Call& call) {
+  const double scale = scale_of(call);
+  if (!(scale >= 0.0))
+    fail(ErrorCode::usage, fmt::format("a Gaussian kernel with the scale {}", scale), "scale", "a scale of at least 0");
+  return scale;
 }
 
 Var gaussian_features(Tape& tape, const Var& x, Side side) {

@@ -13,4 +13,8 @@ Var gaussian_features(Tape& tape, const Var& x, Side side, const std::vector<Seq
 // The same for whole sequences.
 Var gaussian_features(Tape& tape, const Var& x, Side side);
 
+// The scale of a call whose weights are e^(-scale |q - k|^2 / 2). A negative one would make them grow with the
+// distance, out of the range of any type: it is refused.
+double gaussian_scale(const Call& call);
+
 }  // namespace fovea
