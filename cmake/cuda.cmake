@@ -36,4 +36,4 @@ find_library(CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 HINTS ${CUDAToolk
 add_library(fovea_cublaslt SHARED IMPORTED)
 set_target_properties(fovea_cublaslt PROPERTIES IMPORTED_LOCATION ${CUBLASLT_LIBRARY}
                                                 INTERFACE_INCLUDE_DIRECTORIES ${CUBLASLT_INCLUDE})
-list(APPEND FOVEA_DEPENDENCIES CUDA::cudart_static fovea_cublaslt)
+set(FOVEA_CUDA_LIBRARIES CUDA::cudart_static fovea_cublaslt)
