@@ -59,11 +59,11 @@ auto visit_device(Memory& memory, const F& f) {
   }
 }
 
-// Refuses tensors, also those inside of structs, that are not on a device.
+// Refuses tensors, also those inside of structs, that are not on a device. Nothing is nowhere.
 template <class T>
 void check_device(Device device, const T& operand) {
   if constexpr (requires { operand.device(), operand.defined(); }) {
-    if (operand.defined() && operand.device() != device) refuse_mixed(operand.device(), device);
+    if (operand.defined() && operand.numel() > 0 && operand.device() != device) refuse_mixed(operand.device(), device);
   } else if constexpr (std::is_aggregate_v<T> && std::is_class_v<T>) {
     with_fields(operand, [&](const auto&... fields) { (check_device(device, fields), ...); });
   }
