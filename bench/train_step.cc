@@ -1,7 +1,7 @@
 #include "bench/train_step.h"
 
 #include "core/rng.h"
-#include "data/listops.h"
+#include "data/listops/listops.h"
 #include "measure/rounds.h"
 
 namespace fovea::bench {

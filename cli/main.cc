@@ -1,5 +1,5 @@
-#include "cli/verb.h"
-#include "cli/waiting.h"
+#include "cli/kit/verb.h"
+#include "cli/kit/waiting.h"
 
 int main(int argc, char** argv) {
   fovea::cli::bound_waiting(argv);

@@ -1,8 +1,8 @@
 #include <new>
 
-#include "cli/help.h"
-#include "cli/usage_error.h"
-#include "cli/verb.h"
+#include "cli/kit/help.h"
+#include "cli/kit/usage_error.h"
+#include "cli/kit/verb.h"
 #include "fovea/version.h"
 
 namespace fovea::cli {

@@ -12,7 +12,7 @@
 #include "bindings.h"
 #include "core/nearest.h"
 #include "data/labelled.h"
-#include "data/listops.h"
+#include "data/listops/listops.h"
 #include "engine.h"
 #include "fovea/tokenizer.h"
 #include "fovea/train.h"

@@ -6,7 +6,7 @@
 
 #include "core/nearest.h"
 #include "data/labelled.h"
-#include "data/listops.h"
+#include "data/listops/listops.h"
 #include "io/fields.h"
 
 namespace fovea {

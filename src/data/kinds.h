@@ -2,7 +2,7 @@
 
 #include "core/rng.h"
 #include "data/files.h"
-#include "data/language.h"
+#include "data/text/language.h"
 #include "fovea/data.h"
 #include "fovea/tokenizer.h"
 

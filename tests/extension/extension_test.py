@@ -13,7 +13,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 from support import CliTest  # noqa: E402
 
-FILES = ["src/mechanisms/sharp.cc", "src/reference/sharp.h", "docs/mechanisms/sharp.md"]
+FILES = ["src/mechanisms/weights/sharp.cc", "src/reference/sharp.h", "docs/mechanisms/sharp.md"]
 LINE = "src/mechanisms/list.inc"
 LAWS = ["Reference", "Gradient", "Causal", "Invariance", "Robustness"]
 

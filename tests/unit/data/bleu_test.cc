@@ -1,4 +1,4 @@
-#include "data/bleu.h"
+#include "data/text/bleu.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "data/kinds.h"
-#include "data/pictures.h"
+#include "data/pictures/pictures.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 

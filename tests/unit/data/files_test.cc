@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "data/listops.h"
+#include "data/listops/listops.h"
 #include "data/tsv.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "data/language.h"
+#include "data/text/language.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/listops.h"
+#include "data/listops/listops.h"
 
 #include <gtest/gtest.h>
 

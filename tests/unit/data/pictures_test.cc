@@ -1,4 +1,4 @@
-#include "data/pictures.h"
+#include "data/pictures/pictures.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/series.h"
+#include "data/series/series.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Static sparse mechanisms: limits that are softmax, closed forms, counts of pairs, and wrong settings.
 
-#include "mechanisms/sparse.h"
+#include "mechanisms/static_sparse/sparse.h"
 
 #include <gtest/gtest.h>
 

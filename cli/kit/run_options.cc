@@ -1,0 +1,37 @@
+#include "cli/kit/run_options.h"
+
+#include <fmt/format.h>
+
+namespace fovea::cli {
+
+RunChoices RunOptions::choices() const {
+  RunChoices choices = typed;
+  if (dtype) choices.dtype = parse_dtype(*dtype);
+  return choices;
+}
+
+void add_run_options(const Arguments& verb, RunOptions& options) {
+  RunChoices& o = options.typed;
+  verb.add_flag("--profile", options.profile, "measure time and memory by layer and operation");
+  std::vector<std::string_view> kinds;
+  for (const DataKind& kind : data_kinds()) kinds.push_back(kind.name);
+  verb.add_option("--data", o.data,
+                  fmt::format("folder or file of {} (generated)", fmt::join(kinds.rbegin(), kinds.rend(), ", ")))
+      .type_name("SOURCE");
+  verb.add_option("--out", o.out, "folder for checkpoints, curves and report").type_name("FOLDER");
+  verb.add_option("--steps", o.steps, "training steps").type_name("N").check(in_range(1, 1e12));
+  verb.add_option("--minutes", o.minutes, "training time, evaluation not counted")
+      .type_name("M")
+      .check(in_range(1e-4, 1e7));
+  verb.add_option("--batch", o.batch, "examples per step").type_name("N").check(in_range(1, 1e6));
+  verb.add_option("--lr", o.lr, "peak learning rate").type_name("X").check(in_range(1e-12, 1e3));
+  verb.add_option("--dtype", options.dtype, "f32 or bf16").type_name("NAME");
+  verb.add_option("--seed", o.seed, "of weights, dropout and shuffling").type_name("N");
+  verb.add_option("--config", o.config, "JSON file; settings as run.json has them").type_name("FILE");
+  verb.add_option("--set", o.set, "change one setting: train.warmup=200 (repeatable)")
+      .type_name("NAME=VALUE")
+      .repeatable();
+  add_machine_options(verb, options.machine);
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,79 @@
+#include "cli/kit/train_progress.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "cli/kit/progress.h"
+#include "experiment/run_text.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr double kMemory = 50.0;
+
+// A model of texts is timed by its tokens: how many a step has depends on their lengths.
+bool counts_tokens(const Scores& scores) { return !scores.classes() && scores.task != Task::forecast; }
+
+ProgressOptions bar_options(const Console& console, const Scores& scores, std::string name, std::size_t width) {
+  ProgressOptions options = progress_options(console, std::move(name), counts_tokens(scores) ? "tokens" : "steps");
+  options.label_width = width;
+  return options;
+}
+
+}  // namespace
+
+double TrainProgress::Smooth::add(double value) {
+  const double keep = 1.0 - 1.0 / kMemory;
+  sum_ = keep * sum_ + value;
+  weight_ = keep * weight_ + 1.0;
+  return sum_ / weight_;
+}
+
+TrainProgress::TrainProgress(const Console& console, Task task, std::string name, std::size_t name_width)
+    : console_(console), scores_{.task = task}, progress_(bar_options(console, scores_, std::move(name), name_width)) {}
+
+void TrainProgress::on_step(const StepReport& report) {
+  state_.step = report.step;
+  state_.share = report.progress;
+  if (report.progress > 0.0) state_.total = std::llround(static_cast<double>(report.step) / report.progress);
+  state_.loss = loss_.add(report.loss);
+  if (scores_.classes()) state_.accuracy = accuracy_.add(report.accuracy);
+  const double done = counts_tokens(scores_) ? static_cast<double>(report.tokens) : 1.0;
+  state_.rate = rate_.add(done / std::fmax(report.seconds, 1e-9));
+  state_.notice = notice(report);
+  progress_.update(state_);
+}
+
+void TrainProgress::on_eval_progress(std::int64_t done, std::int64_t all) {
+  if (state_.step == 0) return;  // a resumed run ends an evaluation first: where it stands is not known yet
+  ProgressState state = state_;
+  state.notice = fmt::format("validating {:.0f}%", 100.0 * static_cast<double>(done) / static_cast<double>(all));
+  progress_.update(state);
+}
+
+std::string TrainProgress::notice(const StepReport& report) {
+  skipped_ += report.skipped ? 1 : 0;
+  const double waited = waiting_.add(report.input_seconds) / std::fmax(seconds_.add(report.seconds), 1e-9);
+  std::string out = skipped_ > 0 ? fmt::format("{} skipped", skipped_) : "";
+  if (waited > kInputWaitShown) out += fmt::format("{}input wait {:.0f}%", out.empty() ? "" : ", ", 100.0 * waited);
+  return out;
+}
+
+void TrainProgress::finish() {
+  if (state_.step > 0) progress_.update(state_);  // no longer validating
+  progress_.finish();
+}
+
+void TrainProgress::on_eval(const EvalReport& report) {
+  if (!console_.verbose) return;
+  progress_.hide();
+  Scores scores = scores_;
+  scores.loss = report.loss;
+  scores.accuracy = report.accuracy;
+  scores.deviation = report.deviation;
+  console_.detail(fmt::format("step {}: {} {}{}", report.step, report.split, scores_text(scores),
+                              report.best ? ", the best so far" : ""));
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+
+#include "cli/kit/console.h"
+#include "experiment/scores.h"
+#include "fovea/train.h"
+#include "report/progress.h"
+
+namespace fovea::cli {
+
+// Shows a training run as it goes: a bar on a terminal, a line every few seconds elsewhere. Loss and, where there are
+// classes, accuracy are those of the training batches, smoothed.
+class TrainProgress : public TrainObserver {
+ public:
+  TrainProgress(const Console& console, Task task, std::string name, std::size_t name_width);
+
+  void on_step(const StepReport& report) override;
+  void on_eval_progress(std::int64_t done, std::int64_t all) override;
+  void on_eval(const EvalReport& report) override;
+  void finish();
+
+ private:
+  // A mean that forgets: what lies `kMemory` steps back has a third of its weight left.
+  class Smooth {
+   public:
+    double add(double value);
+
+   private:
+    double sum_ = 0.0, weight_ = 0.0;
+  };
+
+  // Steps that were skipped so far, and the share of the last while spent waiting for batches; empty: nothing to tell.
+  std::string notice(const StepReport& report);
+
+  const Console& console_;
+  Scores scores_;  // only the task counts
+  Progress progress_;
+  ProgressState state_;  // after the last step
+  std::int64_t skipped_ = 0;
+  Smooth loss_, accuracy_, rate_, seconds_, waiting_;
+};
+
+}  // namespace fovea::cli

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "cli/kit/arguments.h"
+#include "cli/kit/console.h"
+
+namespace fovea::cli {
+
+// A verb of the command line: what can be typed after it and what it does.
+struct Verb {
+  Arguments arguments;
+  std::function<void(const Console&)> run;
+};
+
+// The program's tree of verbs.
+class Program {
+ public:
+  Program();
+
+  Arguments arguments() const { return line_.program(); }
+
+  // A verb, or with a parent the WHAT of one: "bench attention".
+  Arguments add(const VerbText& text, std::function<void(const Console&)> run, const Arguments* parent = nullptr);
+  // A verb that only has WHATs below it.
+  Arguments add_group(const VerbText& text);
+
+  // Parses and runs; gives the exit code of the process.
+  int main(int argc, const char* const* argv);
+
+ private:
+  void run_chosen(int argc, const char* const* argv);
+
+  CommandLine line_;
+  std::vector<Verb> verbs_;
+  Console console_;
+};
+
+// One function for each file of the folder.
+void add_list(Program& program);
+void add_doctor(Program& program);
+void add_bench(Program& program);
+void add_bench_decode(Program& program, const Arguments& bench);
+void add_train(Program& program);
+void add_eval(Program& program);
+void add_generate(Program& program);
+void add_import(Program& program);
+void add_export(Program& program);
+void add_embed(Program& program);
+void add_lra(Program& program);
+void add_data(Program& program);
+void add_tokenize(Program& program);
+void add_completion(Program& program);
+
+}  // namespace fovea::cli

@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include "cli/kit/options.h"
+#include "cli/kit/progress.h"
+#include "cli/kit/run_progress.h"
+#include "cli/kit/verb.h"
+#include "core/nearest.h"
+#include "experiment/run_folder.h"
+#include "experiment/scores.h"
+
+// fovea eval: how good a checkpoint is.
+namespace fovea::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct EvalVerbOptions {
+  MachineOptions machine;
+  std::string folder, split = "test";
+  std::optional<std::string> data;
+  std::vector<std::string> set;
+  std::int64_t examples = 0, batch = 32;
+};
+
+// The settings of the run, with the model that the checkpoint holds and the data that --data names.
+RunSettings settings_of(const fs::path& checkpoint, const Model& model, const EvalVerbOptions& options) {
+  RunSettings settings;
+  const fs::path run = checkpoint.parent_path();
+  if (is_there(run / kRunFile)) settings = load_settings(run.string());
+  settings.model = model.config();
+  if (options.data) {
+    settings.data.source = *options.data;
+    settings.data.kind.clear();  // that of the training data
+  }
+  set_fields(settings, options.set);
+  const bool generated = settings.data.source == "listops";
+  if (generated && options.split != "train") settings.data.train = 1;
+  return settings;
+}
+
+const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::string& name) {
+  constexpr std::array<std::string_view, 3> kNames{"train", "validation", "test"};
+  const std::array splits{&data.train, &data.validation, &data.test};
+  return *splits[place_of_name(name, kNames, "split", "--split")];
+}
+
+void run(const EvalVerbOptions& options, const Console& console) {
+  split_of({}, options.split);  // a mistyped name is found before the work, not after
+  Context context(options.machine.context());
+  const fs::path checkpoint = checkpoint_of(options.folder, "fovea eval");
+  const Model model = load_model(context, checkpoint.string());
+  RunSettings settings = settings_of(checkpoint, model, options);
+  RunProgress progress(console);
+  const Dataset data = load_data(context, settings, checkpoint, progress);
+  fit_to_data(settings, data);
+  const std::shared_ptr<const Split>& split = split_of(data, options.split);
+  if (empty(split))
+    fail(ErrorCode::bad_input, fmt::format("{} has no examples for {}", data.name, options.split), "--split");
+  const EvalReport report = evaluate(
+      context, model, *split,
+      {.examples = options.examples, .batch = options.batch, .progress = eval_progress(console, options.split)});
+  if (!std::isfinite(report.loss))
+    fail(ErrorCode::bad_input, fmt::format("the loss on {} is not a finite number", options.split), checkpoint.string(),
+         "a checkpoint from before the training left the finite numbers");
+  const Scores scores = scores_of(data.task, report, *split);
+  console.print(fmt::format("{}  {} of {}: {}, {} examples, {:.1f} s", checkpoint.string(), options.split, data.name,
+                            scores_text(scores), report.examples, report.seconds));
+  Json document{{"checkpoint", checkpoint.string()}, {"data", data.name}, {"split", options.split}};
+  document.update(scores_json(scores));
+  document.update({{"examples", report.examples}, {"seconds", report.seconds}});
+  console.document(document);
+}
+
+}  // namespace
+
+void add_eval(Program& program) {
+  const auto options = std::make_shared<EvalVerbOptions>();
+  const Arguments verb =
+      program.add({"eval",
+                   "Measures a trained model: accuracy, loss, perplexity or errors, by its task.",
+                   {"fovea eval runs/first", "fovea eval runs/first/last --split validation --json"}},
+                  [options](const Console& console) { run(*options, console); });
+  verb.add_option("folder", options->folder, "folder of a run (its best checkpoint) or of a checkpoint").required();
+  verb.add_option("--data", options->data, "listops, a folder or a file [as in training]").type_name("SOURCE");
+  verb.add_option("--split", options->split, "train, validation or test").type_name("NAME").show_default();
+  verb.add_option("--examples", options->examples, "at most so many [all]").type_name("N").check(in_range(1, 1e9));
+  verb.add_option("--batch", options->batch, "examples at once").type_name("N").check(in_range(1, 1e6)).show_default();
+  verb.add_option("--set", options->set, "change one setting: data.length=512 (repeatable)")
+      .type_name("NAME=VALUE")
+      .repeatable();
+  add_machine_options(verb, options->machine);
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "cli/kit/interrupt.h"
+#include "cli/kit/run_options.h"
+#include "cli/kit/run_progress.h"
+#include "cli/kit/verb.h"
+#include "experiment/profile_text.h"
+#include "experiment/run_folder.h"
+#include "experiment/run_model.h"
+#include "experiment/run_text.h"
+#include "io/lock.h"
+
+// fovea train: one model on one data set.
+namespace fovea::cli {
+namespace {
+
+struct TrainOptions {
+  RunOptions run;
+  std::string resume;
+};
+
+// The folder of the run that --resume names, itself or one of its checkpoints.
+Path run_of(const Path& resume) {
+  const Path folder = (resume / "").lexically_normal().parent_path(), above = folder.parent_path();
+  const bool checkpoint = !is_there(folder / kRunFile) && is_there(folder / "state.json");
+  return checkpoint && is_there(above / kRunFile) ? above : folder;
+}
+
+RunSettings settings_of(const TrainOptions& options) {
+  if (options.resume.empty()) {
+    RunSettings settings = new_run({}, options.run.choices());
+    if (settings.train.out.empty()) settings.train.out = default_folder(folder_name(settings.name()));
+    require_new_folder(settings.train.out);
+    return settings;
+  }
+  const RunChoices choices = options.run.choices();
+  if (choices.model || choices.attention || choices.out)
+    fail(ErrorCode::usage, "--resume continues a run as it is: --model, --attention and --out do not go with it",
+         "--resume", "fovea train --resume " + options.resume);
+  const std::string run = run_of(options.resume).string();
+  FolderLock::require_free(run);
+  return changed_run(load_settings(run), choices);
+}
+
+// What run_model is to continue; empty: nothing.
+std::string resumed_from(const TrainOptions& options, const std::string& folder) {
+  if (options.resume.empty()) return {};
+  return is_there(Path(options.resume) / kRunFile) ? folder : options.resume;
+}
+
+void run(const TrainOptions& options, const Console& console) {
+  RunSettings settings = settings_of(options);
+  const Interrupt interrupt;
+  const std::string& folder = settings.train.out;
+  const std::string name = settings.name();
+  RunProgress progress(console, name.size());
+  const ContextOptions machine = options.run.machine.context();
+  const Dataset data = load_data(Context(machine), settings, Path(folder) / "last", progress);
+  fit_to_data(settings, data);
+  console.note(describe_data(data));
+  const RunResult result = run_model(settings, data,
+                                     {.machine = machine,
+                                      .observer = progress,
+                                      .stop = &interrupt.requested(),
+                                      .name = name,
+                                      .resume_command = "fovea train --resume " + folder,
+                                      .profile = options.run.profile},
+                                     resumed_from(options, folder));
+  console.print(results_table({result}).text(Terminal::of(STDOUT_FILENO)));
+  console.print(zones_text(result));
+  if (result.profile) console.print(profile_text(*result.profile, Terminal::of(STDOUT_FILENO)));
+  console.document(write_fields(result));
+  console.note(fmt::format("checkpoints and curves: {}", folder));
+}
+
+}  // namespace
+
+void add_train(Program& program) {
+  const auto options = std::make_shared<TrainOptions>();
+  const Arguments verb = program.add({"train",
+                                      "Trains a model for any task; Ctrl-C saves and says how to go on.",
+                                      {"fovea train --model gpt --attention transnormer-t2 --data in.txt --minutes 10",
+                                       "fovea train --config run.json --set train.lr=3e-4"}},
+                                     [options](const Console& console) { run(*options, console); });
+  RunChoices& o = options->run.typed;
+  verb.add_option("--model", o.model, "gpt, llama, roberta, seq2seq, vit, ... [by the data]").type_name("NAME");
+  verb.add_option("--attention", o.attention, "mechanism of its layers (fovea list), or a preset").type_name("NAME");
+  verb.add_option("--resume", options->resume, "continue the run in this folder, or from a checkpoint in it")
+      .type_name("FOLDER");
+  add_run_options(verb, options->run);
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,128 @@
+#include "data/text/sequences.h"
+
+#include <map>
+
+#include "data/collate.h"
+#include "data/hash.h"
+
+namespace fovea {
+namespace {
+
+void add_hash(Hash& hash, const TokenLists& lists) {
+  for (std::int64_t i = 0; i < lists.size(); ++i) {
+    hash.add_all<std::int32_t>(lists[i]);
+    hash.add(0xff);  // between two lists: no id begins with it
+  }
+}
+
+Input packed(const Context& context, const TokenLists& lists, std::span<const std::int64_t> picks) {
+  std::vector<std::span<const std::int32_t>> rows;
+  for (const std::int64_t pick : picks) rows.push_back(lists[pick]);
+  return packed_rows<std::int32_t>(context, rows);
+}
+
+class LabelledListsSplit final : public Split {
+ public:
+  explicit LabelledListsSplit(LabelledLists lists) : lists_(std::move(lists)) {
+    std::map<std::int32_t, std::int64_t> counts;
+    std::int64_t most = 0;
+    for (const LabelledPick& example : lists_.examples) most = std::max(most, ++counts[example.label]);
+    if (size() > 0) majority_ = static_cast<double>(most) / static_cast<double>(size());
+  }
+
+  std::int64_t size() const override { return std::ssize(lists_.examples); }
+  std::int64_t length(std::int64_t example) const override {
+    const LabelledPick& pick = at(example);
+    return std::ssize((*lists_.first)[pick.first]) + (lists_.second ? std::ssize((*lists_.second)[pick.second]) : 0);
+  }
+  double majority() const override { return majority_; }
+
+  std::uint64_t hash() const override {
+    Hash hash;
+    if (lists_.first) add_hash(hash, *lists_.first);
+    if (lists_.second && lists_.second != lists_.first) add_hash(hash, *lists_.second);
+    for (const LabelledPick& pick : lists_.examples) {
+      hash.add_all<std::int64_t>(std::span(&pick.first, 1));
+      hash.add_all<std::int64_t>(std::span(&pick.second, 1));
+      hash.add_all<std::int32_t>(std::span(&pick.label, 1));
+    }
+    return hash.value();
+  }
+
+  Batch batch(const Context& context, std::span<const std::int64_t> picks, std::uint64_t /*draw*/) const override {
+    Batch batch;
+    batch.examples.assign(picks.begin(), picks.end());
+    batch.targets = Tensor::empty(context, {std::ssize(picks)}, DType::i32);
+    std::vector<std::int64_t> first, second;
+    for (std::size_t i = 0; i < picks.size(); ++i) {
+      first.push_back(at(picks[i]).first);
+      second.push_back(at(picks[i]).second);
+      batch.targets.data<std::int32_t>()[i] = at(picks[i]).label;
+    }
+    batch.input = packed(context, *lists_.first, first);
+    if (lists_.second) batch.second = packed(context, *lists_.second, second);
+    return batch;
+  }
+
+ private:
+  const LabelledPick& at(std::int64_t example) const { return lists_.examples[static_cast<std::size_t>(example)]; }
+
+  LabelledLists lists_;
+  double majority_ = 0.0;
+};
+
+class ParallelSplit final : public Split {
+ public:
+  explicit ParallelSplit(ParallelLists lists) : lists_(std::move(lists)) {}
+
+  std::int64_t size() const override { return lists_.source.size(); }
+  std::int64_t length(std::int64_t example) const override {
+    return std::ssize(lists_.source[example]) + std::ssize(lists_.target[example]) + 1;
+  }
+
+  std::uint64_t hash() const override {
+    Hash hash;
+    add_hash(hash, lists_.source);
+    add_hash(hash, lists_.target);
+    return hash.value();
+  }
+
+  Batch batch(const Context& context, std::span<const std::int64_t> picks, std::uint64_t /*draw*/) const override {
+    Batch batch;
+    batch.examples.assign(picks.begin(), picks.end());
+    batch.input = packed(context, lists_.source, picks);
+    std::vector<std::vector<std::int32_t>> shifted;
+    std::vector<std::int32_t> targets;
+    for (const std::int64_t pick : picks) {
+      const auto target = lists_.target[pick];
+      shifted.push_back({lists_.bos});
+      shifted.back().insert(shifted.back().end(), target.begin(), target.end());
+      targets.insert(targets.end(), target.begin(), target.end());
+      targets.push_back(lists_.eos);
+    }
+    batch.second = packed_rows<std::int32_t>(context, {shifted.begin(), shifted.end()});
+    batch.targets = Tensor::from<std::int32_t>(context, {1, std::ssize(targets)}, targets);
+    return batch;
+  }
+
+ private:
+  ParallelLists lists_;
+};
+
+}  // namespace
+
+std::int64_t TokenLists::longest() const {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < offsets_.size(); ++i) most = std::max(most, offsets_[i] - offsets_[i - 1]);
+  return static_cast<std::int64_t>(most);
+}
+
+std::shared_ptr<const Split> labelled_split(LabelledLists lists) {
+  return std::make_shared<LabelledListsSplit>(std::move(lists));
+}
+
+std::shared_ptr<const Split> parallel_split(ParallelLists lists) {
+  return std::make_shared<ParallelSplit>(std::move(lists));
+}
+
+}  // namespace fovea

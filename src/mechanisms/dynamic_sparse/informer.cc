@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/parallel.h"
+#include "mechanisms/compose.h"
+#include "mechanisms/dynamic_sparse/prob_sparse.h"
+#include "mechanisms/layout.h"
+#include "mechanisms/tiled.h"
+#include "ops/sequence.h"
+#include "ops/work.h"
+#include "reference/informer.h"
+
+namespace fovea {
+namespace {
+
+reference::ProbSparse settings(const Mechanism& m) {
+  return {m.integer("factor"), m.choice("choice") == "prefix", m.choice("filler") == "sum", m.choice("term") == "keys"};
+}
+
+// How many of the numbers so far are at least as large, in O(log n): a Fenwick tree over their ranks.
+class RunningRank {
+ public:
+  explicit RunningRank(const std::vector<double>& values) : order_(values.size()), counts_(values.size() + 1, 0) {
+    std::vector<std::size_t> sorted(values.size());
+    for (std::size_t i = 0; i < sorted.size(); ++i) sorted[i] = i;
+    std::stable_sort(sorted.begin(), sorted.end(), [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+    for (std::size_t r = 0; r < sorted.size(); ++r) order_[sorted[r]] = r + 1;
+  }
+
+  // Adds number i: how many before it come first, the larger and the earlier of equal ones.
+  std::int64_t add(std::size_t i) {
+    std::int64_t before = 0;
+    for (std::size_t r = order_[i]; r > 0; r &= r - 1) before += counts_[r];
+    for (std::size_t r = order_[i]; r < counts_.size(); r += r & (~r + 1)) ++counts_[r];
+    return before;
+  }
+
+ private:
+  std::vector<std::size_t> order_;
+  std::vector<std::int64_t> counts_;
+};
+
+// The queries that were, when their turn came, among the best of those up to them: i32 (b, most, heads), -1 where a
+// head has fewer.
+Tensor prefix_choice(const Context& context, const Tensor& measures, std::int64_t first, std::int64_t factor) {
+  const std::int64_t items = measures.dim(0), n = measures.dim(1), heads = measures.dim(2);
+  std::vector<std::vector<std::int32_t>> chosen(static_cast<std::size_t>(items * heads));
+  std::size_t most = 1;
+  for (std::int64_t c = 0; c < items * heads; ++c) {
+    std::vector<std::int32_t>& rows = chosen[static_cast<std::size_t>(c)];
+    RunningRank rank(measures.select(0, c / heads).select(1, c % heads).slice(0, first, n).to_vector<double>());
+    for (std::int64_t i = 0; i < n - first; ++i)
+      if (rank.add(static_cast<std::size_t>(i)) < kept_of(i + 1, factor))
+        rows.push_back(static_cast<std::int32_t>(first + i));
+    most = std::max(most, rows.size());
+  }
+  const Tensor index = Tensor::empty(context, {items, static_cast<std::int64_t>(most), heads}, DType::i32);
+  index.fill(-1);
+  for (std::int64_t c = 0; c < items * heads; ++c)
+    for (std::size_t r = 0; r < chosen[static_cast<std::size_t>(c)].size(); ++r)
+      index.select(0, c / heads)
+          .select(1, c % heads)
+          .slice(0, static_cast<std::int64_t>(r), static_cast<std::int64_t>(r) + 1)
+          .fill(chosen[static_cast<std::size_t>(c)][r]);
+  return index;
+}
+
+// -inf where a chosen query would see a later key: (b, heads, chosen, n_k).
+Tensor causal_bias(const Context& context, const Tensor& index, const Call& call) {
+  const std::int64_t n_k = call.k.dim(1), shift = n_k - call.q.dim(1), chosen = index.dim(1), heads = index.dim(2);
+  const DType dtype = wide_type(call.q.dtype());
+  const Tensor bias = Tensor::zeros(context, {index.dim(0), heads, chosen, n_k}, dtype);
+  visit_wide(dtype, [&]<class T>() {
+    parallel_for(context, index.dim(0) * heads * chosen, [&](std::int64_t r) {
+      const std::int64_t b = r / (heads * chosen), h = r / chosen % heads, c = r % chosen;
+      const std::int64_t row = index.data<std::int32_t>()[(b * chosen + c) * heads + h];
+      if (row >= 0) std::fill(bias.data<T>() + r * n_k + row + shift + 1, bias.data<T>() + (r + 1) * n_k, T(-INFINITY));
+    });
+  });
+  return bias;
+}
+
+// The same row for every head and item: i32 (b, n_q, heads).
+template <class Row>
+Tensor index_by_query(const Call& call, const Row& row) {
+  const Tensor index = Tensor::empty(call.tape.context(), {call.q.dim(0), call.q.dim(1), call.q.dim(2)}, DType::i32);
+  std::int32_t* to = index.data<std::int32_t>();
+  for (std::int64_t r = 0; r < index.numel(); ++r)
+    to[r] = static_cast<std::int32_t>(row(r / call.q.dim(2) % call.q.dim(1)));
+  return index;
+}
+
+// What the other queries get: the mean of all values, or of those so far.
+Var filler(const Call& call, bool sum) {
+  Tape& tape = call.tape;
+  const std::int64_t heads = call.q.dim(2), n_k = call.v.dim(1), shift = n_k - call.q.dim(1);
+  if (!call.options.causal) {
+    const Var mean = segment_mean(tape, call.v, 1).means;
+    return take_rows(tape, repeat_heads(tape, mean, heads), index_by_query(call, [](std::int64_t) { return 0; }));
+  }
+  const DType dtype = wide_type(call.q.dtype());
+  Var running = cumsum(tape, cast(tape, call.v, dtype));
+  if (!sum) {
+    const Tensor shares = Tensor::empty(tape.context(), {n_k, call.v.dim(2), call.v.dim(3)}, dtype);
+    for (std::int64_t j = 0; j < n_k; ++j) shares.slice(0, j, j + 1).fill(1.0 / static_cast<double>(j + 1));
+    running = mul(tape, running, shares);
+  }
+  const Var rows = repeat_heads(tape, cast(tape, running, call.q.dtype()), heads);
+  return take_rows(tape, rows,
+                   index_by_query(call, [&](std::int64_t i) { return std::max<std::int64_t>(-1, i + shift); }));
+}
+
+Var attend(const Call& call) {
+  Tape& tape = call.tape;
+  const Context& context = tape.context();
+  const reference::ProbSparse how = settings(call.mechanism);
+  const double scale = scale_of(call);
+  const std::int64_t n_q = call.q.dim(1);
+  const std::int64_t first = call.options.causal ? std::max<std::int64_t>(0, n_q - call.k.dim(1)) : 0;
+  const Tensor measured = query_measures(call, how, scale);
+  const Tensor index = call.options.causal && how.prefix
+                           ? prefix_choice(context, measured, first, how.factor)
+                           : top_indices(context, measured, kept_of(n_q - first, how.factor));
+  const Var q = take_rows(tape, call.q, index);
+  AttentionOptions options;
+  options.scale = scale;
+  if (call.options.causal) options.bias = causal_bias(context, index, call);
+  const Call dense{
+      tape, q, call.k, call.v, call.mechanism, options, Sequences{}.rows(q.dim(0), q.dim(1), "queries"), call.keys};
+  return put_rows(tape, filler(call, how.sum), index, run_tiled(dense, {}).output);
+}
+
+// Heads come before positions when a row is read as one: what published decoders make of their output.
+Var mixed(Tape& tape, const Var& o) {
+  return reshape(tape, by_head(tape, o), {o.dim(0), o.dim(1), o.dim(2), o.dim(3)});
+}
+
+Var attend_and_mix(const Call& call) {
+  const Var o = attend(call);
+  return call.mechanism.flag("mix") ? mixed(call.tape, o) : o;
+}
+
+AttentionResult run(const Call& call) { return {each_sequence(call, attend_and_mix), {}, {}}; }
+
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  return reference::informer(problem, settings(mechanism));
+}
+
+bool lacks(const Mechanism& mechanism, Feature feature) {
+  return feature == Feature::strict && (mechanism.choice("choice") == "all" || mechanism.flag("mix"));
+}
+
+Flops flops(const Sizes& s, const Mechanism& mechanism) {
+  const auto kept = static_cast<double>(kept_of(static_cast<std::int64_t>(s.n), mechanism.integer("factor")));
+  Flops all = pairwise_flops(s.n * kept * (s.causal ? 0.5 : 1.0), s);
+  all.forward += 2.0 * s.n * kept * s.heads * s.d_k;  // the measures
+  return all;
+}
+
+}  // namespace
+
+const MechanismKind& informer_kind() {
+  static const MechanismKind kind{
+      .name = "informer",
+      .family = "dynamic sparse",
+      .summary = "the queries with the most uneven scores attend, the others get the mean value (ProbSparse)",
+      .paper = "Zhou et al. 2021, Informer: Beyond Efficient Transformer for Long Sequence Time-Series Forecasting",
+      .parameters = {{"factor", std::int64_t{5}, 1, 1024, {}, "c: c ceil(ln n) keys are sampled and queries kept"},
+                     {"choice",
+                      std::string("prefix"),
+                      0,
+                      0,
+                      {"prefix", "all"},
+                      "causal: a query competes with those before it on keys up to its own, or with all on all keys"},
+                     {"filler",
+                      std::string("mean"),
+                      0,
+                      0,
+                      {"mean", "sum"},
+                      "causal: what the other queries get of the values so far"},
+                     {"term",
+                      std::string("sample"),
+                      0,
+                      0,
+                      {"sample", "keys"},
+                      "the mean in the measure divides by the sample, or by all keys as published code does"},
+                     {.name = "mix",
+                      .fallback = false,
+                      .help = "heads and positions change places in the output, as in published decoders",
+                      .lawless = true}},
+      .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
+                   Feature::packed, Feature::grouped, Feature::strict},
+      .lacks = lacks,
+      .subquadratic = true,
+      .memory = StepMemory::cache,
+      .run = run,
+      .reference = define,
+      .flops = flops,
+      .log_factor = true,
+      .chooses = true,
+      .draws = [](const Mechanism&) { return true; },
+  };
+  return kind;
+}
+
+}  // namespace fovea

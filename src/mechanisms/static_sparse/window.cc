@@ -1,0 +1,47 @@
+#include "mechanisms/static_sparse/sparse.h"
+#include "reference/sparse.h"
+
+namespace fovea {
+namespace {
+
+std::vector<Part> parts(const Mechanism& mechanism, const PartSizes&) {
+  return {{Pattern::window(mechanism.integer("left"), mechanism.integer("right"))}};
+}
+
+AttentionResult run(const Call& call) { return run_parts(call, parts); }
+
+reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
+  const reference::Steps steps{mechanism.integer("left"), mechanism.integer("right"), 1};
+  return reference::sparse(
+      problem, [&](std::int64_t, std::int64_t query, std::int64_t key) { return reads_steps(query, key, steps); });
+}
+
+Flops flops(const Sizes& s, const Mechanism& mechanism) { return parts_flops(s, mechanism, parts); }
+
+std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen) {
+  return window_needs(mechanism.integer("left"), options, seen);
+}
+
+}  // namespace
+
+const MechanismKind& window_kind() {
+  static const MechanismKind kind{
+      .name = "window",
+      .family = "static sparse",
+      .summary = "softmax over the nearest keys on both sides",
+      .paper = "Parmar et al. 2018, Image Transformer; Beltagy et al. 2020, Longformer",
+      .parameters = {{"left", std::int64_t{128}, 0, 1 << 30, {}, "keys before the query"},
+                     {"right", std::int64_t{128}, 0, 1 << 30, {}, "keys after the query; causal calls read none"}},
+      .features = kPairwise,
+      .subquadratic = true,
+      .memory = StepMemory::cache,
+      .run = run,
+      .reference = define,
+      .flops = flops,
+      .first_needed = first_needed,
+      .picture = "window:left=4,right=4",
+  };
+  return kind;
+}
+
+}  // namespace fovea
