@@ -6,11 +6,10 @@
 #include "ops/depthwise_conv_kernels.h"
 #include "ops/diagonals_kernels.h"
 #include "ops/distance_kernels.h"
+#include "ops/expert_linear_kernels.h"
 #include "ops/experts_kernels.h"
 #include "ops/features_kernels.h"
-#include "ops/index_kernels.h"
 #include "ops/inverse_kernels.h"
-#include "ops/loss_kernels.h"
 #include "ops/turned_features_kernels.h"
 #include "ops/window_kernels.h"
 
@@ -94,18 +93,23 @@ void kernels::distance_backward<Device::cuda>(const Context&, const DistancePull
 }
 
 template <>
-kernels::Routed kernels::route<Device::cuda>(const Context&, const RouteRows&) {
+void kernels::route<Device::cuda>(const Context&, const RouteRows&) {
   missing("route");
-}
-
-template <>
-void kernels::route_gates<Device::cuda>(const Context&, const RouteGates&) {
-  missing("route_gates");
 }
 
 template <>
 void kernels::route_backward<Device::cuda>(const Context&, const RoutePull&) {
   missing("route_backward");
+}
+
+template <>
+void kernels::expert_linear<Device::cuda>(const Context&, const ExpertProducts&) {
+  missing("expert_linear");
+}
+
+template <>
+void kernels::expert_linear_backward<Device::cuda>(const Context&, const ExpertPulls&) {
+  missing("expert_linear_backward");
 }
 
 template <>
@@ -131,16 +135,6 @@ void kernels::features<Device::cuda>(const Context&, const FeatureForward&) {
 template <>
 void kernels::features_backward<Device::cuda>(const Context&, const FeatureBackward&) {
   missing("features_backward");
-}
-
-template <>
-std::int64_t kernels::first_outside<Device::cuda>(const Context&, const IndexRange&) {
-  missing("first_outside");
-}
-
-template <>
-std::int64_t kernels::first_repeated<Device::cuda>(const Context&, const IndexOnce&) {
-  missing("first_repeated");
 }
 
 template <>
@@ -181,21 +175,6 @@ void kernels::root_sums<Device::cuda>(const Context&, const RootSums&) {
 template <>
 void kernels::root_sums_backward<Device::cuda>(const Context&, const RootSumsPull&) {
   missing("root_sums_backward");
-}
-
-template <>
-kernels::TargetCount kernels::count_targets<Device::cuda>(const Context&, const TargetCheck&) {
-  missing("count_targets");
-}
-
-template <>
-kernels::LossSum kernels::cross_entropy<Device::cuda>(const Context&, const LossForward&) {
-  missing("cross_entropy");
-}
-
-template <>
-void kernels::cross_entropy_backward<Device::cuda>(const Context&, const LossBackward&) {
-  missing("cross_entropy_backward");
 }
 
 template <>
