@@ -1,5 +1,7 @@
 #include "mechanisms/gaussian.h"
 
+#include <fmt/format.h>
+
 #include "core/parallel.h"
 #include "mechanisms/layout.h"
 #include "ops/work.h"
@@ -16,8 +18,9 @@ struct Columns {
 
   Columns(std::int64_t d, DType dtype, Side side) : d(d), parts(size_of(dtype) == 2 ? 2 : 1), side(side) {}
   std::int64_t width() const { return d + 2 * parts; }
-  std::int64_t square() const { return d + (side == Side::query ? 0 : parts); }
-  std::int64_t one() const { return d + (side == Side::query ? parts : 0); }
+  std::int64_t square() const { return d + (side == Side::key ? parts : 0); }
+  std::int64_t one() const { return d + (side == Side::key ? 0 : parts); }
+  bool has_square() const { return side != Side::sample; }
 };
 
 struct Appended {
@@ -45,7 +48,7 @@ void append(const T* x, const Columns& columns, T* y) {
   R half = 0;
   for (std::int64_t c = 0; c < columns.d; ++c) {
     const R value = static_cast<R>(x[c]);
-    half += R(0.5) * value * value;
+    if (columns.has_square()) half += R(0.5) * value * value;
     y[c] = x[c];
   }
   const T high = static_cast<T>(-half);
@@ -65,7 +68,7 @@ void append_backward(Tape& tape, Node& node) {
     each_row(context, how.rows, x.dim(2), [&](std::int64_t item, std::int64_t row, std::int64_t head) {
       const T *from = at<T>(x, item, row, head), *in = at<T>(g, item, row, head);
       T* to = at<T>(dx, item, row, head);
-      const R square = static_cast<R>(in[columns.square()]);
+      const R square = columns.has_square() ? static_cast<R>(in[columns.square()]) : R(0);
       for (std::int64_t c = 0; c < columns.d; ++c)
         to[c] = static_cast<T>(static_cast<R>(in[c]) - square * static_cast<R>(from[c]));
     });
@@ -88,6 +91,13 @@ Var gaussian_features(Tape& tape, const Var& x, Side side, const std::vector<Seq
     });
   });
   return tape.record(kAppend, {x}, out, {in}, Appended{side, rows});
+}
+
+double gaussian_scale(const Call& call) {
+  const double scale = scale_of(call);
+  if (!(scale >= 0.0))
+    fail(ErrorCode::usage, fmt::format("a Gaussian kernel with the scale {}", scale), "scale", "a scale of at least 0");
+  return scale;
 }
 
 Var gaussian_features(Tape& tape, const Var& x, Side side) {

@@ -11,6 +11,7 @@ struct Card {
   int major = 0, minor = 0;  // compute capability
   int processors = 0;
   std::size_t bytes = 0;
+  bool served = false;  // has this build kernels for it?
 };
 
 // What the driver of this machine says, asked once.

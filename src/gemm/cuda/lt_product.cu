@@ -61,27 +61,29 @@ struct Request {
   std::int64_t a_step, b_step;  // from one dense line to the next
   Leading batch{1, 0, 0, 0};
   DType type, out;
-  bool bias, relu, accumulate;
+  bool bias, relu, accumulate, tf32;
   std::int64_t alignment;  // bytes, of every matrix
 
+  static constexpr std::size_t kValues = 18;
   auto values() const {
-    return std::array<std::int64_t, 17>{m,
-                                        n,
-                                        k,
-                                        a_turned,
-                                        b_turned,
-                                        a_step,
-                                        b_step,
-                                        batch.size,
-                                        batch.a,
-                                        batch.b,
-                                        batch.c,
-                                        static_cast<std::int64_t>(type),
-                                        static_cast<std::int64_t>(out),
-                                        bias,
-                                        relu,
-                                        accumulate,
-                                        alignment};
+    return std::array<std::int64_t, kValues>{m,
+                                             n,
+                                             k,
+                                             a_turned,
+                                             b_turned,
+                                             a_step,
+                                             b_step,
+                                             batch.size,
+                                             batch.a,
+                                             batch.b,
+                                             batch.c,
+                                             static_cast<std::int64_t>(type),
+                                             static_cast<std::int64_t>(out),
+                                             bias,
+                                             relu,
+                                             accumulate,
+                                             tf32,
+                                             alignment};
   }
 };
 
@@ -97,7 +99,8 @@ std::int64_t alignment_of(const kernels::Product& io, const std::vector<Leading>
   return static_cast<std::int64_t>(all & (~all + 1));  // the lowest bit
 }
 
-Request request_for(const kernels::Product& io, const std::vector<Leading>& axes, bool fused) {
+Request request_for(const Context& context, const kernels::Product& io, const std::vector<Leading>& axes) {
+  const bool fused = io.a.dtype() != DType::f64;
   Request r{};
   r.m = io.c.dim(-2), r.n = io.c.dim(-1), r.k = io.a.dim(-1);
   r.a_turned = is_turned(io.a), r.b_turned = is_turned(io.b);
@@ -106,7 +109,7 @@ Request request_for(const kernels::Product& io, const std::vector<Leading>& axes
   r.batch = axes.empty() ? Leading{1, 0, 0, 0} : axes.front();
   r.type = io.a.dtype(), r.out = io.c.dtype();
   r.bias = fused && io.epilogue.bias.defined(), r.relu = fused && io.epilogue.relu;
-  r.accumulate = io.epilogue.accumulate;
+  r.accumulate = io.epilogue.accumulate, r.tf32 = context.tf32() && r.type == DType::f32;
   r.alignment = alignment_of(io, axes);
   return r;
 }
@@ -116,8 +119,10 @@ class Plan {
  public:
   Plan(cublasLtHandle_t handle, const Request& r) : alpha_(r.type == DType::f64), accumulate_(r.accumulate) {
     const bool f64 = r.type == DType::f64;
-    check_lt(cublasLtMatmulDescCreate(&product_, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                      f64 ? CUDA_R_64F : CUDA_R_32F));
+    const cublasComputeType_t compute = f64      ? CUBLAS_COMPUTE_64F
+                                        : r.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                 : CUBLAS_COMPUTE_32F;
+    check_lt(cublasLtMatmulDescCreate(&product_, compute, f64 ? CUDA_R_64F : CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, r.b_turned ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, r.a_turned ? CUBLAS_OP_T : CUBLAS_OP_N);
     const cublasLtEpilogue_t epilogue = r.bias ? (r.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
@@ -206,7 +211,7 @@ class Plan {
 struct Library {
   std::mutex mutex;
   cublasLtHandle_t handle = nullptr;
-  std::map<std::array<std::int64_t, 17>, std::unique_ptr<Plan>> plans;
+  std::map<std::array<std::int64_t, Request::kValues>, std::unique_ptr<Plan>> plans;
 
   Library() { check_lt(cublasLtCreate(&handle)); }
   Plan& plan_for(const Request& request) {
@@ -271,7 +276,7 @@ void multiply_lt(const Context& context, const kernels::Product& io) {
   const CardMemory& card = card_memory(*context.memory());
   Library& library = library_of(card.index());
   const std::lock_guard lock(library.mutex);
-  Plan& plan = library.plan_for(request_for(io, axes, fused));
+  Plan& plan = library.plan_for(request_for(context, io, axes));
   if (!plan.found())
     fail(ErrorCode::unsupported, "cuBLASLt has no kernel for " + io.a.shape().text() + " by " + io.b.shape().text(),
          "a matrix product", "another dtype, or sizes that are multiples of 8");
@@ -284,3 +289,14 @@ void multiply_lt(const Context& context, const kernels::Product& io) {
 }
 
 }  // namespace fovea::gemm
+
+namespace fovea {
+
+template <>
+std::string kernels::product_library<Device::cuda>() {
+  const std::size_t version = cublasLtGetVersion();
+  return "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+}  // namespace fovea

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/parallel.h"
 #include "core/rng.h"
@@ -21,23 +22,51 @@ struct Mixing {
   Tensor share, offset;  // (b, heads, count)
 };
 
+// One matrix t (n, count) whose columns sum to 1. Only differences along a row count, and those of a row that has
+// nearly all of every column would be lost in its ones: of such a row, what the others leave is taken instead, t - 1.
 template <class R>
-void mix_row(const R* t, const R* share, R beta, std::int64_t count, R* alpha) {
-  R mean = 0;
-  for (std::int64_t a = 0; a < count; ++a) mean += t[a];
-  mean /= static_cast<R>(count);
-  for (std::int64_t a = 0; a < count; ++a) alpha[a] = share[a] + beta * (t[a] - mean);
-}
+class MixingRows {
+ public:
+  MixingRows(const Mixing& in, std::int64_t matrix)
+      : n_(in.t.dim(2)),
+        count_(in.t.dim(3)),
+        t_(in.t.data<R>() + matrix * n_ * count_),
+        rest_(static_cast<std::size_t>(count_)) {
+    for (std::int64_t i = 0; i < n_; ++i)
+      if (std::accumulate(t_ + i * count_, t_ + (i + 1) * count_, R{0}) > static_cast<R>(count_) / 2) full_ = i;
+    for (std::int64_t i = 0; full_ >= 0 && i < n_; ++i)
+      for (std::int64_t a = 0; i != full_ && a < count_; ++a) rest_[static_cast<std::size_t>(a)] -= t_[i * count_ + a];
+  }
+
+  // share_a + beta (t_ia - mean over a of t_i)
+  void mix(std::int64_t i, const R* share, R beta, R* alpha) const {
+    const R* t = i == full_ ? rest_.data() : t_ + i * count_;
+    const R mean = std::accumulate(t, t + count_, R{0}) / static_cast<R>(count_);
+    for (std::int64_t a = 0; a < count_; ++a) alpha[a] = share[a] + beta * (t[a] - mean);
+  }
+  // Gradients of what mix() took in place of those of t.
+  void pull(R* dt) const {
+    for (std::int64_t i = 0; full_ >= 0 && i < n_; ++i)
+      for (std::int64_t a = 0; i != full_ && a < count_; ++a) dt[i * count_ + a] -= dt[full_ * count_ + a];
+    if (full_ >= 0) std::fill_n(dt + full_ * count_, count_, R{0});
+  }
+
+ private:
+  std::int64_t n_, count_;
+  const R* t_;
+  std::int64_t full_ = -1;  // the row that has over half of the columns, if any
+  std::vector<R> rest_;
+};
 
 template <class R>
 void mix_forward(const Context& context, const Mixing& in, R beta, const Tensor& out) {
   const std::int64_t n = in.t.dim(2), count = in.t.dim(3);
   parallel_for(context, in.t.dim(0) * in.t.dim(1), [&](std::int64_t matrix) {
+    const MixingRows<R> rows(in, matrix);
     const R *shares = in.share.data<R>() + matrix * count, *offsets = in.offset.data<R>() + matrix * count;
     for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t at = (matrix * n + i) * count;
-      R* to = out.data<R>() + at;
-      mix_row(in.t.data<R>() + at, shares, beta, count, to);
+      R* to = out.data<R>() + (matrix * n + i) * count;
+      rows.mix(i, shares, beta, to);
       for (std::int64_t a = 0; a < count; ++a) to[a] = std::log(std::max(to[a], static_cast<R>(kLeast))) + offsets[a];
     }
   });
@@ -47,13 +76,14 @@ template <class R>
 void pull_mixing(const Context& context, const Mixing& in, R beta, const Tensor& g, const Mixing& d) {
   const std::int64_t n = in.t.dim(2), count = in.t.dim(3);
   parallel_for(context, in.t.dim(0) * in.t.dim(1), [&](std::int64_t matrix) {
+    const MixingRows<R> rows(in, matrix);
     R *d_share = d.share.data<R>() + matrix * count, *d_offset = d.offset.data<R>() + matrix * count;
     std::vector<R> alpha(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t at = (matrix * n + i) * count;
       const R* seed = g.data<R>() + at;
       R *dt = d.t.data<R>() + at, mean = 0;
-      mix_row(in.t.data<R>() + at, in.share.data<R>() + matrix * count, beta, count, alpha.data());
+      rows.mix(i, in.share.data<R>() + matrix * count, beta, alpha.data());
       for (std::int64_t a = 0; a < count; ++a) {
         const R value = alpha[static_cast<std::size_t>(a)];
         dt[a] = value > static_cast<R>(kLeast) ? seed[a] / value : R(0);
@@ -63,6 +93,7 @@ void pull_mixing(const Context& context, const Mixing& in, R beta, const Tensor&
       }
       for (std::int64_t a = 0; a < count; ++a) dt[a] = beta * (dt[a] - mean);
     }
+    rows.pull(d.t.data<R>() + matrix * n * count);
   });
 }
 
@@ -102,7 +133,7 @@ Var prepared(const Call& call, const Var& x, std::size_t first) {
 Var sampled(const Call& call, const Var& mu) {
   if (!call.tape.training()) return mu;
   const double asked = call.mechanism.number("noise"),
-               deviation = asked > 0.0 ? asked : 1.0 / std::sqrt(scale_of(call));
+               deviation = asked > 0.0 ? asked : 1.0 / std::sqrt(gaussian_scale(call));
   Random random(call.tape.context().seed(), call.tape.next_stream());
   std::vector<double> noise(static_cast<std::size_t>(mu.value().numel()));
   for (double& x : noise) x = deviation * random.normal();
@@ -132,7 +163,8 @@ Landmarks landmarks_of(const Call& call) {
   return {q, mu, sampled(call, mu)};
 }
 
-// Densities are taken as exp(-|omega - x|^2 / (2 sqrt d)): the factor that omega adds to them cancels in every ratio.
+// Densities are taken as exp((omega x - |x|^2 / 2) / sqrt d): the factor that omega adds to them cancels in every
+// ratio.
 Var body(const Call& call) {
   Tape& tape = call.tape;
   const Landmarks marks = landmarks_of(call);
@@ -141,7 +173,7 @@ Var body(const Call& call) {
   AttentionOptions options;
   options.scale = scale_of(call);
   options.return_lse = true;
-  const Var omega = gaussian_features(tape, marks.omega, Side::query);
+  const Var omega = gaussian_features(tape, marks.omega, Side::sample);
   const AttentionResult at_keys =
       run_tiled_on(call, {omega, gaussian_features(tape, call.k, Side::key), call.v}, options, {});
   options.return_lse = false;

@@ -51,12 +51,10 @@ void convert(const Queue& queue, const Tensor& to, const Tensor& from) {
   });
 }
 
-// Of one dtype, by size alone.
 template <class Word>
-void move(const Queue& queue, const Tensor& to, const Tensor& from) {
-  const MapPlan plan(std::array<Tensor, 2>{to, from});
-  Word* const target = static_cast<Word*>(to.raw());
-  const Word* const source = static_cast<const Word*>(from.raw());
+void move(const Queue& queue, const MapPlan& plan, void* to, const void* from) {
+  Word* const target = static_cast<Word*>(to);
+  const Word* const source = static_cast<const Word*>(from);
   each(queue, plan.count, [=] __device__(std::int64_t i) {
     std::int64_t at[2];
     plan.place(i, at);
@@ -64,14 +62,21 @@ void move(const Queue& queue, const Tensor& to, const Tensor& from) {
   });
 }
 
+// Of one dtype, by size alone: 16 bytes at once where rows allow it.
 void move(const Queue& queue, const Tensor& to, const Tensor& from) {
   if (to.is_contiguous() && from.is_contiguous())
     return check_cuda(cudaMemcpyAsync(to.raw(), from.raw(), to.bytes(), cudaMemcpyDefault, queue.stream), "a copy");
-  switch (size_of(to.dtype())) {
-    case 1: return move<std::uint8_t>(queue, to, from);
-    case 2: return move<std::uint16_t>(queue, to, from);
-    case 4: return move<std::uint32_t>(queue, to, from);
-    default: return move<std::uint64_t>(queue, to, from);
+  MapPlan plan(std::array<Tensor, 2>{to, from});
+  const auto size = static_cast<int>(size_of(to.dtype()));
+  if (plan.has_packs && plan.stride[1][plan.rank - 1] == 1 && size > 1) {
+    plan.widen(static_cast<int>(sizeof(uint4)) / size);
+    return move<uint4>(queue, plan, to.raw(), from.raw());
+  }
+  switch (size) {
+    case 1: return move<std::uint8_t>(queue, plan, to.raw(), from.raw());
+    case 2: return move<std::uint16_t>(queue, plan, to.raw(), from.raw());
+    case 4: return move<std::uint32_t>(queue, plan, to.raw(), from.raw());
+    default: return move<std::uint64_t>(queue, plan, to.raw(), from.raw());
   }
 }
 

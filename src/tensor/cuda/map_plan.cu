@@ -57,4 +57,11 @@ MapPlan::MapPlan(std::span<const Tensor> operands) {
   }
 }
 
+void MapPlan::widen(int ratio) {
+  count /= ratio;
+  size[rank - 1] /= ratio;
+  for (auto& strides : stride)
+    for (int axis = 0; axis < rank - 1; ++axis) strides[axis] /= ratio;
+}
+
 }  // namespace fovea::device

@@ -21,6 +21,9 @@ struct MapPlan {
   std::int64_t size[Shape::kMaxRank] = {};
   std::int64_t stride[kOperands][Shape::kMaxRank] = {};
 
+  // Takes `ratio` neighbours, 2 to kPack, for one element, where there are packs and all operands go along.
+  void widen(int ratio);
+
   // Where element i of the loop is in each of the operands.
   template <int kAll>
   __device__ void place(std::int64_t i, std::int64_t (&at)[kAll]) const {
