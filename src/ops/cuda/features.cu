@@ -1,3 +1,6 @@
+#include <array>
+#include <limits>
+
 #include "ops/cuda/features.cuh"
 #include "policy/turn.h"
 
@@ -106,78 +109,74 @@ struct RowTops {
   }
 };
 
-// The largest of a sequence and head in place of each row's own; with norms: `shift` where none of them is so large
-// that nothing would be left of an exponential in f32.
+// The largest of a sequence and head in place of each row's own.
 template <class R>
 struct SpreadTops {
-  static constexpr double kFaint = 30.0;
-  const SequenceRows* sequences;
+  const ListedSequence* sequences;
   std::int64_t heads;
-  R shift;
-  const R *tops, *norms;
+  const R* tops;
   R* out;
 
   template <class G>
   __device__ void operator()(const G& g) const {
-    const SequenceRows rows = sequences[g.row / heads];
+    const ListedSequence rows = sequences[g.row / heads];
     const std::int64_t first = rows.first * heads + g.row % heads;
-    R top = -math::kInfinity<R>, faint = 0;
+    R top = -math::kInfinity<R>;
     for (std::int64_t i = g.lane; i < rows.count; i += g.lanes) {
       const R own = tops[first + i * heads];
       top = own > top ? own : top;  // NaN stays with its row
-      if (norms != nullptr && !(static_cast<double>(norms[first + i * heads]) <= kFaint)) faint = 1;
     }
     top = g.max(top);
-    if (norms != nullptr && g.max(faint) == 0) top = shift;
     for (std::int64_t i = g.lane; i < rows.count; i += g.lanes) out[first + i * heads] = top;
   }
 };
 
 // f(chunk, its scratch) with the products u of the chunk's rows.
-template <class R, class F>
-void project(const Context& context, const kernels::FeatureForward& io, const FeatureSequences& sequences, const F& f) {
+template <class R, class Io, class F>
+void project(const Context& context, const Io& io, const Tensor& gain, const ListedRows& sequences, const F& f) {
   for_chunks<R>(sequences, io.x, io.directions, [&](const FeatureChunk& chunk) {
     const FeatureScratch<R> scratch(context, chunk, io.directions);
-    load_rows<R>(context, io, chunk, io.gain, scratch);
+    load_rows<R>(context, io, chunk, gain, scratch);
     kernels::multiply<Device::cuda>(context, {scratch.z, io.directions.transpose(1, 2), scratch.u, {}});
     f(chunk, scratch);
   });
 }
 
-// c of each row where it is common to a sequence, (b, n, heads); `own`: each row's alone, to be written, or undefined.
-template <class R>
-Tensor common_tops(const Context& context, const kernels::FeatureForward& io, const FeatureSequences& sequences,
-                   const Tensor& own) {
-  const Shape shape{io.x.dim(0), io.x.dim(1), io.x.dim(2)};
-  const auto room = [&] { return Tensor::empty(context, shape, wide_type(io.x.dtype()), Lifetime::scratch); };
-  const bool rescues = io.options->stabilizer == Stabilizer::rescue;
-  const Tensor tops = own.defined() ? own : room(), norms = rescues ? room() : Tensor(), out = room();
+// Into tops, and norms where they are defined: as RowTops.
+template <class R, class Io>
+void row_tops(const Context& context, const Io& io, const Tensor& gain, const ListedRows& sequences,
+              const std::array<Tensor, 2>& tops_and_norms) {
   const R unit = static_cast<R>(feature_unit(io.options->map));
-  project<R>(context, io, sequences, [&](const FeatureChunk& chunk, const FeatureScratch<R>& scratch) {
+  project<R>(context, io, gain, sequences, [&](const FeatureChunk& chunk, const FeatureScratch<R>& scratch) {
     rows(context, chunk.items(), io.directions.dim(1),
          RowTops<R>{chunk,
                     {elements<R>(scratch.u), io.directions.dim(1)},
                     pointer<R>(scratch.half_norm),
                     unit,
-                    pointer<R>(tops),
-                    pointer<R>(norms)});
+                    pointer<R>(tops_and_norms[0]),
+                    pointer<R>(tops_and_norms[1])});
   });
+}
+
+// c of each row where it is the largest u of a head in the sequence, (b, n, heads); io.tops: each row's own.
+template <class R>
+Tensor common_tops(const Context& context, const kernels::FeatureForward& io, const ListedRows& sequences) {
+  row_tops<R>(context, io, io.gain, sequences, {io.tops, {}});
+  const Tensor out = Tensor::empty(context, io.tops.shape(), io.tops.dtype(), Lifetime::scratch);
   const std::int64_t heads = io.x.dim(2);
-  rows(context, sequences.size() * heads, sequences.longest(),
-       SpreadTops<R>{sequences.data(), heads, static_cast<R>(io.options->shift) * unit, pointer<R>(tops),
-                     pointer<R>(norms), pointer<R>(out)});
+  rows(context, sequences.view().count * heads, sequences.longest(),
+       SpreadTops<R>{sequences.view().list, heads, pointer<R>(io.tops), pointer<R>(out)});
   return out;
 }
 
 template <class R>
 void run(const Context& context, const kernels::FeatureForward& io) {
   const FeatureOptions& options = *io.options;
-  const FeatureSequences sequences(context, options, io.x.shape());
-  const bool is_common = io.tops.defined() || options.stabilizer == Stabilizer::rescue;
-  const Tensor tops = is_common ? common_tops<R>(context, io, sequences, io.tops) : Tensor();
+  const ListedRows sequences(context, options.rows, io.x.shape());
+  const Tensor tops = io.tops.defined() ? common_tops<R>(context, io, sequences) : io.shifts;
   const std::int64_t r = io.directions.dim(1);
   const bool packs = r % kPack == 0 && has_packs(io.y, 0);
-  project<R>(context, io, sequences, [&](const FeatureChunk& chunk, const FeatureScratch<R>& scratch) {
+  project<R>(context, io, io.gain, sequences, [&](const FeatureChunk& chunk, const FeatureScratch<R>& scratch) {
     rows(context, chunk.items(), r,
          FinishFeatures<R>{options.map,
                            options.stabilizer,
@@ -197,11 +196,129 @@ void run(const Context& context, const kernels::FeatureForward& io) {
   });
 }
 
+// |z|^2 / 2 from which on nothing may be left of an exponential in f32.
+constexpr double kFaint = 30.0;
+
+// Sets `found` where a row fades.
+template <class R>
+struct FindFading {
+  FeatureChunk chunk;
+  HeadRows<R> x;
+  std::int64_t d;
+  R scale;
+  double shift;
+  std::int32_t* found;
+
+  template <class G>
+  __device__ void operator()(const G& g) const {
+    const FeatureChunk::Item item = chunk.item(g.row);
+    const std::int64_t from = x.at(item.row, item.head);
+    R squares = 0;
+    for (std::int64_t c = g.lane; c < d; c += g.lanes) {
+      const R value = x.of[from + c] * scale;
+      squares += value * value;
+    }
+    squares = g.sum(squares);
+    if (g.lane == 0 && !(static_cast<double>(squares / 2) + shift <= kFaint)) *found = 1;
+  }
+};
+
+// The stabilizers of a sequence and head in place of the largest exponents of its rows; a warp goes through the rows.
+template <class R>
+struct Settle {
+  const ListedSequence* sequences;
+  std::int64_t heads;
+  R unit, shift;   // shift: times the unit
+  const R* norms;  // (b, n, heads): |z|^2 / 2
+  R *c, *log_decay, *state_scale;
+
+  __device__ bool fades(std::int64_t at) const {
+    return !(static_cast<double>(norms[at]) + static_cast<double>(shift / unit) <= kFaint);
+  }
+  template <class G>
+  __device__ void operator()(const G& g) const {
+    const ListedSequence rows = sequences[g.row / heads];
+    const std::int64_t head = g.row % heads, first = rows.first * heads + head;
+    int faint = 0;
+    for (std::int64_t i = g.lane; i < rows.count; i += g.lanes) faint |= fades(first + i * heads) ? 1 : 0;
+    const bool fading = g.max(faint) > 0;
+    R last = fading ? std::numeric_limits<R>::lowest() : shift;
+    if (log_decay != nullptr)
+      last = in_order(g, first, rows.count, last);
+    else
+      last = all_at_once(g, first, rows.count, last, fading);
+    if (g.lane == 0) state_scale[rows.number * heads + head] = exp((last - shift) / unit);
+  }
+
+  template <class G>
+  __device__ R all_at_once(const G& g, std::int64_t first, std::int64_t count, R last, bool fading) const {
+    for (std::int64_t i = g.lane; fading && i < count; i += g.lanes) {
+      const R own = c[first + i * heads];
+      last = own > last ? own : last;
+    }
+    last = g.max(last);
+    for (std::int64_t i = g.lane; i < count; i += g.lanes) c[first + i * heads] = last;
+    return last;
+  }
+  // The largest so far, and by how much it grows.
+  template <class G>
+  __device__ R in_order(const G& g, std::int64_t first, std::int64_t count, R last) const {
+    for (std::int64_t begin = 0; begin < count; begin += g.lanes) {
+      const std::int64_t i = begin + g.lane, at = first + i * heads;
+      R so_far = std::numeric_limits<R>::lowest();
+      if (i < count) so_far = fades(at) && !(shift < c[at]) ? c[at] : shift;
+      so_far = so_far > last ? so_far : last;  // NaN stays with its row
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const R before = __shfl_up_sync(0xffffffffu, so_far, step);
+        if (g.lane >= step && before > so_far) so_far = before;
+      }
+      const R before = __shfl_up_sync(0xffffffffu, so_far, 1);
+      const R from = g.lane == 0 ? last : before;
+      if (i < count) log_decay[at] = i == 0 ? R(0) : (from - so_far) / unit;
+      if (i < count) c[at] = so_far;
+      last = __shfl_sync(0xffffffffu, so_far, 31);
+    }
+    return last;
+  }
+};
+
+template <class R>
+bool is_fading(const Context& context, const kernels::FeatureRescue& io, const ListedRows& sequences) {
+  const Tensor found = Tensor::zeros(context, {1}, DType::i32, Lifetime::scratch);
+  const FeatureChunk all{0, sequences.rows(), io.x.dim(2), io.x.dim(2), sequences.view()};
+  rows(context, all.items(), io.x.dim(3),
+       FindFading<R>{all, HeadRows<R>(io.x), io.x.dim(3), static_cast<R>(io.options->scale), io.options->shift,
+                     pointer<std::int32_t>(found)});
+  return answer<std::int32_t>(context, found) != 0;
+}
+
+template <class R>
+bool rescue(const Context& context, const kernels::FeatureRescue& io) {
+  const ListedRows sequences(context, io.options->rows, io.x.shape());
+  if (!is_fading<R>(context, io, sequences)) return false;
+  const Tensor norms = Tensor::empty(context, io.shifts.shape(), io.shifts.dtype(), Lifetime::scratch);
+  row_tops<R>(context, io, {}, sequences, {io.shifts, norms});
+  const R unit = static_cast<R>(feature_unit(io.options->map));
+  const std::int64_t heads = io.x.dim(2);
+  io.state_scale.fill(1.0);
+  constexpr std::int64_t kWarp = 32;
+  rows(context, sequences.view().count * heads, kWarp,
+       Settle<R>{sequences.view().list, heads, unit, static_cast<R>(io.options->shift) * unit, pointer<R>(norms),
+                 pointer<R>(io.shifts), pointer<R>(io.log_decay), pointer<R>(io.state_scale)});
+  return true;
+}
+
 }  // namespace
 
 template <>
 void kernels::features<Device::cuda>(const Context& context, const FeatureForward& io) {
   visit_wide(io.x.dtype(), [&]<class R>() { run<R>(context, io); });
+}
+
+template <>
+bool kernels::find_rescue<Device::cuda>(const Context& context, const FeatureRescue& io) {
+  return visit_wide(io.x.dtype(), [&]<class R>() { return rescue<R>(context, io); });
 }
 
 }  // namespace fovea

@@ -1,80 +1,28 @@
 #pragma once
 
-#include <algorithm>
-#include <vector>
-
 #include "core/wide.h"
 #include "gemm/gemm_kernels.h"
+#include "ops/cuda/listed_rows.cuh"
 #include "ops/cuda/packs.cuh"
 #include "ops/features_kernels.h"
 #include "ops/features_policy.h"
-#include "ops/sequence.h"
 
 // Features are made of the rows of all sequences, one after the other, in chunks whose products stay in the card's
 // cache. A chunk's scratch is (groups, rows, heads of a group, ...): heads that share directions are one product.
 namespace fovea::device {
 
-// A sequence that has rows: the first of (b n), how many, and how many stand before it.
-struct SequenceRows {
-  std::int64_t first, count, before;
-};
-
-class FeatureSequences {
- public:
-  FeatureSequences(const Context& context, const FeatureOptions& options, const Shape& x)
-      : list_(sequences_of(options, x)), uploaded_(upload(context, list_)), covers_(covers(options.rows, x)) {}
-
-  std::int64_t rows() const { return list_.empty() ? 0 : list_.back().before + list_.back().count; }
-  std::int64_t longest() const {
-    std::int64_t most = 0;
-    for (const SequenceRows& s : list_) most = std::max(most, s.count);
-    return most;
-  }
-  std::int64_t size() const { return uploaded_.size(); }
-  const SequenceRows* data() const { return uploaded_.data(); }
-  const SequenceRows* to_search() const { return covers_ ? nullptr : uploaded_.data(); }
-
- private:
-  static std::vector<SequenceRows> sequences_of(const FeatureOptions& options, const Shape& x) {
-    std::vector<SequenceRows> list;
-    std::int64_t before = 0;
-    for (const auto& [batch, begin, count] : options.rows) {
-      if (count > 0) list.push_back({batch * x.dim(1) + begin, count, before});
-      before += count;
-    }
-    return list;
-  }
-
-  std::vector<SequenceRows> list_;
-  Uploaded<SequenceRows> uploaded_;
-  bool covers_;
-};
-
-// Rows [first, first + count) of the sequences', all heads of them: items.
+// Places [first, first + count), all heads of them: items.
 struct FeatureChunk {
   std::int64_t first, count, heads, per_group;
-  const SequenceRows* sequences;  // null: they are the rows of (b n)
-  std::int64_t sequence_count;
+  ListedRows::View rows;
 
   struct Item {
     std::int64_t row, head, group, index;  // row of (b n); index into (b, n, heads)
   };
   __device__ Item item(std::int64_t i) const {
     const std::int64_t of_group = count * per_group, group = i / of_group, rest = i % of_group;
-    const std::int64_t row = row_at(first + rest / per_group), head = group * per_group + rest % per_group;
+    const std::int64_t row = rows.row(first + rest / per_group), head = group * per_group + rest % per_group;
     return {row, head, group, row * heads + head};
-  }
-  __device__ std::int64_t row_at(std::int64_t place) const {
-    if (sequences == nullptr) return place;
-    std::int64_t low = 0, high = sequence_count;  // the last one that begins at or before the place
-    while (high - low > 1) {
-      const std::int64_t middle = (low + high) / 2;
-      if (sequences[middle].before <= place)
-        low = middle;
-      else
-        high = middle;
-    }
-    return sequences[low].first + place - sequences[low].before;
   }
   std::int64_t items() const { return count * heads; }
 };
@@ -133,15 +81,14 @@ struct FeatureScratch {
 
 // f(chunk) until all rows are through.
 template <class R, class F>
-void for_chunks(const FeatureSequences& sequences, const Tensor& x, const Tensor& directions, const F& f) {
+void for_chunks(const ListedRows& sequences, const Tensor& x, const Tensor& directions, const F& f) {
   constexpr std::int64_t kBytes = std::int64_t{32} << 20;
   const std::int64_t heads = x.dim(2), rows = heads == 0 ? 0 : sequences.rows();
   const std::int64_t of_row =
       heads * (directions.dim(1) + 2 * directions.dim(2)) * static_cast<std::int64_t>(sizeof(R));
   const std::int64_t most = std::max<std::int64_t>(1, kBytes / std::max<std::int64_t>(1, of_row));
   for (std::int64_t first = 0; first < rows; first += most)
-    f(FeatureChunk{first, std::min(most, rows - first), heads, heads / directions.dim(0), sequences.to_search(),
-                   sequences.size()});
+    f(FeatureChunk{first, std::min(most, rows - first), heads, heads / directions.dim(0), sequences.view()});
 }
 
 template <class R, class Io>

@@ -119,7 +119,7 @@ struct PullInput {
 // Gradient of c = max u of a sequence and head: given to the direction and the row that have it.
 template <class R>
 struct PullTops {
-  const SequenceRows* sequences;
+  const ListedSequence* sequences;
   std::int64_t heads, per_group, r, d;
   R scale;
   const R *sums, *tops;       // (b, n, heads)
@@ -129,7 +129,7 @@ struct PullTops {
 
   template <class G>
   __device__ void operator()(const G& g) const {
-    const SequenceRows rows = sequences[g.row / heads];
+    const ListedSequence rows = sequences[g.row / heads];
     const std::int64_t head = g.row % heads, first = rows.first * heads + head;
     R total = 0, top = -math::kInfinity<R>;
     for (std::int64_t i = g.lane; i < rows.count; i += g.lanes) {
@@ -189,7 +189,7 @@ void pull_chunk(const Context& context, const kernels::FeatureBackward& io, cons
 
 template <class R>
 void run(const Context& context, const kernels::FeatureBackward& io) {
-  const FeatureSequences sequences(context, *io.options, io.x.shape());
+  const ListedRows sequences(context, io.options->rows, io.x.shape());
   const bool pulls_tops = io.tops.defined() && io.options->pull_shift;
   const Tensor sums =
       pulls_tops ? Tensor::empty(context, io.tops.shape(), io.tops.dtype(), Lifetime::scratch) : Tensor();
@@ -197,9 +197,9 @@ void run(const Context& context, const kernels::FeatureBackward& io) {
                 [&](const FeatureChunk& chunk) { pull_chunk<R>(context, io, chunk, sums); });
   if (!pulls_tops) return;
   const std::int64_t heads = io.x.dim(2);
-  rows(context, sequences.size() * heads, sequences.longest(),
-       PullTops<R>{sequences.data(), heads, heads / io.directions.dim(0), io.directions.dim(1), io.directions.dim(2),
-                   static_cast<R>(io.options->scale), pointer<R>(sums), pointer<R>(io.tops),
+  rows(context, sequences.view().count * heads, sequences.longest(),
+       PullTops<R>{sequences.view().list, heads, heads / io.directions.dim(0), io.directions.dim(1),
+                   io.directions.dim(2), static_cast<R>(io.options->scale), pointer<R>(sums), pointer<R>(io.tops),
                    pointer<std::int32_t>(io.peaks), pointer<R>(io.directions), HeadRows<R>(io.dx)});
 }
 
