@@ -79,8 +79,7 @@ nb::object matrix_of(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k)
 
 // What the kernels will do with it: pairs kept, and blocks of the tile they use.
 nb::dict plan_of(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k) {
-  const tile::TileSize tile = tile::tile_size_for(pattern, n_q, n_k, 64);
-  const auto plan = tile::plan_for(pattern, n_q, n_k, tile);
+  const auto plan = tile::plan_for(Device::cpu, pattern, n_q, n_k);
   std::int64_t whole = 0, part = 0;
   for (const tile::Plan::Entry& entry : plan->rows) (entry.mask == tile::Plan::kWhole ? whole : part) += entry.count;
   nb::dict out;
@@ -88,7 +87,7 @@ nb::dict plan_of(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k) {
   out["whole_blocks"] = whole;
   out["part_blocks"] = part;
   out["blocks"] = plan->query_blocks() * plan->key_blocks();
-  out["tile"] = nb::make_tuple(tile.query, tile.key);
+  out["tile"] = nb::make_tuple(plan->tile_q, plan->tile_k);
   return out;
 }
 

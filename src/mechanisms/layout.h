@@ -5,13 +5,6 @@
 
 namespace fovea {
 
-// The engine's view of a (batch, n, heads, dim) tensor; Array is tile:: or scan::In/Out.
-template <class Array>
-Array array_of(const Tensor& x) {
-  if (!x.defined()) return {};
-  return {x.raw(), x.stride(0), x.stride(1), x.stride(2)};
-}
-
 // An output of the engine: zero where a row belongs to no sequence.
 Tensor output_like(const Context& context, const Shape& shape, DType dtype, const std::vector<Sequences::Rows>& rows);
 // The same for the gradient of an input, in place where that is possible.

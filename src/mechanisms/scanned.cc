@@ -72,12 +72,6 @@ Shape state_shape(const scan::Problem& p) {
   return {static_cast<std::int64_t>(p.pieces.size()), p.kv_heads, p.d_k, scan::state_width(p)};
 }
 
-// Statistics are (b, n, columns), dense.
-template <class Array>
-Array statistic_array(const Tensor& statistic) {
-  return statistic.defined() ? Array{statistic.raw(), statistic.stride(0), statistic.stride(1), 1} : Array{};
-}
-
 void check_state(const Var& state, const scan::Problem& p) {
   if (!state.defined()) return;
   const Shape expected = state_shape(p);
@@ -125,22 +119,18 @@ void scan_backward(Tape& tape, Node& node) {
   const Tensor d_log_decay =
       decay_grad ? output_like(context, saved[kLogDecay].shape(), wide_type(dtype), call->keys) : Tensor();
   scan::backward(context, call->problem,
-                 {.q = array_of<scan::In>(saved[kQ]),
-                  .k = array_of<scan::In>(saved[kK]),
-                  .v = array_of<scan::In>(saved[kV]),
-                  .log_decay = array_of<scan::In>(saved[kLogDecay]),
-                  .o = array_of<scan::In>(saved[kO]),
-                  .statistic = statistic_array<scan::In>(saved[kStatistic]),
-                  .d_o = array_of<scan::In>(d_o),
-                  .initial_state = saved[kInitialState].raw(),
-                  .final_state = saved[kFinalState].raw(),
-                  .d_final_state = d_final.raw(),
-                  .dq = array_of<scan::Out>(dq),
-                  .dk = array_of<scan::Out>(dk),
-                  .dv = array_of<scan::Out>(dv),
-                  .d_log_decay = array_of<scan::Out>(d_log_decay),
-                  .d_initial_state = d_initial.raw(),
-                  .rest = array_of<scan::In>(saved[kRest])});
+                 {.in = {saved[kQ], saved[kK], saved[kV], saved[kLogDecay], saved[kInitialState]},
+                  .o = saved[kO],
+                  .rest = saved[kRest],
+                  .statistic = saved[kStatistic],
+                  .final_state = saved[kFinalState],
+                  .d_o = d_o,
+                  .d_final_state = d_final,
+                  .dq = dq,
+                  .dk = dk,
+                  .dv = dv,
+                  .d_log_decay = d_log_decay,
+                  .d_initial_state = d_initial});
   tape.accumulate(node.inputs[0], dq);
   tape.accumulate(node.inputs[1], dk);
   tape.accumulate(node.inputs[2], dv);
@@ -184,10 +174,7 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
       columns > 0 ? Tensor::empty(context, {q.dim(0), q.dim(1), columns}, wide_type(p.dtype)) : Tensor();
   const bool keeps_state = call.options.final_state || (tape.recording() && saves_final_state(p));
   const Tensor final_state = keeps_state ? Tensor::empty(context, state_shape(p), wide_type(p.dtype)) : Tensor();
-  scan::forward(context, p,
-                {array_of<scan::In>(tq), array_of<scan::In>(tk), array_of<scan::In>(tv), array_of<scan::In>(log_decay),
-                 array_of<scan::Out>(o), statistic_array<scan::Out>(statistic), initial.raw(), final_state.raw(),
-                 array_of<scan::Out>(rest)});
+  scan::forward(context, p, {{tq, tk, tv, log_decay, initial}, o, rest, statistic, final_state});
 
   std::vector<Tensor> outputs{o};
   if (call.options.final_state) outputs.push_back(final_state);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "mechanisms/kind.h"
-#include "scan/contract.h"
+#include "scan/launch.h"
 
 namespace fovea {
 

@@ -1,6 +1,6 @@
 #include "fovea/zones.h"
 #include "mechanisms/kind.h"
-#include "tile/query.h"
+#include "tile/launch.h"
 
 namespace fovea {
 namespace {
@@ -35,24 +35,12 @@ bool is_single_query(const Call& call) {
          !o.alibi && !o.rotary && !o.diagonal_bias.defined();
 }
 
-// (1, n, heads, d) with a dense last axis.
-tile::In rows_of(const Tensor& cache) { return {cache.raw(), cache.stride(0), cache.stride(1), cache.stride(2)}; }
-
 Tensor step_single(const Context& context, const Call& call, const DecodeState& state) {
   const ZoneTimer timer(context.zones(), Zone::attention);
   const Tensor q = call.q.value().contiguous(context);
   const Tensor o = Tensor::empty(context, {1, 1, q.dim(2), state.values.dim(3)}, q.dtype());
-  tile::attend_query(context, {.dtype = q.dtype(),
-                               .n = state.held,
-                               .heads = q.dim(2),
-                               .kv_heads = state.keys.dim(2),
-                               .d_k = q.dim(3),
-                               .d_v = o.dim(3),
-                               .scale = scale_of(call),
-                               .q = q.raw(),
-                               .keys = rows_of(state.keys),
-                               .values = rows_of(state.values),
-                               .o = o.raw()});
+  const auto held = [&](const Tensor& cache) { return cache.slice(1, 0, state.held); };
+  tile::attend_query(context, scale_of(call), {q, held(state.keys), held(state.values), o});
   return o;
 }
 

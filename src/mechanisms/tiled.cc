@@ -25,36 +25,22 @@ struct Heads {
 
 // One call of the engine: a part of the pattern, for some heads of q and those of k they read.
 struct Run {
-  tile::Problem problem;
-  std::vector<tile::Piece> pieces;
-  Heads heads, kv_heads;
+  tile::Work work;
+  Heads heads = {}, kv_heads = {};
   bool joins = false, joins_keys = false;  // an earlier run has had some of these heads, of q or of k
 };
 
 // Everything the engine is told, kept for backward.
 struct TiledCall {
   std::vector<Run> runs;
-  std::vector<std::shared_ptr<const tile::Plan>> plans;  // keeps the pieces' plans alive
-  std::vector<double> slopes;
+  Tensor slopes;
   std::vector<Sequences::Rows> queries, keys;
-  std::optional<tile::Rule> rule;
   bool scattered = false;      // parts or steps: no single run reaches every pair of a bias
   std::int64_t diagonals = 0;  // the bias goes by distance: 2 L - 1 elements for a head
 };
 using SharedCall = std::shared_ptr<const TiledCall>;
 
 enum Saved : std::size_t { kQ, kK, kV, kO, kRest, kLse, kBias };
-
-tile::BiasArray<const void*> bias_array(const Tensor& bias) {
-  if (!bias.defined()) return {};
-  const auto stride = [&](int axis) { return bias.dim(axis) == 1 ? 0 : bias.stride(axis); };
-  return {bias.raw(), stride(0), stride(1), stride(2), stride(3)};
-}
-
-tile::BiasArray<const void*> diagonal_array(const Tensor& bias) {
-  const auto stride = [&](int axis) { return bias.dim(axis) == 1 ? 0 : bias.stride(axis); };
-  return {bias.raw(), stride(0), stride(1), 1, -1};
-}
 
 Pattern full_pattern(const AttentionOptions& options, Pattern pattern) {
   if (options.causal) pattern = pattern & Pattern::causal();
@@ -85,30 +71,36 @@ void place_diagonals(const Pairing& whole, const TiledCall& call, const Run& run
   if (call.diagonals == 0) return;
   const auto& [q, k] = whole;
   piece.bias_at = (call.diagonals - 1) / 2 + (k.count - q.count) - q.begin + k.begin;
-  piece.d_bias_at = std::ssize(run.pieces) * (run.heads.end - run.heads.begin) * call.diagonals + piece.bias_at;
+  piece.d_bias_at =
+      std::ssize(run.work.pieces.all()) * (run.heads.end - run.heads.begin) * call.diagonals + piece.bias_at;
 }
 
-void add_pieces(const Pairing& whole, const Part& part, std::int64_t d, TiledCall& call, Run& run) {
+// use(the rows, their pattern, the step) for each dense piece of a part.
+template <class Use>
+void each_piece(const Pairing& whole, const Part& part, const Use& use) {
   // No two positions are further apart than both lengths: a longer step only ever meets itself.
   const std::int64_t step = std::max<std::int64_t>(1, std::min(part.step, whole.q.count + whole.k.count));
   for (std::int64_t r = 0; r < step; ++r) {
-    const auto [q, k] = residue_of(whole, step, r);
-    if (q.count == 0 && k.count == 0) continue;
-    const Pattern pattern = step == 1 ? part.pattern : part.pattern.every(step, r);
-    const tile::TileSize tile = tile::tile_size_for(pattern, q.count, k.count, d);
-    call.plans.push_back(tile::plan_for(pattern, q.count, k.count, tile));
+    const Pairing rows = residue_of(whole, step, r);
+    if (rows.q.count == 0 && rows.k.count == 0) continue;
+    use(rows, step == 1 ? part.pattern : part.pattern.every(step, r), step);
+  }
+}
+
+void add_pieces(const Pairing& whole, const Part& part, const TiledCall& call, Run& run) {
+  each_piece(whole, part, [&](const Pairing& rows, const Pattern& pattern, std::int64_t step) {
+    const auto [q, k] = rows;
     tile::Piece piece{.batch = q.batch,
                       .q0 = q.begin,
                       .nq = q.count,
                       .k0 = k.begin,
                       .nk = k.count,
-                      .plan = call.plans.back().get(),
                       .q_step = step,
                       .k_step = step,
                       .kv_head = part.head};
     place_diagonals(whole, call, run, piece);
-    run.pieces.push_back(piece);
-  }
+    run.work.pieces.add(piece, pattern);
+  });
 }
 
 // Parts of single heads can be pieces of one run, where no two of them share a head of k.
@@ -124,7 +116,7 @@ std::size_t run_of(const std::vector<Part>& parts, std::size_t p, bool together)
 Run start_run(const Call& call, const Part& part, const std::vector<Run>& before) {
   const std::int64_t heads = call.q.dim(2), kv_heads = call.k.dim(2), kv = part.head * kv_heads / heads;
   const bool all = part.head < 0 || runs_heads_together(call);
-  Run run;
+  Run run{.work = {.pieces = tile::PieceList(call.tape.context().device())}};
   run.heads = all ? Heads{0, heads} : Heads{part.head, part.head + 1};
   run.kv_heads = all ? Heads{0, kv_heads} : Heads{kv, kv + 1};
   for (const Run& other : before) {
@@ -146,7 +138,7 @@ void add_runs(const Call& call, const Tiled& tiled, TiledCall& out) {
       part.pattern = full_pattern(call.options, part.pattern);
       if (!together) part.head = -1;  // the run is all of it
       out.scattered |= p > 0 || part.step > 1;
-      add_pieces({call.queries[s], call.keys[s]}, part, call.q.dim(3), out, out.runs[index]);
+      add_pieces({call.queries[s], call.keys[s]}, part, out, out.runs[index]);
     }
   }
 }
@@ -156,64 +148,51 @@ bool sums_are_wide(const Tiled& tiled, const TiledCall& call) {
   return tiled.wide || std::any_of(call.runs.begin(), call.runs.end(), [](const Run& run) { return run.joins; });
 }
 
-SharedCall describe(const Call& call, const Tiled& tiled, const Tensor& bias, double scale) {
+SharedCall describe(const Call& call, const Tiled& tiled, double scale) {
   auto out = std::make_shared<TiledCall>();
   const AttentionOptions& options = call.options;
-  if (options.diagonal_bias.defined()) out->diagonals = bias.dim(2);
+  if (options.diagonal_bias.defined()) out->diagonals = options.diagonal_bias.dim(2);
   add_runs(call, tiled, *out);
-  if (options.alibi) out->slopes = alibi_slopes(call.q.dim(2));
-  out->rule = tiled.rule;
+  if (options.alibi)
+    out->slopes = Tensor::from<double>(call.tape.context(), {call.q.dim(2)}, alibi_slopes(call.q.dim(2)));
   out->queries = call.queries;
   out->keys = call.keys;
   tile::Dropout dropout;
   if (options.dropout_p > 0.0 && call.tape.training())
     dropout = {static_cast<float>(options.dropout_p), call.tape.context().seed(), call.tape.next_stream()};
   for (Run& run : out->runs) {
-    tile::Problem& p = run.problem;
+    run.work.rule = tiled.rule;
+    tile::Problem& p = run.work.problem;
     p.dtype = call.q.dtype();
     p.wide_outputs = sums_are_wide(tiled, *out);
     p.heads = run.heads.end - run.heads.begin;
     p.kv_heads = run.kv_heads.end - run.kv_heads.begin;
     p.d_k = call.q.dim(3);
     p.d_v = call.v.dim(3);
-    p.pieces = run.pieces;
     p.weight = tiled.weight;
     p.offset = tiled.offset;
     p.degree = tiled.degree;
     p.scale = scale;
-    p.alibi = out->slopes.empty() ? nullptr : out->slopes.data() + run.heads.begin;
-    p.bias = out->diagonals > 0 ? diagonal_array(run.heads.of_bias(bias)) : bias_array(run.heads.of_bias(bias));
     p.dropout = dropout;
     p.dropout.first_head = run.heads.begin;
   }
   return out;
 }
 
-// Statistics are (b, n, heads); the engine sees them with one more axis of size 1.
-template <class Array>
-Array statistic_array(const Tensor& lse) {
-  return lse.defined() ? Array{lse.raw(), lse.stride(0), lse.stride(1), lse.stride(2)} : Array{};
+// What a run reads of the whole inputs.
+tile::Inputs inputs_of(const Run& run, const tile::Inputs& whole) {
+  const Heads &h = run.heads, &kv = run.kv_heads;
+  return {h.of(whole.q), kv.of(whole.k), kv.of(whole.v), h.of_bias(whole.bias),
+          whole.alibi.defined() ? whole.alibi.slice(0, h.begin, h.end) : Tensor()};
 }
-
-// What the runs read, and the gradients they make.
-struct Pull {
-  Tensor q, k, v, o, rest, lse, d_o, d_lse;
-  Tensor dq, dk, dv, d_bias;
-};
 
 // Where a run puts the gradient of its part d_bias of the bias, what the engine is told of it, and how it gets there.
 Tensor bias_room(const Context& context, const TiledCall& call, const Run& run, const Tensor& d_bias) {
   if (!d_bias.defined()) return d_bias;
   if (call.diagonals > 0)
-    return Tensor::zeros(context, {std::ssize(run.pieces), run.problem.heads, call.diagonals}, d_bias.dtype());
+    return Tensor::zeros(context, {std::ssize(run.work.pieces.all()), run.work.problem.heads, call.diagonals},
+                         d_bias.dtype());
   return call.scattered ? Tensor::zeros(context, d_bias.shape(), d_bias.dtype()) : d_bias;
-}
-
-tile::BiasArray<void*> room_array(const TiledCall& call, const Tensor& room) {
-  if (!room.defined()) return {};
-  if (call.diagonals > 0) return {room.raw(), 0, call.diagonals, 1, -1};
-  const auto strides = bias_array(room);
-  return {room.raw(), strides.batch, strides.head, strides.query, strides.key};
 }
 
 void empty_room(const Context& context, const TiledCall& call, const Run& run, const Tensor& room,
@@ -221,13 +200,13 @@ void empty_room(const Context& context, const TiledCall& call, const Run& run, c
   if (!room.defined() || !(call.scattered || call.diagonals > 0)) return;
   if (call.diagonals == 0) return add_into(context, d_bias, room);
   std::vector<std::int64_t> batch;
-  for (const tile::Piece& piece : run.pieces) batch.push_back(piece.batch);
+  for (const tile::Piece& piece : run.work.pieces.all()) batch.push_back(piece.batch);
   add_into(context, d_bias, sum_diagonals(context, room, d_bias.shape(), batch));
 }
 
 // Runs one part backward. All parts have the softmax of the whole row: its o and log-sum-exp are all they need of each
 // other. What an earlier run has written is added to.
-void pull_run(const Context& context, const TiledCall& call, const Run& run, const Pull& p) {
+void pull_run(const Context& context, const TiledCall& call, const Run& run, const tile::BackwardTensors& p) {
   const Heads &h = run.heads, &kv = run.kv_heads;
   const auto place = [&](const Tensor& whole, bool joins, const std::vector<Sequences::Rows>& rows) {
     return joins ? output_like(context, whole.shape(), whole.dtype(), rows) : whole;
@@ -236,19 +215,17 @@ void pull_run(const Context& context, const TiledCall& call, const Run& run, con
   const Tensor to_q = place(dq, run.joins, call.queries), to_k = place(dk, run.joins_keys, call.keys),
                to_v = place(dv, run.joins_keys, call.keys);
   const Tensor to_bias = bias_room(context, call, run, d_bias);
-  const tile::Backward io{.q = array_of<tile::In>(h.of(p.q)),
-                          .k = array_of<tile::In>(kv.of(p.k)),
-                          .v = array_of<tile::In>(kv.of(p.v)),
-                          .o = array_of<tile::In>(h.of(p.o)),
-                          .lse = statistic_array<tile::In>(h.of(p.lse)),
-                          .d_o = array_of<tile::In>(h.of(p.d_o)),
-                          .d_lse = statistic_array<tile::In>(h.of(p.d_lse)),
-                          .dq = array_of<tile::Out>(to_q),
-                          .dk = array_of<tile::Out>(to_k),
-                          .dv = array_of<tile::Out>(to_v),
-                          .d_bias = room_array(call, to_bias),
-                          .rest = array_of<tile::In>(h.of(p.rest))};
-  call.rule ? tile::rule_backward(context, run.problem, *call.rule, io) : tile::backward(context, run.problem, io);
+  tile::backward(context, run.work,
+                 {.in = inputs_of(run, p.in),
+                  .o = h.of(p.o),
+                  .lse = h.of(p.lse),
+                  .rest = h.of(p.rest),
+                  .d_o = h.of(p.d_o),
+                  .d_lse = h.of(p.d_lse),
+                  .dq = to_q,
+                  .dk = to_k,
+                  .dv = to_v,
+                  .d_bias = to_bias});
   if (run.joins) add_into(context, dq, to_q);
   if (run.joins_keys) {
     add_into(context, dk, to_k);
@@ -271,19 +248,18 @@ void tiled_backward(Tape& tape, Node& node) {
   const SharedCall& call = std::any_cast<const SharedCall&>(node.attributes);
   const std::vector<Tensor>& saved = node.saved;
   const bool bias_grad = node.inputs.size() > 3 && node.wants(3);
-  const Pull pull{saved[kQ],
-                  saved[kK],
-                  saved[kV],
-                  saved[kO],
-                  saved[kRest],
-                  saved[kLse],
-                  node.grad(0).defined() ? dense_rows(context, node.grad(0))
-                                         : Tensor::zeros(context, saved[kO].shape(), saved[kO].dtype()),
-                  node.outputs.size() > 1 ? node.grad(1) : Tensor(),
-                  gradient_like(tape, node.inputs[0], saved[kQ], call->queries),
-                  gradient_like(tape, node.inputs[1], saved[kK], call->keys),
-                  gradient_like(tape, node.inputs[2], saved[kV], call->keys),
-                  bias_grad ? Tensor::empty(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor()};
+  const tile::BackwardTensors pull{
+      .in = {saved[kQ], saved[kK], saved[kV], saved[kBias], call->slopes},
+      .o = saved[kO],
+      .lse = saved[kLse],
+      .rest = saved[kRest],
+      .d_o = node.grad(0).defined() ? dense_rows(context, node.grad(0))
+                                    : Tensor::zeros(context, saved[kO].shape(), saved[kO].dtype()),
+      .d_lse = node.outputs.size() > 1 ? node.grad(1) : Tensor(),
+      .dq = gradient_like(tape, node.inputs[0], saved[kQ], call->queries),
+      .dk = gradient_like(tape, node.inputs[1], saved[kK], call->keys),
+      .dv = gradient_like(tape, node.inputs[2], saved[kV], call->keys),
+      .d_bias = bias_grad ? Tensor::empty(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor()};
   if (bias_grad && (call->diagonals > 0 || !reaches_every_pair(*call, saved[kQ].shape(), saved[kK].shape())))
     pull.d_bias.fill(0.0);
   for (const Run& run : call->runs) pull_run(context, *call, run, pull);
@@ -295,24 +271,14 @@ void tiled_backward(Tape& tape, Node& node) {
 
 constexpr Op kTiled{"tiled_attention", tiled_backward};
 
-struct Rows {
-  Tensor q, k, v, o, rest, lse;
-};
-
 // Runs one part forward, and joins it to what earlier runs left.
-void attend_run(const Context& context, const TiledCall& call, const Run& run, const Rows& rows) {
+void attend_run(const Context& context, const Run& run, const tile::ForwardTensors& a) {
   const Heads& h = run.heads;
-  const Tensor o = h.of(rows.o), lse = h.of(rows.lse);
+  const Tensor o = h.of(a.o), lse = h.of(a.lse);
   const Tensor to = run.joins ? Tensor::empty(context, o.shape(), o.dtype()) : o;
   const Tensor to_lse = run.joins ? Tensor::empty(context, lse.shape(), lse.dtype()) : lse;
   if (run.joins) to_lse.fill(-INFINITY);
-  const tile::Forward io{array_of<tile::In>(h.of(rows.q)),
-                         array_of<tile::In>(run.kv_heads.of(rows.k)),
-                         array_of<tile::In>(run.kv_heads.of(rows.v)),
-                         array_of<tile::Out>(to),
-                         statistic_array<tile::Out>(to_lse),
-                         array_of<tile::Out>(h.of(rows.rest))};
-  call.rule ? tile::rule_forward(context, run.problem, *call.rule, io) : tile::forward(context, run.problem, io);
+  tile::forward(context, run.work, {inputs_of(run, a.in), to, to_lse, h.of(a.rest)});
   if (run.joins) merge_into(context, {o, lse}, {to, to_lse});
 }
 
@@ -335,12 +301,11 @@ double count_pairs(const std::vector<Part>& parts, const Sizes& sizes) {
   const Sequences::Rows rows{0, 0, static_cast<std::int64_t>(sizes.n)};
   double pairs = 0.0;
   for (Part part : parts) {
-    TiledCall call;
-    Run run;
     if (sizes.causal) part.pattern = part.pattern & Pattern::causal();
-    add_pieces({rows, rows}, part, 0, call, run);
-    for (const auto& plan : call.plans)
+    each_piece({rows, rows}, part, [&](const Pairing& at, const Pattern& pattern, std::int64_t) {
+      const auto plan = tile::plan_for(Device::cpu, pattern, at.q.count, at.k.count);
       pairs += static_cast<double>(plan->kept_pairs) * (part.head < 0 ? sizes.heads : 1.0);
+    });
   }
   return pairs;
 }
@@ -356,7 +321,7 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
                        : masked_bias(tape, call.options.bias, call.options.mask, wide_type(q.dtype()));
   const Tensor tq = dense_rows(context, q.value()), tk = dense_rows(context, k.value()),
                tv = dense_rows(context, call.v.value());
-  const SharedCall described = describe(call, tiled, bias.value(), score.scale);
+  const SharedCall described = describe(call, tiled, score.scale);
 
   const bool wide = sums_are_wide(tiled, *described), has_statistic = !tiled.rule && tile::has_statistic(tiled.weight);
   std::vector<Var> inputs{q, k, call.v};
@@ -370,7 +335,8 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
     lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, wide_type(q.dtype()));
     lse.fill(-INFINITY);
   }
-  for (const Run& run : described->runs) attend_run(context, *described, run, {tq, tk, tv, o, rest, lse});
+  for (const Run& run : described->runs)
+    attend_run(context, run, {{tq, tk, tv, bias.value(), described->slopes}, o, lse, rest});
 
   std::vector<Tensor> outputs{o};
   if (call.options.return_lse) outputs.push_back(lse);

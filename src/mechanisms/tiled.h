@@ -4,8 +4,7 @@
 #include <optional>
 
 #include "mechanisms/kind.h"
-#include "tile/contract.h"
-#include "tile/row_rule.h"
+#include "tile/launch.h"
 
 namespace fovea {
 
@@ -22,7 +21,7 @@ struct Tiled {
   Pattern pattern;      // of the mechanism itself
   double offset = 0.0;  // numbers of the weight, see tile::Problem
   int degree = 2;
-  std::optional<tile::Rule> rule = {};  // in place of a weight
+  std::optional<tile::RowRule> rule = {};  // in place of a weight
   // Instead of the pattern (softmax only): the parts for sequences of these lengths, always equally many with the same
   // heads. They are joined by their log-sum-exp.
   std::function<std::vector<Part>(std::int64_t n_q, std::int64_t n_k)> parts = {};

@@ -3,22 +3,16 @@
 #include <cstdint>
 #include <span>
 
+#include "core/array.h"
 #include "core/wide.h"
 #include "fovea/context.h"
 #include "fovea/dtype.h"
 
 // The linear engine: S_t = e^{g_t} S_{t-1} + f(k_t) v_t^T, y_t = S_t^T f(q_t), optionally divided by a denominator or
-// normalised over all heads. Knows nothing of tensors, tapes or mechanisms.
+// normalised over all heads. Knows nothing of tensors, tapes or mechanisms; launch.h is its door for tensors.
 namespace fovea::scan {
 
-// A (batch, n, heads, dim) array; strides in elements; the last axis is dense.
-template <class Pointer>
-struct Array {
-  Pointer data = nullptr;
-  std::int64_t batch = 0, row = 0, head = 0;
-};
-using In = Array<const void*>;
-using Out = Array<void*>;
+using fovea::Array, fovea::In, fovea::Out;
 
 // Rows [q0, q0 + nq) of q against rows [k0, k0 + nk) of k and v in one batch item. Causal: query i reads keys
 // j <= i + nk - nq (bottom-right); a query that reads none gives a zero row.
@@ -54,6 +48,9 @@ struct Problem {
 // A state is (pieces, kv_heads, d_k, width), dense, width = d_v, plus one column for the denominator when there is one.
 std::int64_t state_width(const Problem& problem);
 
+// Are all pieces of one query and one key?
+bool is_step(const Problem& problem);
+
 // Row statistic saved for backward: (batch, n_q, heads) denominators, or (batch, n_q) factors 1/sqrt(...) of the norm;
 // the caller allocates it dense as (batch, n_q, statistic_columns(problem)), f32 (f64 for f64).
 std::int64_t statistic_columns(const Problem& problem);
@@ -71,8 +68,13 @@ struct Forward {
   const void* initial_state = nullptr;  // null: zero
   void* final_state = nullptr;          // null: not wanted
   Out rest = {};                        // may be null: what o lost when it was rounded to its dtype, in that dtype
+  // Null: not wanted. (pieces, kv_heads, d_k), f32 (f64 for f64): what the rows of a state are multiplied with on their
+  // way over a whole piece. Pieces without queries need no q and no o; with this they tell what they do to any state:
+  // final = total_decay initial + final from zero.
+  void* total_decay = nullptr;
 };
 // Rows of o that belong to no piece are not written: the caller clears them.
+template <Device>
 void forward(const Context& context, const Problem& problem, const Forward& io);
 
 struct Backward {
@@ -86,6 +88,7 @@ struct Backward {
   void* d_initial_state = nullptr;      // null: not wanted
   In rest = {};                         // may be null: of forward, where there is a statistic
 };
+template <Device>
 void backward(const Context& context, const Problem& problem, const Backward& io);
 
 }  // namespace fovea::scan

@@ -84,10 +84,22 @@ void check_arrays(const Problem& problem, const Backward& io) {
   }
 }
 
-void check_rule(const Rule& rule) {
-  if (rule.kind == RowRule::top_k && rule.k < 1)
+// Rows of the whole, of which this problem may be a part.
+void check_dropout(const Dropout& dropout, std::span<const Piece> pieces) {
+  if (!(dropout.p >= 0.0f && dropout.p < 1.0f))
+    refuse(ErrorCode::usage, "dropout " + std::to_string(dropout.p), "a probability from 0 to below 1");
+  if (dropout.first_head < 0 || dropout.first_query < 0 || dropout.first_key < 0)
+    refuse(ErrorCode::usage, "dropout of a part that starts before the whole");
+  for (const Piece& piece : pieces)
+    if (!rows_fit(dropout.first_query + piece.q0, piece.nq, piece.q_step) ||
+        !rows_fit(dropout.first_key + piece.k0, piece.nk, piece.k_step))
+      refuse(ErrorCode::shape, "dropout beyond row 2^32");
+}
+
+void check_rule(const RowRule& rule) {
+  if (rule.kind == RowRuleKind::top_k && rule.k < 1)
     refuse(ErrorCode::usage, "the " + std::to_string(rule.k) + " largest scores of a row", "k is 1 or more");
-  if (rule.kind == RowRule::margin && !(rule.margin >= 0.0 && std::isfinite(rule.margin)))
+  if (rule.kind == RowRuleKind::margin && !(rule.margin >= 0.0 && std::isfinite(rule.margin)))
     refuse(ErrorCode::usage, "a margin of " + std::to_string(rule.margin), "a finite number from 0 on");
 }
 
@@ -107,14 +119,13 @@ void check(const Problem& problem) {
   if ((problem.weight == Weight::power || problem.weight == Weight::taylor) && problem.degree != 2 &&
       problem.degree != 4)
     refuse(ErrorCode::usage, "weights of degree " + std::to_string(problem.degree), "2 or 4");
-  if (!(problem.dropout.p >= 0.0f && problem.dropout.p < 1.0f))
-    refuse(ErrorCode::usage, "dropout " + std::to_string(problem.dropout.p), "a probability from 0 to below 1");
   for (const Piece& piece : problem.pieces) {
     check_piece(piece);
     if (piece.kv_head < -1 || piece.kv_head >= problem.kv_heads)
       refuse(ErrorCode::shape,
              "a piece of key head " + std::to_string(piece.kv_head) + " among " + std::to_string(problem.kv_heads));
   }
+  check_dropout(problem.dropout, problem.pieces);
 }
 
 void check(const Problem& problem, const Forward& io) {
@@ -134,14 +145,14 @@ void check(const Problem& problem, const Backward& io) {
   }
 }
 
-void check(const Problem& problem, const Rule& rule, const Forward& io) {
+void check(const Problem& problem, const RowRule& rule, const Forward& io) {
   check(problem);
   check_rule(rule);
   check_arrays(problem, io);
   if (io.lse.data != nullptr) refuse(ErrorCode::unsupported, "the log-sum-exp of a row rule");
 }
 
-void check(const Problem& problem, const Rule& rule, const Backward& io) {
+void check(const Problem& problem, const RowRule& rule, const Backward& io) {
   check(problem);
   check_rule(rule);
   check_arrays(problem, io);

@@ -9,7 +9,7 @@ namespace fovea::tile {
 void check(const Problem& problem);
 void check(const Problem& problem, const Forward& io);
 void check(const Problem& problem, const Backward& io);
-void check(const Problem& problem, const Rule& rule, const Forward& io);
-void check(const Problem& problem, const Rule& rule, const Backward& io);
+void check(const Problem& problem, const RowRule& rule, const Forward& io);
+void check(const Problem& problem, const RowRule& rule, const Backward& io);
 
 }  // namespace fovea::tile

@@ -3,23 +3,18 @@
 #include <cstdint>
 #include <span>
 
+#include "core/array.h"
 #include "core/wide.h"
 #include "fovea/context.h"
 #include "fovea/dtype.h"
 #include "tile/plan.h"
 
 // The pairwise engine: o_i = sum_j w(s_ij) v_j over the pairs a plan keeps, s_ij = scale q_i.k_j + bias.
-// Knows nothing of tensors, tapes or mechanisms. Nothing of size n x n is ever stored (except a bias the caller has).
+// Knows nothing of tensors, tapes or mechanisms; launch.h is its door for tensors. Nothing of size n x n is ever stored
+// (except a bias the caller has).
 namespace fovea::tile {
 
-// A (batch, n, heads, dim) array; strides in elements; the last axis is dense.
-template <class Pointer>
-struct Array {
-  Pointer data = nullptr;
-  std::int64_t batch = 0, row = 0, head = 0;
-};
-using In = Array<const void*>;
-using Out = Array<void*>;
+using fovea::Array, fovea::In, fovea::Out;
 
 // One independent rectangle of attention in one batch item: rows q0, q0 + q_step, ... (nq of them) of q, o and their
 // kin against rows k0, k0 + k_step, ... (nk) of k, v and theirs. Padding by lengths, packed sequences and plain batches
@@ -74,7 +69,8 @@ struct BiasArray {
 struct Dropout {
   float p = 0.0f;
   std::uint64_t seed = 0, stream = 0;  // see policy/dropout.h for the counter of a pair
-  std::int64_t first_head = 0;         // what the counter calls head 0 of this problem
+  // What the counter calls head 0 and rows 0 of q and k of this problem: a part draws the bits of the whole.
+  std::int64_t first_head = 0, first_query = 0, first_key = 0;
 };
 
 struct Problem {
@@ -102,6 +98,7 @@ struct Forward {
   Out lse;        // may be null
   Out rest = {};  // may be null: what o lost when it was rounded to its dtype, in that dtype
 };
+template <Device>
 void forward(const Context& context, const Problem& problem, const Forward& io);
 
 struct Backward {
@@ -114,6 +111,7 @@ struct Backward {
                  // That of a diagonal bias is added to, and every piece and head has elements of its own
   In rest = {};  // may be null: of forward, for weights with a statistic
 };
+template <Device>
 void backward(const Context& context, const Problem& problem, const Backward& io);
 
 }  // namespace fovea::tile

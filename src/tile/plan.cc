@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/visit_device.h"
 #include "fovea/error.h"
 
 namespace fovea::tile {
@@ -19,11 +20,12 @@ namespace {
 using Cover = Pattern::Cover;
 using Entry = Plan::Entry;
 
+std::atomic<std::uint64_t> last_id{0};
+
 class Compiler {
  public:
   Compiler(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k, TileSize tile) : pattern_(pattern) {
-    static std::atomic<std::uint64_t> last{0};
-    plan_.id = ++last;
+    plan_.id = ++last_id;
     plan_.n_q = n_q;
     plan_.n_k = n_k;
     plan_.tile_q = tile.query;
@@ -204,6 +206,8 @@ Plan compile_plan(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k, Ti
   return Compiler(pattern, n_q, n_k, tile).run();
 }
 
+std::uint64_t compiled_plans() { return last_id; }
+
 std::shared_ptr<const Plan> plan_for(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k, TileSize tile) {
   static Cache cache;
   const Cache::Key key(pattern.text(), n_q, n_k, tile.query, tile.key);
@@ -212,6 +216,12 @@ std::shared_ptr<const Plan> plan_for(const Pattern& pattern, std::int64_t n_q, s
   plan = std::make_shared<const Plan>(compile_plan(pattern, n_q, n_k, tile));
   cache.insert(key, plan);
   return plan;
+}
+
+std::shared_ptr<const Plan> plan_for(Device device, const Pattern& pattern, std::int64_t n_q, std::int64_t n_k) {
+  const auto tile =
+      visit_built(BuiltDevices(), kernels_of(device), [&]<Device D>() { return tile_size_for<D>(pattern, n_q, n_k); });
+  return plan_for(pattern, n_q, n_k, tile);
 }
 
 }  // namespace fovea::tile

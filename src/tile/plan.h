@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "fovea/memory.h"
 #include "fovea/pattern.h"
 
 namespace fovea::tile {
@@ -64,11 +65,16 @@ struct Plan {
 
 // Compiles, or finds among those compiled before (by pattern text and sizes; bounded, thread-safe).
 std::shared_ptr<const Plan> plan_for(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k, TileSize tile);
+// The same in the tiles that the kernels of a device like for this pattern.
+std::shared_ptr<const Plan> plan_for(Device device, const Pattern& pattern, std::int64_t n_q, std::int64_t n_k);
 
 // Compiles without the cache.
 Plan compile_plan(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k, TileSize tile);
+// How often this process has compiled a plan: what is called again should find its own.
+std::uint64_t compiled_plans();
 
-// The tile the kernels like for this pattern, measured: small ones for narrow windows, wide keys for full rows.
-TileSize tile_size_for(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k, std::int64_t d);
+// Measured: on the CPU small ones for narrow windows, wide keys for full rows.
+template <Device>
+TileSize tile_size_for(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k);
 
 }  // namespace fovea::tile

@@ -17,6 +17,7 @@ struct Query {
 };
 
 // The same bits at any number of threads.
+template <Device>
 void attend_query(const Context& context, const Query& query);
 
 }  // namespace fovea::tile

@@ -10,7 +10,7 @@
 // `problem.weight` is not read. Products are of f32 (f64 for f64 problems): half types are converted.
 namespace fovea::tile {
 
-enum class RowRule : std::uint8_t {
+enum class RowRuleKind : std::uint8_t {
   top_k,                   // softmax over the k largest scores; of equal ones the first keys win
   sparsemax,               // the nearest point of the simplex: max(s - tau, 0)
   entmax15,                // max(s / 2 - tau, 0)^2
@@ -21,8 +21,8 @@ enum class RowRule : std::uint8_t {
 // Who pays the margin of a row: its largest score (of equal ones the first), or the key at the query's own position.
 enum class MarginTarget : std::uint8_t { largest, diagonal };
 
-struct Rule {
-  RowRule kind = RowRule::sparsemax;
+struct RowRule {
+  RowRuleKind kind = RowRuleKind::sparsemax;
   std::int64_t k = 1;   // top_k: as many as there are keys, or more, is softmax
   double margin = 0.0;  // margin: at least 0
   MarginTarget target = MarginTarget::largest;
@@ -32,9 +32,11 @@ struct Rule {
 
 // A row without keys gives zeros and takes no gradient. What a zero weight hides does not matter, NaN included.
 // Forward: lse must be null.
-void rule_forward(const Context& context, const Problem& problem, const Rule& rule, const Forward& io);
+template <Device>
+void rule_forward(const Context& context, const Problem& problem, const RowRule& rule, const Forward& io);
 // Rebuilds the weights: o, lse and d_lse are not read. Which keys are chosen, who is the largest and who pays are
 // constants of the derivative.
-void rule_backward(const Context& context, const Problem& problem, const Rule& rule, const Backward& io);
+template <Device>
+void rule_backward(const Context& context, const Problem& problem, const RowRule& rule, const Backward& io);
 
 }  // namespace fovea::tile

@@ -6,7 +6,7 @@ namespace fovea {
 namespace {
 
 AttentionResult run(const Call& call) {
-  return run_tiled(call, {.pattern = Pattern::full(), .rule = tile::Rule{.kind = tile::RowRule::entmax15}});
+  return run_tiled(call, {.pattern = Pattern::full(), .rule = tile::RowRule{.kind = tile::RowRuleKind::entmax15}});
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {

@@ -8,8 +8,8 @@ namespace {
 bool on_diagonal(const Mechanism& mechanism) { return mechanism.choice("target") == "diagonal"; }
 
 AttentionResult run(const Call& call) {
-  const tile::Rule rule{
-      .kind = tile::RowRule::margin,
+  const tile::RowRule rule{
+      .kind = tile::RowRuleKind::margin,
       .margin = call.mechanism.number("margin"),
       .target = on_diagonal(call.mechanism) ? tile::MarginTarget::diagonal : tile::MarginTarget::largest,
       .training = call.tape.training()};

@@ -10,7 +10,7 @@ bool is_plain(const Mechanism& mechanism) { return mechanism.choice("variant") =
 AttentionResult run(const Call& call) {
   if (is_plain(call.mechanism))
     return run_tiled(call, {.weight = tile::Weight::self_adjust, .pattern = Pattern::full()});
-  const tile::Rule rule{.kind = tile::RowRule::self_adjust_normalized, .detach = call.mechanism.flag("detach")};
+  const tile::RowRule rule{.kind = tile::RowRuleKind::self_adjust_normalized, .detach = call.mechanism.flag("detach")};
   return run_tiled(call, {.pattern = Pattern::full(), .rule = rule});
 }
 

@@ -6,7 +6,7 @@ namespace fovea {
 namespace {
 
 AttentionResult run(const Call& call) {
-  return run_tiled(call, {.pattern = Pattern::full(), .rule = tile::Rule{.kind = tile::RowRule::sparsemax}});
+  return run_tiled(call, {.pattern = Pattern::full(), .rule = tile::RowRule{.kind = tile::RowRuleKind::sparsemax}});
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {

@@ -7,7 +7,7 @@ namespace {
 
 AttentionResult run(const Call& call) {
   return run_tiled(call, {.pattern = Pattern::full(),
-                          .rule = tile::Rule{.kind = tile::RowRule::top_k, .k = call.mechanism.integer("k")}});
+                          .rule = tile::RowRule{.kind = tile::RowRuleKind::top_k, .k = call.mechanism.integer("k")}});
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {

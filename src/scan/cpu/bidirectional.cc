@@ -1,207 +1,143 @@
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "scan/cpu/bidirectional.cc"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
-#include "scan/cpu/pass-inl.h"
+#include <vector>
 
-HWY_BEFORE_NAMESPACE();
-namespace fovea::scan::cpu {
-namespace HWY_NAMESPACE {
+#include "scan/cpu/driver.h"
+#include "scan/cpu/forms.h"
 
-// Outputs y = f(q) S of blocks of rows, all heads of a block before the next: rows are read and written whole, and the
-// norm over all heads finds its block in cache.
+namespace fovea::scan {
+namespace {
+
+// A state per kv head and piece of a wave, as the sum of what segments of the rows contribute.
 template <class R>
-struct ReadStates : Pass<R> {
-  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task;
-
-  ReadStates(const Task<R>& t, const Forward& forward, const R* s, const R* m)
-      : Pass<R>(t), io(forward), states(s), matrices(m) {}
-
-  void run() {
-    const Blocks blocks = {task.begin, task.end, task.chunk};
-    walk(
-        *this, blocks.count(), this->group * tiles<R>(this->rows(), this->d_v),
-        [&](std::int64_t i, std::int64_t g) {
-          for (std::int64_t h = g * this->heads_per_kv(); h < (g + 1) * this->heads_per_kv(); ++h)
-            this->fetch(io.q, this->query_place(blocks.row(i), h), this->d_k, blocks.rows(i));
-        },
-        [&](std::int64_t i, std::int64_t g) {
-          for (std::int64_t h = g * this->heads_per_kv(); h < (g + 1) * this->heads_per_kv(); ++h)
-            head(blocks.row(i), g, h, blocks.rows(i));
-          if (problem.rms_norm && g + 1 == task.last) finish_norm(blocks.row(i), blocks.rows(i));
-        });
+class SegmentSums {
+ public:
+  SegmentSums(const Context& context, const Driver<R>& driver, std::vector<Cut> cuts, const Wave& wave)
+      : driver_(driver),
+        cuts_(std::move(cuts)),
+        wave_(wave),
+        size_(driver.layout.states_size()),
+        sums_(context, cuts_.size() * size_) {
+    for (std::size_t i = 0; i < cuts_.size(); ++i)
+      if (cuts_[i].begin == 0) first_.push_back(i);
+    first_.push_back(cuts_.size());
   }
 
-  void head(std::int64_t row, std::int64_t g, std::int64_t h, std::size_t c) {
-    const Place at = this->query_place(row, h);
-    load<R>(this->in(io.q, at, this->d_k), problem.map, c, buffers.q);
-    const Matrix<R> y = problem.rms_norm ? held(h) : buffers.y;
-    times<Order::rows, StartZero, R>(buffers.q, this->matrix_of(matrices, g), y, {c, this->d_v, this->d_k},
-                                     &this->next);
-    if (problem.rms_norm) return;
-    const bool divided = problem.denominator != Denominator::none;
-    if (divided) divide(this->state_of(states, g).row(this->d_v), at, c);
-    this->store_outputs(io, y, divided ? buffers.factor : nullptr, at, c);
+  // add(task, states): what one segment contributes.
+  template <class Add>
+  void fill(const Add& add) {
+    driver_.each(cuts_.size(), [&](std::size_t i, Room scratch) {
+      R* states = sums_.data() + i * size_;
+      std::fill_n(states, size_, R{0});
+      add(driver_.task(cuts_[i], driver_.all_heads(), scratch), states);
+    });
+  }
+  // Adds the segments to `before`, in order, and gives the total to `after`. Null: zero; not wanted.
+  void total(const void* before, void* after) {
+    driver_.each_state(wave_, [&](std::size_t piece, std::size_t g) {
+      const std::size_t p = piece - wave_.first, head = g * driver_.layout.state_size();
+      R* sum = states(piece) + head;
+      for (std::size_t i = first_[p] + 1; i < first_[p + 1]; ++i) add_into(sum, sums_.data() + i * size_ + head);
+      if (const R* start = driver_.outside(before, piece, g)) add_outside(start, sum);
+      if (R* end = driver_.outside(after, piece, g)) save_state(driver_.layout, sum, end);
+    });
+  }
+  // Takes totals that the caller has kept.
+  void take(const void* totals) {
+    driver_.each_state(wave_, [&](std::size_t piece, std::size_t g) {
+      load_state(driver_.layout, driver_.outside(totals, piece, g), states(piece) + g * driver_.layout.state_size());
+    });
   }
 
-  // D = f(q) . z, z: [d_k] the sum of the features of the keys.
-  void divide(const R* z, const Place& at, std::size_t c) {
-    R* statistic = statistic_at<R>(problem, io.statistic, at);
-    for (std::size_t i = 0; i < c; ++i) {
-      const R d = denominator(problem, dot_as<R>(buffers.q.row(i), z, this->d_k));
-      buffers.factor[i] = d == 0 ? R{0} : 1 / d;
-      if (statistic != nullptr) statistic[static_cast<std::int64_t>(i) * io.statistic.row] = d;
+  R* states(std::size_t piece) const { return sums_.data() + first_[piece - wave_.first] * size_; }
+
+ private:
+  void add_into(R* sum, const R* other) const {
+    for (std::size_t e = 0; e < driver_.layout.state_size(); ++e) sum[e] += other[e];
+  }
+  void add_outside(const R* outside, R* state) const {
+    const auto& layout = driver_.layout;
+    for (std::size_t a = 0; a < layout.d_k; ++a)
+      for (std::size_t w = 0; w < layout.width; ++w) state[w * layout.ld_k + a] += outside[a * layout.width + w];
+  }
+
+  const Driver<R>& driver_;
+  std::vector<Cut> cuts_;
+  Wave wave_;
+  std::size_t size_;
+  Scratch<R> sums_;                 // [cuts][kv_heads]
+  std::vector<std::size_t> first_;  // first cut of each piece
+};
+
+// Writes the states of a wave the right way round, [pieces][kv_heads][d_k][d_v].
+template <class R>
+void transpose_states(const Driver<R>& driver, const Problem& problem, const Wave& wave, const SegmentSums<R>& sums,
+                      R* transposed) {
+  const auto transpose = cpu::bidirectional_kernels<R>().transpose_state;
+  driver.each_state(wave, [&](std::size_t piece, std::size_t g) {
+    const std::size_t head = g * driver.layout.state_size();
+    transpose(problem, sums.states(piece) + head,
+              transposed + (piece - wave.first) * driver.layout.states_size() + head);
+  });
+}
+
+}  // namespace
+
+template <class R>
+void bidirectional_forward(const Context& context, const Problem& problem, const Forward& io) {
+  const auto kernels = cpu::bidirectional_kernels<R>();
+  const Driver<R> driver(context, problem);
+  const std::size_t size = driver.layout.states_size();
+  for (const Wave& wave : make_waves(problem, size * sizeof(R))) {
+    SegmentSums<R> sums(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::keys), wave);
+    sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, {io.k, io.v, {}}, states); });
+    sums.total(io.initial_state, io.final_state);
+    const Scratch<R> transposed(context, (wave.last - wave.first) * size);
+    transpose_states(driver, problem, wave, sums, transposed.data());
+
+    const std::vector<Cut> rows = cut_for_rows(problem, wave.first, wave.last, Side::queries);
+    driver.each(rows.size(), [&](std::size_t i, Room scratch) {
+      const std::size_t piece = rows[i].piece;
+      kernels.read_states(driver.task(rows[i], driver.all_heads(), scratch), io, sums.states(piece),
+                          transposed.data() + (piece - wave.first) * size);
+    });
+  }
+}
+
+// Gradients need the total state for dq and the total gradient of the state for dk and dv: two passes, or three when
+// forward's final state is not at hand.
+template <class R>
+void bidirectional_backward(const Context& context, const Problem& problem, const Backward& io) {
+  const auto kernels = cpu::bidirectional_kernels<R>();
+  const Driver<R> driver(context, problem);
+  const std::size_t size = driver.layout.states_size();
+  for (const Wave& wave : make_waves(problem, 2 * size * sizeof(R))) {
+    SegmentSums<R> sums(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::keys), wave);
+    if (io.final_state != nullptr) {
+      sums.take(io.final_state);
+    } else {
+      sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, {io.k, io.v, {}}, states); });
+      sums.total(io.initial_state, nullptr);
     }
+    SegmentSums<R> gradients(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::queries), wave);
+    gradients.fill([&](const cpu::Task<R>& task, R* d_states) {
+      const auto piece = static_cast<std::size_t>(task.piece - problem.pieces.data());
+      kernels.pull_queries(task, io, sums.states(piece), d_states);
+    });
+    gradients.total(io.d_final_state, io.d_initial_state);
+    const Scratch<R> transposed(context, (wave.last - wave.first) * size);
+    transpose_states(driver, problem, wave, gradients, transposed.data());
+
+    const std::vector<Cut> rows = cut_for_rows(problem, wave.first, wave.last, Side::keys);
+    driver.each(rows.size(), [&](std::size_t i, Room scratch) {
+      const std::size_t piece = rows[i].piece;
+      kernels.pull_keys(driver.task(rows[i], driver.all_heads(), scratch), io, gradients.states(piece),
+                        transposed.data() + (piece - wave.first) * size);
+    });
   }
-
-  void finish_norm(std::int64_t row, std::size_t c) {
-    for (std::size_t i = 0; i < c; ++i) {
-      R sum = 0;
-      for (std::size_t h = 0; h < this->heads; ++h) {
-        const R* y = held(static_cast<std::int64_t>(h)).row(i);
-        sum += dot_as<R>(y, y, this->d_v);
-      }
-      buffers.factor[i] = norm_factor(problem, sum);
-    }
-    store_statistic(problem, io.statistic, this->query_place(row, 0), buffers.factor, c);
-    for (std::int64_t h = 0; h < problem.heads; ++h)
-      this->store_outputs(io, held(h), buffers.factor, this->query_place(row, h), c);
-  }
-
-  Matrix<R> held(std::int64_t h) const {
-    return {buffers.held + static_cast<std::size_t>(h) * buffers.held_size, this->ld_v};
-  }
-
-  const Forward& io;
-  const R* states;
-  const R* matrices;
-};
-
-// dq = (dy S^T) f'(q) and dS += f(q)^T dy, where dy is the gradient of y before the denominator or the norm.
-template <class R>
-struct PullQueries : Pass<R> {
-  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task;
-
-  PullQueries(const Task<R>& t, const Backward& backward, const R* s, R* d)
-      : Pass<R>(t), io(backward), states(s), d_states(d) {}
-
-  void run() {
-    const Blocks blocks = {task.begin, task.end, task.chunk};
-    walk(
-        *this, blocks.count(), this->group * (tiles<R>(this->width, this->d_k) + tiles<R>(this->rows(), this->d_k)),
-        [&](std::int64_t i, std::int64_t g) {
-          for (std::int64_t h = g * this->heads_per_kv(); h < (g + 1) * this->heads_per_kv(); ++h)
-            fetch_head(this->query_place(blocks.row(i), h), blocks.rows(i));
-        },
-        [&](std::int64_t i, std::int64_t g) {
-          const std::size_t c = blocks.rows(i);
-          if (problem.rms_norm && g == task.first)
-            for (std::size_t r = 0; r < c; ++r)
-              buffers.factor[r] =
-                  row_dot<R>(problem, io, this->query_place(blocks.row(i) + static_cast<std::int64_t>(r), 0));
-          for (std::int64_t h = g * this->heads_per_kv(); h < (g + 1) * this->heads_per_kv(); ++h)
-            head(this->query_place(blocks.row(i), h), g, c);
-        });
-  }
-
-  void fetch_head(const Place& at, std::size_t c) {
-    this->fetch(io.q, at, this->d_k, c);
-    this->fetch_gradient(io, at, c);
-  }
-
-  void head(const Place& at, std::int64_t g, std::size_t c) {
-    load<R>(this->in(io.q, at, this->d_k), problem.map, c, buffers.q);
-    load_gradient<R>(gradient_rows<R>(problem, io, at, problem.rms_norm ? buffers.factor : nullptr), c, buffers.g);
-    times<Order::columns, StartAdd, R>(buffers.g, buffers.q, this->state_of(d_states, g), {this->width, this->d_k, c},
-                                       &this->next);
-    times<Order::rows, StartZero, R>(buffers.g, this->state_of(states, g), buffers.d_rows, {c, this->d_k, this->width},
-                                     &this->next);
-    store_pulled<R>(buffers.d_rows, buffers.q, problem.map, c, this->out(io.dq, at, this->d_k));
-  }
-
-  const Backward& io;
-  const R* states;
-  R* d_states;
-};
-
-// dk = (v dS^T) f'(k) and dv = f(k) dS.
-template <class R>
-struct PullKeys : Pass<R> {
-  using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task;
-
-  PullKeys(const Task<R>& t, const Backward& backward, const R* s, const R* m)
-      : Pass<R>(t), io(backward), d_states(s), d_matrices(m) {}
-
-  void run() {
-    const Blocks blocks = {task.begin, task.end, task.chunk};
-    walk(
-        *this, blocks.count(), tiles<R>(this->rows(), this->d_v) + tiles<R>(this->rows(), this->d_k),
-        [&](std::int64_t i, std::int64_t g) {
-          this->fetch_keys({io.k, io.v, {}}, blocks.row(i), g, blocks.rows(i));
-        },
-        [&](std::int64_t i, std::int64_t g) { head(blocks.row(i), g, blocks.rows(i)); });
-  }
-
-  void head(std::int64_t row, std::int64_t g, std::size_t c) {
-    this->load_keys({io.k, io.v, {}}, row, g, c);
-    times<Order::rows, StartZero, R>(buffers.k, this->matrix_of(d_matrices, g), buffers.y, {c, this->d_v, this->d_k},
-                                     &this->next);
-    times<Order::rows, StartZero, R>(buffers.v, this->state_of(d_states, g), buffers.d_rows,
-                                     {c, this->d_k, this->width}, &this->next);
-    const Place at = this->key_place(row, g);
-    store<R>(buffers.y, nullptr, c, this->out(io.dv, at, this->d_v));
-    store_pulled<R>(buffers.d_rows, buffers.k, problem.map, c, this->out(io.dk, at, this->d_k));
-  }
-
-  const Backward& io;
-  const R* d_states;
-  const R* d_matrices;
-};
-
-template <class R>
-void turn(const Problem& problem, const R* state, R* matrix) {
-  const Layout<R> layout(problem);
-  simd::transpose<R>({state, layout.ld_k}, {matrix, layout.ld_v}, layout.width, layout.d_k);
 }
 
-template <class R>
-void read_states(const Task<R>& task, const Forward& io, const R* states, const R* matrices) {
-  ReadStates<R>(task, io, states, matrices).run();
-}
-template <class R>
-void pull_queries(const Task<R>& task, const Backward& io, const R* states, R* d_states) {
-  PullQueries<R>(task, io, states, d_states).run();
-}
-template <class R>
-void pull_keys(const Task<R>& task, const Backward& io, const R* d_states, const R* d_matrices) {
-  PullKeys<R>(task, io, d_states, d_matrices).run();
-}
+template void bidirectional_forward<float>(const Context&, const Problem&, const Forward&);
+template void bidirectional_forward<double>(const Context&, const Problem&, const Forward&);
+template void bidirectional_backward<float>(const Context&, const Problem&, const Backward&);
+template void bidirectional_backward<double>(const Context&, const Problem&, const Backward&);
 
-template <class R>
-BidirectionalKernels<R> bidirectional_table() {
-  return {&add_keys<R>, &turn<R>, &read_states<R>, &pull_queries<R>, &pull_keys<R>};
-}
-BidirectionalKernels<float> bidirectional_f32() { return bidirectional_table<float>(); }
-BidirectionalKernels<double> bidirectional_f64() { return bidirectional_table<double>(); }
-
-}  // namespace HWY_NAMESPACE
-}  // namespace fovea::scan::cpu
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace fovea::scan::cpu {
-
-HWY_EXPORT(bidirectional_f32);
-HWY_EXPORT(bidirectional_f64);
-
-template <>
-BidirectionalKernels<float> bidirectional_kernels() {
-  return HWY_DYNAMIC_DISPATCH(bidirectional_f32)();
-}
-template <>
-BidirectionalKernels<double> bidirectional_kernels() {
-  return HWY_DYNAMIC_DISPATCH(bidirectional_f64)();
-}
-
-}  // namespace fovea::scan::cpu
-#endif
+}  // namespace fovea::scan

@@ -15,8 +15,8 @@
 namespace fovea::scan::cpu {
 
 template <class R>
-struct Layout {
-  explicit Layout(const Problem& problem)
+struct StateLayout {
+  explicit StateLayout(const Problem& problem)
       : heads(static_cast<std::size_t>(problem.heads)),
         kv_heads(static_cast<std::size_t>(problem.kv_heads)),
         group(heads / kv_heads),
@@ -86,7 +86,7 @@ struct DecayBuffers {
 template <class R>
 struct Buffers {
   Buffers(const Problem& problem, std::int64_t chunk, std::size_t held_count, Parts<R>& parts) {
-    const Layout<R> layout(problem);
+    const StateLayout<R> layout(problem);
     const auto c = static_cast<std::size_t>(chunk);
     const std::size_t d_k = layout.d_k, w = layout.width;
     k = parts.matrix(c, d_k);
@@ -137,7 +137,7 @@ std::size_t scratch_bytes(const Problem& problem, std::int64_t chunk) {
 template <class R>
 struct StepBuffers {
   StepBuffers(const Problem& problem, Parts<R>& parts) {
-    const Layout<R> layout(problem);
+    const StateLayout<R> layout(problem);
     k = {parts.take(layout.ld_k), layout.ld_k};
     v = {parts.take(layout.ld_v), layout.ld_v};
     q = {parts.take(layout.group * layout.ld_k), layout.ld_k};

@@ -49,8 +49,8 @@ template <class R>
 struct BidirectionalKernels {
   AddKeys<R>* add_keys;
   // The state of one head the right way round, [d_k][d_v].
-  void (*turn)(const Problem& problem, const R* state, R* matrix);
-  // o of queries [begin, end). `matrices`: the states, turned.
+  void (*transpose_state)(const Problem& problem, const R* state, R* matrix);
+  // o of queries [begin, end). `matrices`: the states, transposed.
   void (*read_states)(const Task<R>& task, const Forward& io, const R* states, const R* matrices);
   // dq of queries [begin, end), and their share of the gradient of the states.
   void (*pull_queries)(const Task<R>& task, const Backward& io, const R* states, R* d_states);

@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 
 // Base of the passes: the task and the buffers of its thread.
 template <class R>
-struct Pass : Layout<R> {
+struct Pass : StateLayout<R> {
   explicit Pass(const Task<R>& t) : Pass(t, Parts<R>(t.scratch)) {}
 
   Place key_place(std::int64_t row, std::int64_t kv_head) const { return {piece.batch, piece.k0 + row, kv_head}; }
@@ -121,7 +121,7 @@ struct Pass : Layout<R> {
   }
 
   Pass(const Task<R>& t, Parts<R> parts)
-      : Layout<R>(*t.problem),
+      : StateLayout<R>(*t.problem),
         task(t),
         problem(*t.problem),
         piece(*t.piece),

@@ -3,7 +3,6 @@
 #include "scan/cuda/mma_launch.h"
 #include "scan/cuda/portable.h"
 #include "scan/cuda/walk.h"
-#include "scan/forms.h"
 
 // Off unless the build says otherwise: these kernels agree with the CPU in emulation, but no card has run them yet.
 #ifndef FOVEA_SCAN_TENSOR_CORES

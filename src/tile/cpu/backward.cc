@@ -63,7 +63,7 @@ class BackwardDriver {
       : context_(context),
         units_(list_units(problem, [](const Plan& plan) { return plan.islands; })),
         sharing_(sharing_of(problem, io.d_bias)),
-        call_{problem, io, false, sharing_.any(), keep_for(problem)},
+        call_{problem, io, false, sharing_.any(), store_mode_for(problem)},
         kernel_(backward_kernel(problem)),
         scratch_bytes_(
             most_bytes(problem, [&](const Plan& plan) { return kernel_.scratch_bytes(problem, plan.tile()); })),
@@ -326,7 +326,8 @@ class BackwardDriver {
 
 }  // namespace
 
-void backward(const Context& context, const Problem& problem, const Backward& io) {
+template <>
+void backward<Device::cpu>(const Context& context, const Problem& problem, const Backward& io) {
   check(problem, io);
   if (problem.pieces.empty()) return;
   BackwardDriver(context, problem, io).run();

@@ -364,7 +364,7 @@ void finish(const BackwardCall& call, const Unit& unit, HeadBlock queries) {
   const QuerySlot<M> slot = packed.queries(queries);
   const TileAt at = query_tile<R>(unit, queries.block);
   const auto to = QueryRows{call.problem, *unit.piece, queries.head}(call.io.dq, at, call.problem.d_k);
-  store_rows<R>(slot.dq, packed.ld_k, static_cast<R>(call.problem.scale), to, call.keep);
+  store_rows<R>(slot.dq, packed.ld_k, static_cast<R>(call.problem.scale), to, call.stores);
 }
 
 template <class M>
@@ -374,8 +374,9 @@ void store_keys(const BackwardCall& call, const Unit& unit, std::int32_t key_blo
   const Problem& problem = call.problem;
   const auto dk = key_rows(problem, call.io.dk, unit, key_block, problem.d_k);
   const auto dv = key_rows(problem, call.io.dv, unit, key_block, problem.d_v);
-  store_rows<R>(sums.dk, padded_width<R>(problem.d_k), M::product_scale(static_cast<R>(problem.scale)), dk, call.keep);
-  store_rows<R>(sums.dv, padded_width<R>(problem.d_v), R{1}, dv, call.keep);
+  store_rows<R>(sums.dk, padded_width<R>(problem.d_k), M::product_scale(static_cast<R>(problem.scale)), dk,
+                call.stores);
+  store_rows<R>(sums.dv, padded_width<R>(problem.d_v), R{1}, dv, call.stores);
 }
 
 // Adds what the shares before this one have left, and leaves the sum or, after the last one, writes it.

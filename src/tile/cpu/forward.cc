@@ -202,10 +202,11 @@ class ForwardDriver {
 
 }  // namespace
 
-void forward(const Context& context, const Problem& problem, const Forward& io) {
+template <>
+void forward<Device::cpu>(const Context& context, const Problem& problem, const Forward& io) {
   check(problem, io);
   if (problem.pieces.empty()) return;
-  const ForwardCall call{problem, io, keep_for(problem)};
+  const ForwardCall call{problem, io, store_mode_for(problem)};
   ForwardDriver(context, call).run();
 }
 

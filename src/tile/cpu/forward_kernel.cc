@@ -126,7 +126,7 @@ class QueryTile {
         weights_(passes_of<R>(call.problem.weight)),
         modifier_(call.problem, *unit.piece, head, weights_.unit),
         dropout_(call.problem, *unit.piece, head),
-        keep_(call.keep) {}
+        stores_(call.stores) {}
 
   void run(std::int32_t query_block, const AttendRoom& room) {
     const Plan& plan = *piece_.plan;
@@ -208,10 +208,10 @@ class QueryTile {
       for (std::int64_t l = 0; l < at_.lanes; ++l) o[l] *= factor[l];
     }
     turn_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
-    store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_.outputs(io_.o, at_), keep_);
+    store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_.outputs(io_.o, at_), stores_);
     if (io_.rest.data != nullptr) {
       leave_rest<R>(problem_.output_type(), t_.rows, at_.qc * problem_.d_v);
-      store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_.outputs(io_.rest, at_), keep_);
+      store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_.outputs(io_.rest, at_), stores_);
     }
     if (weights_.has_top && io_.lse.data != nullptr)
       for (std::int64_t l = 0; l < at_.qc; ++l) {
@@ -233,7 +233,7 @@ class QueryTile {
   WeightDropout dropout_;
   TileAt at_{};
   Prefetch* next_ = nullptr;
-  Keep keep_;
+  StoreMode stores_;
 };
 
 template <class M>

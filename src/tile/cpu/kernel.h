@@ -81,12 +81,12 @@ enum class Numbers : std::uint8_t { f32, f64, bf16_pairs };
 Numbers numbers_of(const Problem& problem);
 
 // Do results stay in cache, or leave it at once? Large ones would be read from memory only to be overwritten.
-enum class Keep : std::uint8_t { cached, streamed };
+enum class StoreMode : std::uint8_t { cached, streamed };
 
 struct ForwardCall {
   const Problem& problem;
   const Forward& io;
-  Keep keep = Keep::cached;
+  StoreMode stores = StoreMode::cached;
 };
 
 // Which part of a query block's keys a unit has: sums are opened at the first and written after the last.
@@ -118,7 +118,7 @@ struct BackwardCall {
   const Backward& io;
   bool in_turns = false;        // several threads may work on one unit; see turns.h
   bool bias_is_shared = false;  // several pairs add to one element of d_bias, which starts at zero
-  Keep keep = Keep::cached;
+  StoreMode stores = StoreMode::cached;
 };
 
 // Key blocks that are pulled at a time: as many as a core's cache holds beside the tiles. Every one more saves a pass

@@ -88,7 +88,7 @@ HWY_NOINLINE bool load_rows(const Rows<const void*>& from, R scale, R* HWY_RESTR
 // to[i] = scale * from[i][0 .. width)
 template <class R>
 HWY_NOINLINE void store_rows(const R* HWY_RESTRICT from, std::int64_t ld, R scale, const Rows<void*>& to,
-                             tile::Keep keep) {
+                             tile::StoreMode stores) {
   visit_storage<R>(to.dtype, [&]<class T>() {
     const hn::ScalableTag<R> d;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -99,7 +99,7 @@ HWY_NOINLINE void store_rows(const R* HWY_RESTRICT from, std::int64_t ld, R scal
       T* HWY_RESTRICT target = static_cast<T*>(to.data) + i * to.stride;
       std::int64_t c = 0;
       if constexpr (std::is_same_v<R, T>)
-        if (keep == tile::Keep::streamed && aligned)
+        if (stores == tile::StoreMode::streamed && aligned)
           for (; c + lanes <= to.width; c += lanes)
             hn::Stream(hn::Mul(hn::LoadU(d, source + c), factor), d, target + c);
       for (; c < to.width; ++c) target[c] = static_cast<T>(scale * source[c]);

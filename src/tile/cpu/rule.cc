@@ -121,13 +121,16 @@ class RuleDriver {
 
 }  // namespace
 
-void rule_forward(const Context& context, const Problem& problem, const Rule& rule, const Forward& io) {
+template <>
+void rule_forward<Device::cpu>(const Context& context, const Problem& problem, const RowRule& rule, const Forward& io) {
   check(problem, rule, io);
   if (problem.pieces.empty()) return;
-  RuleDriver(context, problem, false).forward({problem, rule, io, keep_for(problem)});
+  RuleDriver(context, problem, false).forward({problem, rule, io, store_mode_for(problem)});
 }
 
-void rule_backward(const Context& context, const Problem& problem, const Rule& rule, const Backward& io) {
+template <>
+void rule_backward<Device::cpu>(const Context& context, const Problem& problem, const RowRule& rule,
+                                const Backward& io) {
   check(problem, rule, io);
   if (problem.pieces.empty()) return;
   const BiasSharing sharing = sharing_of(problem, io.d_bias);

@@ -30,7 +30,7 @@ class TopKColumns {
   using Counts = PerLane<Int>;
 
  public:
-  TopKColumns(const Rule& rule, const RowTile<R>& tile, std::int64_t first)
+  TopKColumns(const RowRule& rule, const RowTile<R>& tile, std::int64_t first)
       : columns_(tile, first), k_(static_cast<Int>(std::min(rule.k, tile.keys))) {}
 
   void weigh() const {
@@ -104,7 +104,7 @@ class TopKColumns {
 template <class R>
 class SparsemaxColumns {
  public:
-  SparsemaxColumns(const Rule&, const RowTile<R>& tile, std::int64_t first) : columns_(tile, first) {}
+  SparsemaxColumns(const RowRule&, const RowTile<R>& tile, std::int64_t first) : columns_(tile, first) {}
 
   void weigh() const {
     const PerLane<R> top = columns_.largest();
@@ -154,7 +154,7 @@ class SparsemaxColumns {
 template <class R>
 class Entmax15Columns {
  public:
-  Entmax15Columns(const Rule&, const RowTile<R>& tile, std::int64_t first) : columns_(tile, first) {}
+  Entmax15Columns(const RowRule&, const RowTile<R>& tile, std::int64_t first) : columns_(tile, first) {}
 
   void weigh() const {
     const PerLane<R> top = columns_.largest();
@@ -205,7 +205,7 @@ class Entmax15Columns {
 template <class R>
 class MarginColumns {
  public:
-  MarginColumns(const Rule& rule, const RowTile<R>& tile, std::int64_t first)
+  MarginColumns(const RowRule& rule, const RowTile<R>& tile, std::int64_t first)
       : columns_(tile, first), rule_(rule), diagonal_(tile.diagonal + first) {}
 
   void weigh() const {
@@ -235,14 +235,14 @@ class MarginColumns {
   }
 
   Columns<R> columns_;
-  const Rule& rule_;
+  const RowRule& rule_;
   const std::int64_t* diagonal_;
 };
 
 template <class R>
 class SelfAdjustColumns {
  public:
-  SelfAdjustColumns(const Rule& rule, const RowTile<R>& tile, std::int64_t first)
+  SelfAdjustColumns(const RowRule& rule, const RowTile<R>& tile, std::int64_t first)
       : columns_(tile, first),
         detach_(rule.detach),
         top_(columns_.largest()),
@@ -292,10 +292,10 @@ class SelfAdjustColumns {
 
 // Turns the scores of a tile into weights and, if it has any, gradients of the weights into those of the scores.
 template <class R>
-using RowFunction = void (*)(const Rule& rule, const RowTile<R>& tile);
+using RowFunction = void (*)(const RowRule& rule, const RowTile<R>& tile);
 
 template <template <class> class Rows, class R>
-void apply_rule(const Rule& rule, const RowTile<R>& tile) {
+void apply_rule(const RowRule& rule, const RowTile<R>& tile) {
   for (std::int64_t c = 0; c < tile.lanes; c += kChunk<R>) {
     const Rows<R> rows(rule, tile, c);
     tile.g == nullptr ? rows.weigh() : rows.pull();
@@ -303,13 +303,13 @@ void apply_rule(const Rule& rule, const RowTile<R>& tile) {
 }
 
 template <class R>
-RowFunction<R> function_of(RowRule rule) {
+RowFunction<R> function_of(RowRuleKind rule) {
   switch (rule) {
-    case RowRule::top_k: return apply_rule<TopKColumns, R>;
-    case RowRule::sparsemax: return apply_rule<SparsemaxColumns, R>;
-    case RowRule::entmax15: return apply_rule<Entmax15Columns, R>;
-    case RowRule::margin: return apply_rule<MarginColumns, R>;
-    case RowRule::self_adjust_normalized: break;
+    case RowRuleKind::top_k: return apply_rule<TopKColumns, R>;
+    case RowRuleKind::sparsemax: return apply_rule<SparsemaxColumns, R>;
+    case RowRuleKind::entmax15: return apply_rule<Entmax15Columns, R>;
+    case RowRuleKind::margin: return apply_rule<MarginColumns, R>;
+    case RowRuleKind::self_adjust_normalized: break;
   }
   return apply_rule<SelfAdjustColumns, R>;
 }

@@ -35,7 +35,7 @@ class RuleAttend : RuleRow<R> {
     });
     turn_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
     const R dropped = dropout_.active() ? static_cast<R>(DropoutRule::scale(problem_.dropout.p)) : R{1};
-    store_rows<R>(t_.rows, problem_.d_v, dropped, rows_.outputs(call_.io.o, at_), call_.keep);
+    store_rows<R>(t_.rows, problem_.d_v, dropped, rows_.outputs(call_.io.o, at_), call_.stores);
   }
 
  private:
@@ -72,7 +72,7 @@ class RulePull : RuleRow<R> {
       pass_turn(*keys.turns);
     });
     const R scale = static_cast<R>(problem_.scale);
-    store_rows<R>(t_.dq, keys_.ld_k, scale, rows_(call_.io.dq, at_, problem_.d_k), Keep::cached);
+    store_rows<R>(t_.dq, keys_.ld_k, scale, rows_(call_.io.dq, at_, problem_.d_k), StoreMode::cached);
   }
 
  private:
@@ -165,8 +165,10 @@ void rule_finish(const RuleBackwardCall& call, const Unit& unit, std::int32_t ke
   const Problem& problem = call.problem;
   const RuleKeys<R> keys(problem, unit);
   const auto from = keys.block(key_block);
-  store_rows<R>(from.dk, keys.ld_k, R{1}, key_rows(problem, call.io.dk, unit, key_block, problem.d_k), Keep::cached);
-  store_rows<R>(from.dv, keys.ld_v, R{1}, key_rows(problem, call.io.dv, unit, key_block, problem.d_v), Keep::cached);
+  store_rows<R>(from.dk, keys.ld_k, R{1}, key_rows(problem, call.io.dk, unit, key_block, problem.d_k),
+                StoreMode::cached);
+  store_rows<R>(from.dv, keys.ld_v, R{1}, key_rows(problem, call.io.dv, unit, key_block, problem.d_v),
+                StoreMode::cached);
 }
 
 template <class R>

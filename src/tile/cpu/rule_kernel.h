@@ -18,14 +18,14 @@ struct RowSize {
 
 struct RuleForwardCall {
   const Problem& problem;
-  const Rule& rule;
+  const RowRule& rule;
   const Forward& io;
-  Keep keep = Keep::cached;
+  StoreMode stores = StoreMode::cached;
 };
 
 struct RuleBackwardCall {
   const Problem& problem;
-  const Rule& rule;
+  const RowRule& rule;
   const Backward& io;
   bool bias_is_shared = false;  // several pairs add to one element of d_bias, which starts at zero
 };

@@ -113,7 +113,7 @@ struct RuleScratch {
 // One query block of one head, and where to work on it.
 struct RuleTask {
   const Problem& problem;
-  const Rule& rule;
+  const RowRule& rule;
   const Unit& unit;
   HeadBlock queries;
   Room scratch;
@@ -196,7 +196,7 @@ class RuleRow {
   static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
   const Problem& problem_;
-  const Rule& rule_;
+  const RowRule& rule_;
   const Unit& unit_;
   HeadBlock queries_;
   RuleKeys<R> keys_;

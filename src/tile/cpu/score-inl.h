@@ -181,10 +181,10 @@ HWY_INLINE void multiply(R* HWY_RESTRICT to, const R* HWY_RESTRICT by, std::int6
 class WeightDropout {
  public:
   WeightDropout(const Problem& problem, const Piece& piece, std::int64_t head)
-      : active_(problem.dropout.p > 0), piece_(&piece) {
-    const Dropout& dropout = problem.dropout;
+      : active_(problem.dropout.p > 0), piece_(&piece), dropout_(&problem.dropout) {
     if (active_)
-      rule_ = DropoutRule::of(dropout.p, dropout.seed, dropout.stream).at(piece.batch, dropout.first_head + head);
+      rule_ =
+          DropoutRule::of(dropout_->p, dropout_->seed, dropout_->stream).at(piece.batch, dropout_->first_head + head);
   }
 
   bool active() const { return active_; }
@@ -193,14 +193,14 @@ class WeightDropout {
   // such a quad, and with a step it skips some of its rows.
   template <class R>
   HWY_NOINLINE void draw(const TileAt& at, R* HWY_RESTRICT kept, R factor) const {
-    const auto row_of = [&](std::int64_t j) { return piece_->key_row(at.k0 + j); };
+    const auto row_of = [&](std::int64_t j) { return dropout_->first_key + piece_->key_row(at.k0 + j); };
     const auto step = static_cast<std::uint32_t>(piece_->q_step);
     alignas(64) std::uint32_t words[4 * kPhiloxCounters];
     for (std::int64_t j = 0, end; j < at.kc; j = end) {
       const std::int64_t quad = row_of(j) / 4;
       for (end = j + 1; end < at.kc && row_of(end) / 4 == quad;) ++end;
       for (std::int64_t c = 0; c < at.lanes; c += kPhiloxCounters) {
-        const auto query = static_cast<std::uint32_t>(piece_->query_row(at.q0 + c));
+        const auto query = static_cast<std::uint32_t>(dropout_->first_query + piece_->query_row(at.q0 + c));
         const std::uint64_t counter = rule_.counter(query, static_cast<std::uint32_t>(quad));
         philox_planes(PhiloxRun{rule_.key, counter, rule_.high, step}, words);
         for (std::int64_t i = j; i < end; ++i)
@@ -225,6 +225,7 @@ class WeightDropout {
 
   bool active_;
   const Piece* piece_;
+  const Dropout* dropout_;
   DropoutRule rule_{};
 };
 

@@ -86,7 +86,7 @@ Islands cut_narrow(const Plan& plan, std::int64_t max_keys) {
   return out;
 }
 
-Keep keep_for(const Problem& problem) {
+StoreMode store_mode_for(const Problem& problem) {
   constexpr std::int64_t kLarge = std::int64_t{8} << 20;
   std::int64_t queries = 0, keys = 0;
   for (const Piece& piece : problem.pieces) {
@@ -94,8 +94,8 @@ Keep keep_for(const Problem& problem) {
     keys += piece.nk;
   }
   const std::int64_t rows = std::max(queries * problem.heads, keys * problem.kv_heads);
-  return rows * problem.d_v * static_cast<std::int64_t>(size_of(problem.dtype)) > kLarge ? Keep::streamed
-                                                                                         : Keep::cached;
+  return rows * problem.d_v * static_cast<std::int64_t>(size_of(problem.dtype)) > kLarge ? StoreMode::streamed
+                                                                                         : StoreMode::cached;
 }
 
 std::vector<Wave> cut_waves(const std::vector<Unit>& units, std::size_t budget,

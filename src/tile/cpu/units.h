@@ -31,7 +31,7 @@ std::size_t most_bytes(const Problem& problem, const BytesOf& bytes_of) {
 }
 
 // Whether arrays of this problem's outputs are too large for the caches.
-Keep keep_for(const Problem& problem);
+StoreMode store_mode_for(const Problem& problem);
 
 // A contiguous run of units, packed at the same time.
 struct Wave {

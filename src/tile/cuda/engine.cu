@@ -44,6 +44,8 @@ Call call_of(const Problem& problem, const Schedule& schedule) {
   call.has_dropout = problem.dropout.p > 0;
   call.dropout = DropoutRule::of(problem.dropout.p, problem.dropout.seed, problem.dropout.stream);
   call.first_head = problem.dropout.first_head;
+  call.first_query = problem.dropout.first_query;
+  call.first_key = problem.dropout.first_key;
   call.drop_scale = DropoutRule::scale(problem.dropout.p);
   return call;
 }
@@ -134,7 +136,7 @@ struct RuleRun {
   Call call;
   std::size_t terms;  // bytes
 
-  RuleRun(const Problem& problem, const Rule& rule)
+  RuleRun(const Problem& problem, const RowRule& rule)
       : schedule(schedule_for(problem)), call(call_of(problem, *schedule)) {
     call.unit = 1.0;
     call.rule = rule;
@@ -176,7 +178,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   if (call.d_bias.data != nullptr) portable.add_bias(launch, call, *schedule);
 }
 
-void rule_forward(const Launch& launch, const Problem& problem, const Rule& rule, const Forward& io) {
+void rule_forward(const Launch& launch, const Problem& problem, const RowRule& rule, const Forward& io) {
   tile::check(problem, rule, io);
   if (problem.pieces.empty()) return;
   RuleRun run(problem, rule);
@@ -188,7 +190,7 @@ void rule_forward(const Launch& launch, const Problem& problem, const Rule& rule
   simt_kernels(Family::rules, is_f64(problem)).run(launch, run.call, *run.schedule, Role::forward, 1);
 }
 
-void rule_backward(const Launch& launch, const Problem& problem, const Rule& rule, const Backward& io) {
+void rule_backward(const Launch& launch, const Problem& problem, const RowRule& rule, const Backward& io) {
   tile::check(problem, rule, io);
   check_diagonal(problem, io.d_bias);
   if (problem.pieces.empty()) return;

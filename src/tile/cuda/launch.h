@@ -13,8 +13,8 @@ using namespace device;  // NOLINT: what the engines on a card share
 
 void forward(const Launch& launch, const Problem& problem, const Forward& io);
 void backward(const Launch& launch, const Problem& problem, const Backward& io);
-void rule_forward(const Launch& launch, const Problem& problem, const Rule& rule, const Forward& io);
-void rule_backward(const Launch& launch, const Problem& problem, const Rule& rule, const Backward& io);
+void rule_forward(const Launch& launch, const Problem& problem, const RowRule& rule, const Forward& io);
+void rule_backward(const Launch& launch, const Problem& problem, const RowRule& rule, const Backward& io);
 
 // The tile that plans for the card are compiled with. Any other runs too, on the portable kernels.
 constexpr TileSize kTile{64, 64};

@@ -77,7 +77,7 @@ template <class R>
 struct RuleSearch {
   using Terms = RowTerms<R>;
   static constexpr int kMaxSteps = 300;  // far more than any search takes; a row of NaN must end too
-  const Rule& rule;
+  const RowRule& rule;
   const RuleWeights<R>& weights;
   WarpRow<R> row;
   std::int64_t position;  // of the query
@@ -87,11 +87,11 @@ struct RuleSearch {
     Terms t = RuleWeights<R>::nothing();
     t.top = row.largest();
     switch (rule.kind) {
-      case RowRule::top_k: find_top(t); break;
-      case RowRule::sparsemax: t.bound = sparsemax_threshold(t.top); break;
-      case RowRule::entmax15: t.bound = entmax_threshold(t.top); break;
-      case RowRule::margin: find_payer(t); break;
-      case RowRule::self_adjust_normalized: find_ends(t); break;
+      case RowRuleKind::top_k: find_top(t); break;
+      case RowRuleKind::sparsemax: t.bound = sparsemax_threshold(t.top); break;
+      case RowRuleKind::entmax15: t.bound = entmax_threshold(t.top); break;
+      case RowRuleKind::margin: find_payer(t); break;
+      case RowRuleKind::self_adjust_normalized: find_ends(t); break;
     }
     if (row.g != nullptr) find_means(t);
     return t;
@@ -212,11 +212,11 @@ struct RuleSearch {
   }
   // What `pull` subtracts: a mean of the gradients, weighted as the rule has it.
   __device__ void find_means(Terms& t) const {
-    if (rule.kind != RowRule::sparsemax && rule.kind != RowRule::entmax15) {
+    if (rule.kind != RowRuleKind::sparsemax && rule.kind != RowRuleKind::entmax15) {
       t.mean = weighted(t);
       return;
     }
-    const bool square = rule.kind == RowRule::entmax15;
+    const bool square = rule.kind == RowRuleKind::entmax15;
     R total = 0, sum = 0;
     row.each([&](R score, R grad, std::int32_t i) {
       const R w = weight(score, t, i), part = square ? sqrt(w) : (w == 0 ? R{0} : R{1});

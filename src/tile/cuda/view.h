@@ -79,9 +79,9 @@ struct Call {
   const double* alibi = nullptr;
   BiasArray<const void*> bias;
   DropoutRule dropout;
-  std::int64_t first_head = 0;
+  std::int64_t first_head = 0, first_query = 0, first_key = 0;  // of dropout
   double drop_scale = 1.0;
-  Rule rule;
+  RowRule rule;
   In q, k, v, o, lse, d_o, d_lse;
   Out out, out_lse;  // forward
   Out dq, dk, dv;

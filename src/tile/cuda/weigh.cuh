@@ -54,21 +54,21 @@ struct Modifier {
 // Dropout of one piece and head: 0, or what kept weights are multiplied by.
 template <class R>
 struct Dropper {
+  const Call& call;
   const PieceView& piece;
   DropoutRule rule;
   R factor;
 
   __device__ Dropper(const Call& call, const PieceView& piece, std::int32_t head)
-      : piece(piece),
+      : call(call),
+        piece(piece),
         rule(call.dropout.at(piece.batch, call.first_head + head)),
         factor(static_cast<R>(call.drop_scale)) {}
-  __device__ R operator()(Pair at) const {
-    return rule.keep(piece.query_row(at.query), piece.key_row(at.key)) ? factor : R{0};
-  }
+  __device__ R operator()(Pair at) const { return rule.keep(query_row(at), key_row(at)) ? factor : R{0}; }
   // Two neighbouring keys, which mostly share a call of Philox.
   __device__ void draw(Pair at, R (&factors)[2]) const {
-    const auto query = static_cast<std::uint32_t>(piece.query_row(at.query));
-    const std::int64_t first = piece.key_row(at.key), second = first + piece.k_step;
+    const auto query = static_cast<std::uint32_t>(query_row(at));
+    const std::int64_t first = key_row(at), second = first + piece.k_step;
     const Philox words = rule.words(query, static_cast<std::uint32_t>(first / 4));
     factors[0] = pick(words, first % 4);
     factors[1] = second / 4 == first / 4 ? pick(words, second % 4)
@@ -76,6 +76,8 @@ struct Dropper {
   }
 
  private:
+  __device__ std::int64_t query_row(Pair at) const { return call.first_query + piece.query_row(at.query); }
+  __device__ std::int64_t key_row(Pair at) const { return call.first_key + piece.key_row(at.key); }
   __device__ R pick(const Philox& words, std::int64_t i) const {  // a register array has no run-time index
     const std::uint32_t word =
         i == 0 ? words.word[0] : (i == 1 ? words.word[1] : (i == 2 ? words.word[2] : words.word[3]));
@@ -151,7 +153,7 @@ template <class R>
 struct RuleWeights {
   static constexpr bool kHasTop = false;
   using Terms = RowTerms<R>;
-  RowRule kind;
+  RowRuleKind kind;
   R margin;
 
   __device__ explicit RuleWeights(const Call& call) : kind(call.rule.kind), margin(static_cast<R>(call.rule.margin)) {}
@@ -162,20 +164,20 @@ struct RuleWeights {
   __device__ R weigh(R score, const Terms& row, Pair at) const {
     const auto key = static_cast<std::int32_t>(at.key);
     switch (kind) {
-      case RowRule::top_k:
+      case RowRuleKind::top_k:
         return score < row.bound || (score == row.bound && key > row.first) ? R{0} : softmax(score, row);
-      case RowRule::sparsemax: return Sparsemax::weigh(score - row.top, row.bound);
-      case RowRule::entmax15: return Entmax15::weigh((score - row.top) / 2, row.bound);
-      case RowRule::margin: return softmax(key == row.first ? score - margin : score, row);
+      case RowRuleKind::sparsemax: return Sparsemax::weigh(score - row.top, row.bound);
+      case RowRuleKind::entmax15: return Entmax15::weigh((score - row.top) / 2, row.bound);
+      case RowRuleKind::margin: return softmax(key == row.first ? score - margin : score, row);
       default: return adjust(row).weigh(score, softmax(score, row));
     }
   }
   __device__ Weighed<R> pull(R score, R grad, const Terms& row, Pair at) const {
     const R w = weigh(score, row, at);
     switch (kind) {
-      case RowRule::sparsemax: return {w, Sparsemax::pull(w, grad, row.mean)};
-      case RowRule::entmax15: return {w, Entmax15::pull(sqrt(w), grad, row.mean)};
-      case RowRule::self_adjust_normalized: return {w, pull_adjusted(score, grad, row, at)};
+      case RowRuleKind::sparsemax: return {w, Sparsemax::pull(w, grad, row.mean)};
+      case RowRuleKind::entmax15: return {w, Entmax15::pull(sqrt(w), grad, row.mean)};
+      case RowRuleKind::self_adjust_normalized: return {w, pull_adjusted(score, grad, row, at)};
       default: return {w, Softmax::pull(R{0}, w, grad, row.mean)};
     }
   }

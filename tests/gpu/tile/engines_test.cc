@@ -92,19 +92,19 @@ struct DistanceCase {
     Arrays& a = arrays();
     const Context context({.threads = 1});
     const Problem p = problem(bias.wide.data());
-    forward(context, p, {a.q.in(), a.k.in(), a.v.in(), a.o.out(), a.lse.out()});
-    backward(context, p,
-             {a.q.in(),
-              a.k.in(),
-              a.v.in(),
-              a.o.in(),
-              a.lse.in(),
-              a.d_o.in(),
-              {},
-              a.dq.out(),
-              a.dk.out(),
-              a.dv.out(),
-              gradient.array<void*>(gradient.wide.data())});
+    forward<Device::cpu>(context, p, {a.q.in(), a.k.in(), a.v.in(), a.o.out(), a.lse.out()});
+    backward<Device::cpu>(context, p,
+                          {a.q.in(),
+                           a.k.in(),
+                           a.v.in(),
+                           a.o.in(),
+                           a.lse.in(),
+                           a.d_o.in(),
+                           {},
+                           a.dq.out(),
+                           a.dk.out(),
+                           a.dv.out(),
+                           gradient.array<void*>(gradient.wide.data())});
     load();
   }
   void run_on_card() {

@@ -11,15 +11,15 @@ namespace {
 
 struct Setting {
   std::string name;
-  Rule rule;
+  RowRule rule;
   Options options;
 };
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  std::vector<Rule> rules = all_rules();
-  rules.push_back({.kind = RowRule::self_adjust_normalized, .detach = true});
-  rules.push_back({.kind = RowRule::top_k, .k = 100000});
+  std::vector<RowRule> rules = all_rules();
+  rules.push_back({.kind = RowRuleKind::self_adjust_normalized, .detach = true});
+  rules.push_back({.kind = RowRuleKind::top_k, .k = 100000});
   for (std::size_t r = 0; r < rules.size(); ++r)
     for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
       const std::string name =

@@ -127,7 +127,7 @@ class AttentionCase {
     whole_ = o.pieces.empty();
     if (whole_) o.pieces = residue_pieces(o, o.step);
     for (Piece& piece : o.pieces) {
-      const TileSize tile = o.usual_tiles ? tile_size_for(o.pattern, piece.nq, piece.nk, o.d_k) : o.tile;
+      const TileSize tile = o.usual_tiles ? tile_size_for<Device::cpu>(o.pattern, piece.nq, piece.nk) : o.tile;
       plans_.push_back(std::make_shared<const Plan>(compile_plan(o.pattern, piece.nq, piece.nk, tile)));
       piece.plan = plans_.back().get();
     }
@@ -178,7 +178,7 @@ class AttentionCase {
   void run_forward(const Context& context) {
     const bool statistic = has_statistic(options_.weight);
     const Forward io{a_.q.in(), a_.k.in(), a_.v.in(), a_.o.out(), statistic ? a_.lse.out() : Out{}};
-    forward(context, problem(), io);
+    forward<Device::cpu>(context, problem(), io);
     a_.o.load();
     if (statistic) a_.lse.load();
   }
@@ -202,7 +202,7 @@ class AttentionCase {
       io.d_bias = bias_strides<void*>();
       io.d_bias.data = d_bias.data();
     }
-    backward(context, problem(), io);
+    backward<Device::cpu>(context, problem(), io);
     for (Field* field : {&a_.dq, &a_.dk, &a_.dv}) field->load();
     visit_float(wide_, [&]<class T>() {
       const T* data = reinterpret_cast<const T*>(d_bias.data());

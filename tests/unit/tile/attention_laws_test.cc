@@ -368,7 +368,7 @@ TEST(AttentionLaws, RefusesWhatItCannotDo) {
     Problem problem = c.problem();
     change(problem);
     const Forward io{c.arrays().q.in(), c.arrays().k.in(), c.arrays().v.in(), c.arrays().o.out(), {}};
-    EXPECT_THROW(forward(context, problem, io), Error);
+    EXPECT_THROW(forward<Device::cpu>(context, problem, io), Error);
   };
   refuses([](Problem& p) { p.kv_heads = 3; });
   refuses([](Problem& p) { p.heads = 0; });
@@ -392,8 +392,8 @@ TEST(AttentionLaws, RefusesWhatItCannotDo) {
                                    {0, kFar, 33, 0, 33, plan, 1, 1},    {0, 0, 33, INT64_MAX, 33, plan, 1, 1},
                                    {0, 0, 33, 0, 33, plan, 1, 1, kFar}, {0, 0, 33, 0, 33, plan, 1, 1, INT64_MIN}};
   for (const Piece& piece : strange) refuses([&](Problem& p) { p.pieces = std::span(&piece, 1); });
-  EXPECT_THROW(forward(context, c.problem(), Forward{}), Error);
-  EXPECT_THROW(backward(context, c.problem(), Backward{}), Error);
+  EXPECT_THROW(forward<Device::cpu>(context, c.problem(), Forward{}), Error);
+  EXPECT_THROW(backward<Device::cpu>(context, c.problem(), Backward{}), Error);
 }
 
 }  // namespace

@@ -190,12 +190,12 @@ TEST(Plan, RefusesImpossibleSizes) {
 }
 
 TEST(Plan, TileSizesFollowThePattern) {
-  EXPECT_EQ(tile_size_for(Pattern::full(), 4096, 4096, 64), (TileSize{64, 64}));
-  EXPECT_EQ(tile_size_for(Pattern::causal(), 4096, 4096, 64), (TileSize{64, 64}));
-  EXPECT_EQ(tile_size_for(Pattern::block_diagonal(64), 4096, 4096, 64), (TileSize{64, 64}));
-  EXPECT_EQ(tile_size_for(Pattern::window(256, 0), 8192, 8192, 64), (TileSize{32, 32}));
-  EXPECT_EQ(tile_size_for(Pattern::full(), 1, 4096, 64).query, 16);
-  EXPECT_GT(tile_size_for(Pattern::full(), 0, 0, 64).query, 0);
+  EXPECT_EQ(tile_size_for<Device::cpu>(Pattern::full(), 4096, 4096), (TileSize{64, 64}));
+  EXPECT_EQ(tile_size_for<Device::cpu>(Pattern::causal(), 4096, 4096), (TileSize{64, 64}));
+  EXPECT_EQ(tile_size_for<Device::cpu>(Pattern::block_diagonal(64), 4096, 4096), (TileSize{64, 64}));
+  EXPECT_EQ(tile_size_for<Device::cpu>(Pattern::window(256, 0), 8192, 8192), (TileSize{32, 32}));
+  EXPECT_EQ(tile_size_for<Device::cpu>(Pattern::full(), 1, 4096).query, 16);
+  EXPECT_GT(tile_size_for<Device::cpu>(Pattern::full(), 0, 0).query, 0);
 }
 
 // Opening and closing by the band reaches every query block once, never before its keys or after them.

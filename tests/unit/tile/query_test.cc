@@ -35,17 +35,17 @@ struct Case {
 
   std::vector<T> run(const Context& context) {
     const T* data = cache.data();
-    attend_query(context, {.dtype = dtype_of<T>,
-                           .n = s.n,
-                           .heads = s.heads,
-                           .kv_heads = s.kv_heads,
-                           .d_k = s.d_k,
-                           .d_v = s.d_v,
-                           .scale = 0.4,
-                           .q = q.data(),
-                           .keys = {data, 0, row, s.d_k},
-                           .values = {data + s.kv_heads * s.d_k, 0, row, s.d_v},
-                           .o = o.data()});
+    attend_query<Device::cpu>(context, {.dtype = dtype_of<T>,
+                                        .n = s.n,
+                                        .heads = s.heads,
+                                        .kv_heads = s.kv_heads,
+                                        .d_k = s.d_k,
+                                        .d_v = s.d_v,
+                                        .scale = 0.4,
+                                        .q = q.data(),
+                                        .keys = {data, 0, row, s.d_k},
+                                        .values = {data + s.kv_heads * s.d_k, 0, row, s.d_v},
+                                        .o = o.data()});
     return o;
   }
 

@@ -13,34 +13,34 @@
 // An attention problem run under a row rule, and its outputs by plain loops in double.
 namespace fovea::tile::testing {
 
-inline const char* name_of(RowRule kind) {
+inline const char* name_of(RowRuleKind kind) {
   switch (kind) {
-    case RowRule::top_k: return "top_k";
-    case RowRule::sparsemax: return "sparsemax";
-    case RowRule::entmax15: return "entmax15";
-    case RowRule::margin: return "margin";
-    case RowRule::self_adjust_normalized: return "self_adjust_normalized";
+    case RowRuleKind::top_k: return "top_k";
+    case RowRuleKind::sparsemax: return "sparsemax";
+    case RowRuleKind::entmax15: return "entmax15";
+    case RowRuleKind::margin: return "margin";
+    case RowRuleKind::self_adjust_normalized: return "self_adjust_normalized";
   }
   return "";
 }
 
 // One of each kind; the two targets of a margin and the two derivatives of self_adjust are rules of their own.
-inline std::vector<Rule> all_rules() {
-  return {{.kind = RowRule::top_k, .k = 5},
-          {.kind = RowRule::sparsemax},
-          {.kind = RowRule::entmax15},
-          {.kind = RowRule::margin, .margin = 0.7, .training = true},
-          {.kind = RowRule::margin, .margin = 0.4, .target = MarginTarget::diagonal, .training = true},
-          {.kind = RowRule::self_adjust_normalized}};
+inline std::vector<RowRule> all_rules() {
+  return {{.kind = RowRuleKind::top_k, .k = 5},
+          {.kind = RowRuleKind::sparsemax},
+          {.kind = RowRuleKind::entmax15},
+          {.kind = RowRuleKind::margin, .margin = 0.7, .training = true},
+          {.kind = RowRuleKind::margin, .margin = 0.4, .target = MarginTarget::diagonal, .training = true},
+          {.kind = RowRuleKind::self_adjust_normalized}};
 }
 
 class RuleCase {
  public:
-  RuleCase(const Options& options, Rule rule) : case_(options), rule_(rule) {}
+  RuleCase(const Options& options, RowRule rule) : case_(options), rule_(rule) {}
 
   Arrays& arrays() { return case_.arrays(); }
   const Options& options() const { return case_.options(); }
-  const Rule& rule() const { return rule_; }
+  const RowRule& rule() const { return rule_; }
   AttentionCase& attention() { return case_; }
   void store() {
     for (Field* f : {&arrays().q, &arrays().k, &arrays().v, &arrays().d_o}) f->store();
@@ -49,7 +49,7 @@ class RuleCase {
 
   void run_forward(const Context& context) {
     Arrays& a = arrays();
-    rule_forward(context, case_.problem(), rule_, {a.q.in(), a.k.in(), a.v.in(), a.o.out(), {}});
+    rule_forward<Device::cpu>(context, case_.problem(), rule_, {a.q.in(), a.k.in(), a.v.in(), a.o.out(), {}});
     a.o.load();
   }
 
@@ -61,7 +61,7 @@ class RuleCase {
     Backward io{a.q.in(), a.k.in(), a.v.in(), {}, {}, a.d_o.in(), {}, a.dq.out(), a.dk.out(), a.dv.out(), {}};
     if (!d_bias.empty())
       io.d_bias = {d_bias.data(), problem.bias.batch, problem.bias.head, problem.bias.query, problem.bias.key};
-    rule_backward(context, problem, rule_, io);
+    rule_backward<Device::cpu>(context, problem, rule_, io);
     for (Field* field : {&a.dq, &a.dk, &a.dv}) field->load();
     visit_float(wide(), [&]<class T>() {
       const T* data = reinterpret_cast<const T*>(d_bias.data());
@@ -81,11 +81,11 @@ class RuleCase {
 
   std::vector<double> weights_of(const std::vector<double>& scores, std::int64_t position) const {
     switch (rule_.kind) {
-      case RowRule::top_k: return reference::top_k_weights(scores, rule_.k);
-      case RowRule::sparsemax: return reference::sparsemax_weights(scores);
-      case RowRule::entmax15: return reference::entmax15_weights(scores);
-      case RowRule::self_adjust_normalized: return reference::self_adjust_weights(scores);
-      case RowRule::margin: break;
+      case RowRuleKind::top_k: return reference::top_k_weights(scores, rule_.k);
+      case RowRuleKind::sparsemax: return reference::sparsemax_weights(scores);
+      case RowRuleKind::entmax15: return reference::entmax15_weights(scores);
+      case RowRuleKind::self_adjust_normalized: return reference::self_adjust_weights(scores);
+      case RowRuleKind::margin: break;
     }
     const bool exists = position >= 0 && position < static_cast<std::int64_t>(scores.size());
     const std::int64_t diagonal = exists ? position : -1;
@@ -136,7 +136,7 @@ class RuleCase {
   }
 
   AttentionCase case_;
-  Rule rule_;
+  RowRule rule_;
 };
 
 }  // namespace fovea::tile::testing

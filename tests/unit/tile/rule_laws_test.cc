@@ -24,7 +24,7 @@ using Row = std::vector<double>;
 
 // A problem of one row whose scores are given and whose values are unit vectors: o is the row of weights. -infinity
 // comes as a bias.
-RuleCase row_case(const Row& scores, const Rule& rule, DType dtype) {
+RuleCase row_case(const Row& scores, const RowRule& rule, DType dtype) {
   const auto n = static_cast<std::int64_t>(scores.size());
   Options options{.n_q = 1, .n_k = n, .heads = 1, .kv_heads = 1, .d_k = 1, .d_v = n};
   options.dtype = dtype;
@@ -40,13 +40,13 @@ RuleCase row_case(const Row& scores, const Rule& rule, DType dtype) {
   c.store();
   return c;
 }
-Row weights(const Row& scores, const Rule& rule, DType dtype = DType::f64) {
+Row weights(const Row& scores, const RowRule& rule, DType dtype = DType::f64) {
   RuleCase c = row_case(scores, rule, dtype);
   c.run_forward(Context({.threads = 1, .memory = {.poison = true}}));
   return c.arrays().o.values;
 }
 // Gradient of <g, weights> by the scores.
-Row pulled(const Row& scores, const Row& g, const Rule& rule, DType dtype = DType::f64) {
+Row pulled(const Row& scores, const Row& g, const RowRule& rule, DType dtype = DType::f64) {
   RuleCase c = row_case(scores, rule, dtype);
   c.arrays().d_o.values = g;
   c.store();
@@ -73,12 +73,12 @@ void expect_near(const Row& ours, const Row& want, double tolerance) {
   for (std::size_t j = 0; j < want.size(); ++j) EXPECT_NEAR(ours[j], want[j], tolerance) << "key " << j;
 }
 
-const Rule kSparsemax{.kind = RowRule::sparsemax}, kEntmax{.kind = RowRule::entmax15};
-Rule top_k(std::int64_t k) { return {.kind = RowRule::top_k, .k = k}; }
-Rule margin(double m) { return {.kind = RowRule::margin, .margin = m, .training = true}; }
+const RowRule kSparsemax{.kind = RowRuleKind::sparsemax}, kEntmax{.kind = RowRuleKind::entmax15};
+RowRule top_k(std::int64_t k) { return {.kind = RowRuleKind::top_k, .k = k}; }
+RowRule margin(double m) { return {.kind = RowRuleKind::margin, .margin = m, .training = true}; }
 
 TEST(RuleLaws, RowsSumToOneAndShiftsDoNotMatter) {
-  for (const Rule& rule : {top_k(7), kSparsemax, kEntmax, margin(0.5)})
+  for (const RowRule& rule : {top_k(7), kSparsemax, kEntmax, margin(0.5)})
     for (double size : {0.01, 1.0, 5.0}) {
       SCOPED_TRACE(name_of(rule.kind));
       const Row scores = random_scores(101, size, 3), row = weights(scores, rule);
@@ -92,7 +92,7 @@ TEST(RuleLaws, RowsSumToOneAndShiftsDoNotMatter) {
 TEST(RuleLaws, LongRowsSumToOne) {
   Row scores(3001, -0.9997);  // a naive sum of these loses three digits of the threshold
   scores[1700] = 0.0;
-  for (const Rule& rule : {kSparsemax, kEntmax})
+  for (const RowRule& rule : {kSparsemax, kEntmax})
     for (const Row& row : {scores, random_scores(3001, 1e-3, 5), Row(3001, 4.0)}) {
       RuleCase c({.n_q = 1, .n_k = 3001, .heads = 1, .kv_heads = 1, .d_k = 1, .d_v = 1, .dtype = DType::f32}, rule);
       c.arrays().q.values[0] = 1.0;
@@ -122,7 +122,7 @@ TEST(RuleLaws, TopKFindsEveryThreshold) {
   for (double size : {1e-30, 1e-3, 1.0, 1e4, 1e30}) {
     const Row scores = random_scores(57, size, 11);
     for (std::int64_t k : {1, 2, 13, 56, 57, 100}) {
-      EXPECT_EQ(support(weights(scores, {.kind = RowRule::top_k, .k = k})),
+      EXPECT_EQ(support(weights(scores, {.kind = RowRuleKind::top_k, .k = k})),
                 support(reference::top_k_weights(scores, k)));
       expect_near(weights(scores, top_k(k)), reference::top_k_weights(scores, k), 1e-9);
     }
@@ -159,7 +159,7 @@ TEST(RuleLaws, TheMarginLowersItsTarget) {
   const Row scores = random_scores(30, 1.0, 23), plain = reference::softmax_weights(scores);
   const auto largest = static_cast<std::size_t>(reference::first_largest(scores));
   expect_near(weights(scores, margin(0.0)), plain, 1e-14);
-  Rule resting = margin(0.5);
+  RowRule resting = margin(0.5);
   resting.training = false;
   expect_near(weights(scores, resting), plain, 1e-14);
   double before = plain[largest];
@@ -171,7 +171,7 @@ TEST(RuleLaws, TheMarginLowersItsTarget) {
 }
 
 TEST(RuleLaws, SelfAdjustFactorsLieBetweenZeroAndOne) {
-  const Rule rule{.kind = RowRule::self_adjust_normalized};
+  const RowRule rule{.kind = RowRuleKind::self_adjust_normalized};
   for (double by : {-5.0, 0.0, 5.0}) {
     const Row scores = shifted(random_scores(40, 1.0, 29), by), row = weights(scores, rule);
     const Row plain = reference::softmax_weights(scores);
@@ -190,19 +190,19 @@ TEST(RuleLaws, SelfAdjustFactorsLieBetweenZeroAndOne) {
 
 // Where softmax is saturated its gradient is gone; that of the adjusted weights is not.
 TEST(RuleLaws, SelfAdjustKeepsItsGradient) {
-  const Rule detached{.kind = RowRule::self_adjust_normalized, .detach = true};
+  const RowRule detached{.kind = RowRuleKind::self_adjust_normalized, .detach = true};
   const Row scores{20, 0, 0}, g{1, 0, 0};
   EXPECT_LT(std::fabs(pulled(scores, g, margin(0.0))[0]), 1e-7);
   EXPECT_NEAR(pulled(scores, g, detached)[0], 1.0 / 20, 1e-6);  // of the weight (z - lo) / (hi - lo)
   // With the largest score moving hi as well, its factor stays 1.
-  EXPECT_NEAR(pulled(scores, g, {.kind = RowRule::self_adjust_normalized})[0], 0.0, 1e-6);
+  EXPECT_NEAR(pulled(scores, g, {.kind = RowRuleKind::self_adjust_normalized})[0], 0.0, 1e-6);
 }
 
 TEST(RuleLaws, HugeScoresStayFinite) {
-  Rule detached{.kind = RowRule::self_adjust_normalized, .detach = true};
-  std::vector<Rule> rules = all_rules();
+  RowRule detached{.kind = RowRuleKind::self_adjust_normalized, .detach = true};
+  std::vector<RowRule> rules = all_rules();
   rules.push_back(detached);
-  for (const Rule& rule : rules)
+  for (const RowRule& rule : rules)
     for (double size : {1e4, 1e8, 1e30})
       for (DType dtype : {DType::f64, DType::f32}) {
         SCOPED_TRACE(name_of(rule.kind));
@@ -216,7 +216,7 @@ TEST(RuleLaws, HugeScoresStayFinite) {
 // What the engine promises, for every rule.
 
 Arrays run(
-    const Options& options, const Rule& rule, int threads,
+    const Options& options, const RowRule& rule, int threads,
     const std::function<void(RuleCase&)>& change = [](RuleCase&) {}) {
   RuleCase c(options, rule);
   change(c);
@@ -243,14 +243,14 @@ TEST(RuleLaws, SameBitsAtAnyThreadCount) {
   cases[4] = {.batch = 2, .n_q = 60, .n_k = 60, .heads = 4, .dtype = DType::f32, .bias = Bias::queries_only};
   cases[5] = {.n_q = 150, .n_k = 150, .heads = 6, .dtype = DType::f32, .bias = Bias::queries_of_all_heads};
   for (const Options& options : cases)
-    for (const Rule& rule : all_rules()) {
+    for (const RowRule& rule : all_rules()) {
       const Arrays one = run(options, rule, 1);
       for (int threads : {2, 3, 7}) expect_same_bits(run(options, rule, threads), one);
     }
 }
 
 TEST(RuleLaws, TileSizeDoesNotMatter) {
-  for (const Rule& rule : all_rules())
+  for (const RowRule& rule : all_rules())
     for (const Pattern& pattern : {Pattern::causal(), Pattern::window(9, 4), Pattern::block_diagonal(12)}) {
       Options options{.n_q = 50, .n_k = 61, .heads = 4, .pattern = pattern, .bias = Bias::dense, .dropout = 0.2f};
       const Arrays want = run(options, rule, 2);
@@ -265,7 +265,7 @@ TEST(RuleLaws, TileSizeDoesNotMatter) {
 }
 
 TEST(RuleLaws, EmptyRowsGiveAndTakeNothing) {
-  for (const Rule& rule : all_rules()) {
+  for (const RowRule& rule : all_rules()) {
     Options options{.n_q = 30, .n_k = 12, .pattern = Pattern::causal()};
     const Arrays a = run(options, rule, 2, [](RuleCase& c) {  // whatever comes back into such a row must not matter
       for (std::int64_t i = 0; i < 18; ++i)
@@ -284,7 +284,7 @@ TEST(RuleLaws, EmptyRowsGiveAndTakeNothing) {
 
 // A key that a mask hides from everybody, by pattern or by a bias of -infinity, may hold NaN and infinity.
 TEST(RuleLaws, HiddenKeysMayHoldNaN) {
-  for (const Rule& rule : all_rules())
+  for (const RowRule& rule : all_rules())
     for (bool by_bias : {false, true}) {
       Options options{.n_q = 30, .n_k = 30};
       if (by_bias)
@@ -309,7 +309,7 @@ TEST(RuleLaws, HiddenKeysMayHoldNaN) {
 
 // A future token may hold NaN without touching the rows before it, and does touch those behind.
 TEST(RuleLaws, NaNStaysInItsFuture) {
-  for (const Rule& rule : all_rules()) {
+  for (const RowRule& rule : all_rules()) {
     const Options options{.n_q = 40, .n_k = 40, .pattern = Pattern::causal(), .dtype = DType::f32};
     const Arrays want = run(options, rule, 2),
                  ours = run(options, rule, 2, [](RuleCase&c) {
@@ -343,7 +343,7 @@ TEST(RuleLaws, ScratchIsLinearInTheKeys) {
 
 TEST(RuleLaws, RefusesWhatItCannotDo) {
   const Context context({.threads = 1});
-  const auto refuses = [&](const Rule& rule) {
+  const auto refuses = [&](const RowRule& rule) {
     RuleCase c(Options{}, rule);
     EXPECT_THROW(c.run_forward(context), Error);
     EXPECT_THROW(c.run_backward(context), Error);
@@ -356,9 +356,11 @@ TEST(RuleLaws, RefusesWhatItCannotDo) {
   RuleCase c(Options{}, kEntmax);
   const Problem problem = c.attention().problem();
   Arrays& a = c.arrays();
-  EXPECT_THROW(rule_forward(context, problem, kEntmax, Forward{}), Error);
-  EXPECT_THROW(rule_backward(context, problem, kEntmax, Backward{}), Error);
-  EXPECT_THROW(rule_forward(context, problem, kEntmax, {a.q.in(), a.k.in(), a.v.in(), a.o.out(), a.lse.out()}), Error);
+  EXPECT_THROW(rule_forward<Device::cpu>(context, problem, kEntmax, Forward{}), Error);
+  EXPECT_THROW(rule_backward<Device::cpu>(context, problem, kEntmax, Backward{}), Error);
+  EXPECT_THROW(
+      rule_forward<Device::cpu>(context, problem, kEntmax, {a.q.in(), a.k.in(), a.v.in(), a.o.out(), a.lse.out()}),
+      Error);
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ class RuleAgreement : public ::testing::TestWithParam<std::tuple<Isa, Options>> 
 
 TEST_P(RuleAgreement, WithPlainLoopsAndWithDouble) {
   const Context context({.threads = 2, .memory = {.poison = true}});
-  for (const Rule& rule : all_rules()) {
+  for (const RowRule& rule : all_rules()) {
     SCOPED_TRACE(name_of(rule.kind));
     RuleCase c(std::get<1>(GetParam()), rule);
     c.run_forward(context);
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(All, RuleAgreement,
 // sum(o * d_o) as a function of everything, by central differences in double.
 class RuleDifferences {
  public:
-  RuleDifferences(const Options& options, const Rule& rule) : case_(options, rule) {
+  RuleDifferences(const Options& options, const RowRule& rule) : case_(options, rule) {
     case_.run_backward(context_);
     gradients_ = case_.arrays();
   }
@@ -189,7 +189,7 @@ TEST(RuleGradients, AreDerivatives) {
   all.alibi = true;
   all.dropout = 0.2f;
   all.size = 2.0;
-  for (const Rule& rule : all_rules())
+  for (const RowRule& rule : all_rules())
     for (Bias bias : {Bias::dense, Bias::per_head_broadcast, Bias::keys_only, Bias::queries_only}) {
       SCOPED_TRACE(name_of(rule.kind));
       Options options = all;

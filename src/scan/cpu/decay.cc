@@ -1,4 +1,4 @@
-#include "scan/decay.h"
+#include "scan/cpu/decay.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,6 +27,32 @@ std::vector<double> sum_rows(const R* rows, std::int64_t count, std::int64_t str
 }  // namespace
 
 template <class R>
+void decay_over(const Problem& problem, const In& log_decay, const Cut& cut, std::size_t kv_head, R* factors) {
+  const auto channels = static_cast<std::size_t>(problem.d_k);
+  const std::int64_t columns = decay_columns(problem);
+  if (columns == 0) {
+    const double rate = problem.decay == Decay::none ? 0.0 : problem.log_decay[kv_head];
+    std::fill_n(factors, channels, static_cast<R>(std::exp(static_cast<double>(cut.end - cut.begin) * rate)));
+    return;
+  }
+  const Piece& at = problem.pieces[cut.piece];
+  const cpu::Place first = {at.batch, at.k0 + cut.begin, static_cast<std::int64_t>(kv_head)};
+  const auto rows = cpu::rows_at(dtype_of<R>, log_decay, first, static_cast<std::size_t>(columns));
+  const auto sums = sum_rows(static_cast<const R*>(rows.data), cut.end - cut.begin, log_decay.row, columns);
+  for (std::size_t a = 0; a < channels; ++a) factors[a] = static_cast<R>(std::exp(sums[a % sums.size()]));
+}
+
+template <class R>
+void write_total_decay(const Context& context, const Problem& problem, const In& log_decay, R* to) {
+  const auto kv_heads = static_cast<std::size_t>(problem.kv_heads);
+  parallel_for(context, std::ssize(problem.pieces) * problem.kv_heads, [&](std::int64_t i) {
+    const std::size_t piece = static_cast<std::size_t>(i) / kv_heads;
+    decay_over(problem, log_decay, {piece, 0, problem.pieces[piece].nk}, static_cast<std::size_t>(i) % kv_heads,
+               to + i * problem.d_k);
+  });
+}
+
+template <class R>
 SegmentDecays<R>::SegmentDecays(const Context& context, const Problem& problem, const In& log_decay, const Wave& wave)
     : problem_(problem),
       log_decay_(log_decay),
@@ -37,21 +63,8 @@ SegmentDecays<R>::SegmentDecays(const Context& context, const Problem& problem, 
 
 template <class R>
 void SegmentDecays<R>::sum_up(std::size_t cut) const {
-  const auto [piece, begin, end] = cuts_[cut];
-  for (std::size_t g = 0; g < kv_heads_; ++g) {
-    R* factors = factors_.data() + (cut * kv_heads_ + g) * channels_;
-    if (problem_.decay == Decay::none || problem_.decay == Decay::head) {
-      const double rate = problem_.decay == Decay::none ? 0.0 : problem_.log_decay[g];
-      std::fill_n(factors, channels_, static_cast<R>(std::exp(static_cast<double>(end - begin) * rate)));
-      continue;
-    }
-    const std::int64_t columns = decay_columns(problem_);
-    const Piece& at = problem_.pieces[piece];
-    const cpu::Place first = {at.batch, at.k0 + begin, static_cast<std::int64_t>(g)};
-    const auto rows = cpu::rows_at(dtype_of<R>, log_decay_, first, static_cast<std::size_t>(columns));
-    const auto sums = sum_rows(static_cast<const R*>(rows.data), end - begin, log_decay_.row, columns);
-    for (std::size_t a = 0; a < channels_; ++a) factors[a] = static_cast<R>(std::exp(sums[a % sums.size()]));
-  }
+  for (std::size_t g = 0; g < kv_heads_; ++g)
+    decay_over(problem_, log_decay_, cuts_[cut], g, factors_.data() + (cut * kv_heads_ + g) * channels_);
 }
 
 template <class R>
@@ -98,6 +111,8 @@ void DecayGradient<R>::join(std::size_t piece, std::size_t kv_head) const {
   }
 }
 
+template void write_total_decay(const Context&, const Problem&, const In&, float*);
+template void write_total_decay(const Context&, const Problem&, const In&, double*);
 template class SegmentDecays<float>;
 template class SegmentDecays<double>;
 template class DecayGradient<float>;

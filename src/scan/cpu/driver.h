@@ -7,12 +7,11 @@
 #include "core/parallel.h"
 #include "core/scratch.h"
 #include "scan/cpu/buffers.h"
-#include "scan/plan.h"
+#include "scan/cpu/plan.h"
 
 namespace fovea::scan {
 
-template <class R>
-using StateLayout = cpu::Layout<R>;
+using cpu::StateLayout;
 
 // Takes over the state of one head from the caller, (d_k, width), or zero; see cpu/kernels.h for the form inside.
 template <class R>

@@ -1,5 +1,5 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "scan/cpu/causal_forward.cc"
+#define HWY_TARGET_INCLUDE "scan/cpu/causal_forward_kernel.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "scan/cpu/pass-inl.h"

@@ -17,8 +17,7 @@ void causal_forward(const Context& context, const Problem& problem, const Forwar
 template <class R>
 void causal_backward(const Context& context, const Problem& problem, const Backward& io);
 
-// Pieces of one query and one key, causal or not: the states are updated in place of any scan.
-bool is_step(const Problem& problem);
+// Where is_step(problem): the states are updated in place of any scan.
 template <class R>
 void step_forward(const Context& context, const Problem& problem, const Forward& io);
 

@@ -34,7 +34,8 @@ std::int64_t visited_keys(const Pattern& pattern, std::int64_t n_q, std::int64_t
 
 }  // namespace
 
-TileSize tile_size_for(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k, std::int64_t) {
+template <>
+TileSize tile_size_for<Device::cpu>(const Pattern& pattern, std::int64_t n_q, std::int64_t n_k) {
   TileSize tile = kLarge;
   if (n_q > kSmall.query && n_k > kSmall.key) {
     const std::int64_t large = visited_keys(pattern, n_q, n_k, kLarge);

@@ -3,10 +3,18 @@
 #include <vector>
 
 #include "core/scratch.h"
-#include "scan/driver.h"
+#include "scan/cpu/driver.h"
 
 // Decay between chunks: over whole segments, and its gradient.
 namespace fovea::scan {
+
+// What the state of a kv head is multiplied with, channel by channel, on its way over the steps of a cut.
+template <class R>
+void decay_over(const Problem& problem, const In& log_decay, const Cut& cut, std::size_t kv_head, R* factors);
+
+// The same over whole pieces, (pieces, kv_heads, d_k).
+template <class R>
+void write_total_decay(const Context& context, const Problem& problem, const In& log_decay, R* to);
 
 // What the states of a wave are multiplied with on their way over each segment: a factor per kv head and channel.
 // Summed up once a segment, when its rows are in the cache, and read by the sweeps from both sides.

@@ -2,10 +2,10 @@
 #include <cstring>
 #include <vector>
 
+#include "scan/cpu/decay.h"
+#include "scan/cpu/driver.h"
+#include "scan/cpu/forms.h"
 #include "scan/cpu/rows.h"
-#include "scan/decay.h"
-#include "scan/driver.h"
-#include "scan/forms.h"
 
 namespace fovea::scan {
 namespace {

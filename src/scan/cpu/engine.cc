@@ -1,12 +1,14 @@
 #include "scan/check.h"
 #include "scan/contract.h"
-#include "scan/forms.h"
+#include "scan/cpu/decay.h"
+#include "scan/cpu/forms.h"
 
 namespace fovea::scan {
 namespace {
 
 template <class R>
 void run(const Context& context, const Problem& problem, const Forward& io) {
+  if (io.total_decay != nullptr) write_total_decay(context, problem, io.log_decay, static_cast<R*>(io.total_decay));
   if (is_step(problem)) return step_forward<R>(context, problem, io);
   return problem.causal ? causal_forward<R>(context, problem, io) : bidirectional_forward<R>(context, problem, io);
 }
@@ -18,27 +20,15 @@ void run(const Context& context, const Problem& problem, const Backward& io) {
 
 }  // namespace
 
-std::int64_t state_width(const Problem& problem) {
-  return problem.d_v + (problem.denominator == Denominator::none ? 0 : 1);
-}
-
-std::int64_t statistic_columns(const Problem& problem) {
-  if (problem.rms_norm) return 1;
-  return problem.denominator == Denominator::none ? 0 : problem.heads;
-}
-
-std::int64_t decay_columns(const Problem& problem) {
-  if (problem.decay == Decay::channel) return problem.d_k;
-  return problem.decay == Decay::step ? 1 : 0;
-}
-
-void forward(const Context& context, const Problem& problem, const Forward& io) {
+template <>
+void forward<Device::cpu>(const Context& context, const Problem& problem, const Forward& io) {
   check(problem, io);
   if (problem.dtype == DType::f64) return run<double>(context, problem, io);
   return run<float>(context, problem, io);
 }
 
-void backward(const Context& context, const Problem& problem, const Backward& io) {
+template <>
+void backward<Device::cpu>(const Context& context, const Problem& problem, const Backward& io) {
   check(problem, io);
   if (problem.dtype == DType::f64) return run<double>(context, problem, io);
   return run<float>(context, problem, io);

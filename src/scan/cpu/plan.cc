@@ -1,4 +1,4 @@
-#include "scan/plan.h"
+#include "scan/cpu/plan.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "fovea/tensor.h"
+#include "scan/contract.h"
+
+// The door of the linear engine: tensors of any device in, the kernels of that device behind it.
+namespace fovea::scan {
+
+// (b, n, heads, d) with a dense last axis, statistics (b, n_q, columns) and states dense; what contract.h lets be null
+// may be undefined.
+struct Inputs {
+  Tensor q, k, v, log_decay, initial_state;
+};
+
+struct ForwardTensors {
+  Inputs in;
+  Tensor o, rest, statistic, final_state;
+  Tensor total_decay = {};  // (pieces, kv_heads, d_k), dense
+};
+void forward(const Context& context, const Problem& problem, const ForwardTensors& io);
+
+struct BackwardTensors {
+  Inputs in;
+  Tensor o, rest, statistic, final_state, d_o, d_final_state;
+  Tensor dq, dk, dv, d_log_decay, d_initial_state;
+};
+void backward(const Context& context, const Problem& problem, const BackwardTensors& io);
+
+}  // namespace fovea::scan

@@ -1,0 +1,87 @@
+#include "tile/launch.h"
+
+#include "core/visit_device.h"
+#include "tensor/array_of.h"
+#include "tile/query.h"
+
+namespace fovea::tile {
+namespace {
+
+BiasArray<void*> bias_array(const Tensor& bias) {
+  if (!bias.defined()) return {};
+  const auto stride = [&](int axis) { return bias.dim(axis) == 1 ? 0 : bias.stride(axis); };
+  if (bias.rank() == 3) return {bias.raw(), stride(0), stride(1), 1, -1};
+  return {bias.raw(), stride(0), stride(1), stride(2), stride(3)};
+}
+
+// By distance each piece has elements of its own, which it finds by its d_bias_at.
+BiasArray<void*> bias_gradient_array(const Tensor& d_bias) {
+  BiasArray<void*> array = bias_array(d_bias);
+  if (!d_bias.defined() || d_bias.rank() != 3) return array;
+  array.batch = 0;
+  array.head = d_bias.stride(1);
+  return array;
+}
+
+Problem problem_of(const Work& work, const Inputs& in) {
+  Problem problem = work.problem;
+  const BiasArray<void*> bias = bias_array(in.bias);
+  problem.pieces = work.pieces.all();
+  problem.bias = {bias.data, bias.batch, bias.head, bias.query, bias.key};
+  problem.alibi = in.alibi.defined() ? in.alibi.data<double>() : nullptr;
+  return problem;
+}
+
+}  // namespace
+
+void PieceList::add(Piece piece, const Pattern& pattern) {
+  plans_.push_back(plan_for(device_, pattern, piece.nq, piece.nk));
+  piece.plan = plans_.back().get();
+  pieces_.push_back(piece);
+}
+
+void forward(const Context& context, const Work& work, const ForwardTensors& io) {
+  visit_device(context, io, [&]<Device D>() {
+    const Forward arrays{array_of<In>(io.in.q), array_of<In>(io.in.k), array_of<In>(io.in.v),
+                         array_of<Out>(io.o),   array_of<Out>(io.lse), array_of<Out>(io.rest)};
+    const Problem problem = problem_of(work, io.in);
+    work.rule ? rule_forward<D>(context, problem, *work.rule, arrays) : forward<D>(context, problem, arrays);
+  });
+}
+
+void backward(const Context& context, const Work& work, const BackwardTensors& io) {
+  visit_device(context, io, [&]<Device D>() {
+    const Backward arrays{.q = array_of<In>(io.in.q),
+                          .k = array_of<In>(io.in.k),
+                          .v = array_of<In>(io.in.v),
+                          .o = array_of<In>(io.o),
+                          .lse = array_of<In>(io.lse),
+                          .d_o = array_of<In>(io.d_o),
+                          .d_lse = array_of<In>(io.d_lse),
+                          .dq = array_of<Out>(io.dq),
+                          .dk = array_of<Out>(io.dk),
+                          .dv = array_of<Out>(io.dv),
+                          .d_bias = bias_gradient_array(io.d_bias),
+                          .rest = array_of<In>(io.rest)};
+    const Problem problem = problem_of(work, io.in);
+    work.rule ? rule_backward<D>(context, problem, *work.rule, arrays) : backward<D>(context, problem, arrays);
+  });
+}
+
+void attend_query(const Context& context, double scale, const QueryTensors& io) {
+  visit_device(context, io, [&]<Device D>() {
+    attend_query<D>(context, {.dtype = io.q.dtype(),
+                              .n = io.keys.dim(1),
+                              .heads = io.q.dim(2),
+                              .kv_heads = io.keys.dim(2),
+                              .d_k = io.q.dim(3),
+                              .d_v = io.o.dim(3),
+                              .scale = scale,
+                              .q = io.q.raw(),
+                              .keys = array_of<In>(io.keys),
+                              .values = array_of<In>(io.values),
+                              .o = io.o.raw()});
+  });
+}
+
+}  // namespace fovea::tile

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fovea/tensor.h"
+#include "tile/row_rule.h"
+
+// The door of the pairwise engine: tensors of any device in, the kernels of that device behind it.
+namespace fovea::tile {
+
+// Pieces of a call. Each brings the pattern of its positions; the engine finds the plan.
+class PieceList {
+ public:
+  explicit PieceList(Device device) : device_(device) {}
+
+  void add(Piece piece, const Pattern& pattern);
+  std::span<const Piece> all() const { return pieces_; }
+
+ private:
+  Device device_;
+  std::vector<Piece> pieces_;
+  std::vector<std::shared_ptr<const Plan>> plans_;  // of the pieces
+};
+
+// What is computed, whatever the tensors hold.
+struct Work {
+  Problem problem = {};  // all but pieces, bias and alibi
+  PieceList pieces;
+  std::optional<RowRule> rule = {};  // in place of problem.weight
+};
+
+// (b, n, heads, d) with a dense last axis; what is optional may be undefined.
+struct Inputs {
+  Tensor q, k, v;
+  // Optional, f32 (f64 for f64 problems): (b or 1, heads or 1, n_q or 1, n_k or 1), or by distance, the query's
+  // position
+  // - the key's + L - 1: (b or 1, heads or 1, 2 L - 1), dense.
+  Tensor bias = {};
+  Tensor alibi = {};  // optional: the slope of each query head, f64, dense
+};
+
+struct ForwardTensors {
+  Inputs in;
+  Tensor o;
+  Tensor lse;   // optional: (b, n_q, heads)
+  Tensor rest;  // optional: what o lost when it was rounded, in its dtype
+};
+void forward(const Context& context, const Work& work, const ForwardTensors& io);
+
+struct BackwardTensors {
+  Inputs in;
+  Tensor o, lse, rest, d_o, d_lse;
+  Tensor dq, dk, dv;
+  Tensor d_bias;  // optional: the shape of the bias; by distance (pieces, heads, 2 L - 1), zeros that are added to
+};
+void backward(const Context& context, const Work& work, const BackwardTensors& io);
+
+// Softmax attention of one query over n keys, see query.h. q and o (1, 1, heads, d), dense; keys and values
+// (1, n, kv_heads, d).
+struct QueryTensors {
+  Tensor q, keys, values, o;
+};
+void attend_query(const Context& context, double scale, const QueryTensors& io);
+
+}  // namespace fovea::tile
