@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "mechanisms/dynamic_sparse/hashing_kernels.h"
 #include "ops/sequence.h"
@@ -8,126 +9,119 @@
 namespace fovea {
 namespace {
 
-// A chunk of one item and head, and what it sees in every round.
+// A chunk of one item and head in round r: itself and the chunk before, place by place.
 class ChunkView {
  public:
-  ChunkView(const kernels::SeenPairs& io, std::int64_t index, std::int64_t head)
-      : io_(io),
-        chunk_(io.chunks->list[static_cast<std::size_t>(index)]),
-        width_(io.chunks->width),
-        item_(index / io.chunks->each),
-        heads_(io.rounds[0].place.dim(2)),
-        first_(index % io.chunks->each * 2 * width_),
-        head_(head),
-        token_(size()),
-        chunks_(io.rounds.size() * size()),
-        buckets_(io.rounds.size() * size()) {}
+  ChunkView(const kernels::SeenPairs& io, std::size_t r, std::int64_t index, std::int64_t head)
+      : io_(io), r_(r), width_(io.chunks->width), item_(index / io.chunks->each), head_(head), token_(size()) {
+    const std::int64_t heads = io.rounds[r].place.dim(2);
+    const std::int32_t* both = io.rounds[r].both.data<std::int32_t>() + index * 2 * width_ * heads + head;
+    for (std::size_t p = 0; p < size(); ++p) token_[p] = both[static_cast<std::int64_t>(p) * heads];
+    count_ = io.chunks->list[static_cast<std::size_t>(index)].count;
+  }
 
-  // The tokens of round r.
-  void read(std::size_t r) {
-    const std::int64_t n = io_.rounds[r].place.dim(1);
-    const std::int32_t* both = io_.rounds[r].both.data<std::int32_t>() + item_ * io_.chunks->each * 2 * width_ * heads_;
-    for (std::size_t p = 0; p < size(); ++p) {
-      token_[p] = both[(first_ + static_cast<std::int64_t>(p)) * heads_ + head_];
-      if (token_[p] < 0) continue;
-      const std::int64_t at = (item_ * n + token_[p]) * heads_ + head_;
-      for (std::size_t other = 0; other < io_.rounds.size(); ++other) {
-        const kernels::HashRound& round = io_.rounds[other];
-        chunks_[other * size() + p] = static_cast<std::int32_t>(round.place.data<std::int32_t>()[at] / width_);
-        buckets_[other * size() + p] = static_cast<std::int32_t>(round.bucket.data<std::int64_t>()[at]);
+  std::int64_t count() const { return count_; }
+  // Where token i of the chunk stands among the places, and in (b, n, heads).
+  std::size_t own(std::int64_t i) const { return static_cast<std::size_t>(width_ + i); }
+  std::size_t element(std::size_t p) const {
+    const Tensor& place = io_.rounds[r_].place;
+    return static_cast<std::size_t>((item_ * place.dim(1) + token_[p]) * place.dim(2) + head_);
+  }
+  // The buckets of the tokens in this round, and the chunks and buckets in the others.
+  void read_rounds() {
+    for (std::size_t other = 0; other < io_.rounds.size(); ++other) {
+      const std::int32_t* place = io_.rounds[other].place.data<std::int32_t>();
+      const std::int64_t* bucket = io_.rounds[other].bucket.data<std::int64_t>();
+      chunks_.emplace_back(size(), -2);
+      buckets_.emplace_back(size(), -1);
+      for (std::size_t p = 0; p < size(); ++p) {
+        if (token_[p] < 0) continue;
+        chunks_[other][p] = static_cast<std::int32_t>(place[element(p)] / width_);
+        buckets_[other][p] = static_cast<std::int32_t>(bucket[element(p)]);
       }
     }
   }
-
-  std::int64_t count() const { return chunk_.count; }
-  std::int32_t token(std::int64_t i) const { return token_[static_cast<std::size_t>(width_ + i)]; }
-  // Of round r, as read: whether token i of the chunk sees any other.
-  bool sees_others(std::size_t r, std::int64_t i) const {
+  // In how many rounds token i meets those that it sees in this one; 0 for the others.
+  void count_meetings(std::int64_t i, std::vector<std::int32_t>& counts) const {
+    const std::int32_t last = io_.causal ? token_[own(i)] : std::numeric_limits<std::int32_t>::max(),
+                       across = io_.across ? 1 : 0;
+    const std::int32_t *tokens = token_.data(), *buckets = buckets_[r_].data(), bucket = buckets[own(i)];
+    std::int32_t* to = counts.data();
+    const std::size_t places = size();
+    for (std::size_t p = 0; p < places; ++p) to[p] = 1;
+    for (std::size_t other = 0; other < io_.rounds.size(); ++other) {
+      if (other == r_) continue;
+      const std::int32_t *there = chunks_[other].data(), *alike = buckets_[other].data(), chunk = there[own(i)],
+                         like = alike[own(i)];
+      for (std::size_t p = 0; p < places; ++p) {
+        const std::int32_t back = chunk - there[p];
+        to[p] += ((back == 0) | (back == 1)) & (across | (alike[p] == like));
+      }
+    }
+    for (std::size_t p = 0; p < places; ++p)
+      to[p] *= (tokens[p] >= 0) & (tokens[p] <= last) & (across | (buckets[p] == bucket));
+  }
+  // Whether token i sees any other in this round.
+  bool sees_others(std::int64_t i) const {
+    const std::int64_t* bucket = io_.rounds[r_].bucket.data<std::int64_t>();
     for (std::size_t p = 0; p < size(); ++p)
-      if (token_[p] != token(i) && sees(r, i, p)) return true;
+      if (p != own(i) && token_[p] >= 0 && (!io_.causal || token_[p] <= token_[own(i)]) &&
+          (io_.across || bucket[element(p)] == bucket[element(own(i))]))
+        return true;
     return false;
   }
-  // In how many rounds token i of the chunk meets each of the others; only for those that it sees in round r.
-  void count_meetings(std::size_t r, std::int64_t i, std::vector<std::int32_t>& counts) const {
-    counts.assign(size(), 1);
-    const std::size_t own = static_cast<std::size_t>(width_ + i);
-    for (std::size_t other = 0; other < io_.rounds.size(); ++other) {
-      if (other == r) continue;
-      const std::int32_t *chunks = &chunks_[other * size()], *buckets = &buckets_[other * size()];
-      const std::int32_t chunk = chunks[own], bucket = buckets[own];
-      const bool across = io_.across;
-      for (std::size_t p = 0; p < counts.size(); ++p) {
-        const bool near = static_cast<std::uint32_t>(chunk - chunks[p]) <= 1u;
-        counts[p] += (near & (across | (bucket == buckets[p]))) ? 1 : 0;
-      }
-    }
-  }
-  bool sees(std::size_t r, std::int64_t i, std::size_t p) const {
-    const std::int32_t *buckets = &buckets_[r * size()], other = token_[p];
-    return other >= 0 && (!io_.causal || other <= token(i)) &&
-           (io_.across || buckets[static_cast<std::size_t>(width_ + i)] == buckets[p]);
-  }
-  std::size_t size() const { return static_cast<std::size_t>(2 * width_); }
-  bool is_self(std::int64_t i, std::size_t p) const { return static_cast<std::size_t>(width_ + i) == p; }
-  std::int64_t item() const { return item_; }
 
  private:
+  std::size_t size() const { return static_cast<std::size_t>(2 * width_); }
+
   const kernels::SeenPairs& io_;
-  const Chunks::Chunk& chunk_;
-  std::int64_t width_, item_, heads_, first_, head_;
-  std::vector<std::int32_t> token_;             // of the chunk before and of its own
-  std::vector<std::int32_t> chunks_, buckets_;  // of these tokens, in every round
+  std::size_t r_;
+  std::int64_t width_, item_, head_, count_ = 0;
+  std::vector<std::int32_t> token_;                          // -1: none
+  std::vector<std::vector<std::int32_t>> chunks_, buckets_;  // of the tokens, in every round
 };
 
-// body(chunk, head) for all of them, in parallel.
+// body(round, chunk, head) for all of them, in parallel.
 template <class Body>
 void for_chunks(const Context& context, const kernels::SeenPairs& io, Body&& body) {
   const ZoneTimer timer(context.zones(), Zone::elementwise);
-  const std::int64_t heads = io.rounds[0].place.dim(2);
-  parallel_for(context, std::ssize(io.chunks->list) * heads,
-               [&](std::int64_t task) { body(task / heads, task % heads); });
+  const std::int64_t heads = io.rounds[0].place.dim(2), each = std::ssize(io.chunks->list) * heads;
+  parallel_for(context, std::ssize(io.rounds) * each, [&](std::int64_t task) {
+    body(static_cast<std::size_t>(task / each), task % each / heads, task % heads);
+  });
 }
 
 // Per round and token (b, n, heads): does it see anyone else?
 using Company = std::vector<std::vector<std::uint8_t>>;
 
 Company find_company(const Context& context, const kernels::SeenPairs& io) {
-  const std::int64_t n = io.rounds[0].place.dim(1), heads = io.rounds[0].place.dim(2);
   Company company(io.rounds.size());
   for (auto& of_round : company) of_round.resize(static_cast<std::size_t>(io.rounds[0].place.numel()));
-  for_chunks(context, io, [&](std::int64_t chunk, std::int64_t head) {
-    ChunkView view(io, chunk, head);
-    for (std::size_t r = 0; r < io.rounds.size(); ++r) {
-      view.read(r);
-      for (std::int64_t i = 0; i < view.count(); ++i)
-        company[r][static_cast<std::size_t>((view.item() * n + view.token(i)) * heads + head)] =
-            view.sees_others(r, i) ? 1 : 0;
-    }
+  for_chunks(context, io, [&](std::size_t r, std::int64_t chunk, std::int64_t head) {
+    const ChunkView view(io, r, chunk, head);
+    for (std::int64_t i = 0; i < view.count(); ++i) company[r][view.element(view.own(i))] = view.sees_others(i) ? 1 : 0;
   });
   return company;
 }
 
 template <class T>
 void write_bias(const Context& context, const kernels::SeenPairs& io, const Company& company) {
-  const std::int64_t n = io.rounds[0].place.dim(1), heads = io.rounds[0].place.dim(2), width = io.chunks->width;
-  std::vector<T> share{0};  // by the number of rounds in which a pair meets
+  const std::int64_t heads = io.rounds[0].place.dim(2), width = io.chunks->width;
+  std::vector<T> share{T(-INFINITY)};  // by the number of rounds in which a pair meets
   for (std::size_t count = 1; count <= io.rounds.size(); ++count)
     share.push_back(io.once ? static_cast<T>(-std::log(static_cast<double>(count))) : T(0));
-  for_chunks(context, io, [&](std::int64_t chunk, std::int64_t head) {
-    ChunkView view(io, chunk, head);
-    std::vector<std::int32_t> counts;
-    for (std::size_t r = 0; r < io.rounds.size(); ++r) {
-      T* row = io.rounds[r].bias.data<T>() + (chunk * heads + head) * 2 * width * width;
-      std::fill_n(row, 2 * width * width, T(-INFINITY));
-      view.read(r);
-      for (std::int64_t i = 0; i < view.count(); ++i, row += 2 * width) {
-        const auto token = static_cast<std::size_t>((view.item() * n + view.token(i)) * heads + head);
-        const bool alone = std::none_of(company.begin(), company.end(), [&](const auto& c) { return c[token] != 0; });
-        view.count_meetings(r, i, counts);
-        for (std::size_t p = 0; p < counts.size(); ++p)
-          if (view.sees(r, i, p) && (alone || !view.is_self(i, p))) row[p] = share[static_cast<std::size_t>(counts[p])];
-      }
+  for_chunks(context, io, [&](std::size_t r, std::int64_t chunk, std::int64_t head) {
+    ChunkView view(io, r, chunk, head);
+    view.read_rounds();
+    std::vector<std::int32_t> counts(static_cast<std::size_t>(2 * width));
+    T* row = io.rounds[r].bias.data<T>() + (chunk * heads + head) * 2 * width * width;
+    for (std::int64_t i = 0; i < view.count(); ++i, row += 2 * width) {
+      view.count_meetings(i, counts);
+      const std::size_t own = view.own(i), token = view.element(own);
+      if (std::any_of(company.begin(), company.end(), [&](const auto& c) { return c[token] != 0; })) counts[own] = 0;
+      for (std::size_t p = 0; p < counts.size(); ++p) row[p] = share[static_cast<std::size_t>(counts[p])];
     }
+    std::fill_n(row, (width - view.count()) * 2 * width, T(-INFINITY));
   });
 }
 

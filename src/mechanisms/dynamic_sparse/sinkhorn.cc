@@ -68,10 +68,11 @@ Tensor constant_of(const Context& context, const Shape& shape, const std::vector
   return Tensor::from<double>(context, shape, values).to(context, dtype);
 }
 
-// The mean row of every block of x (b, n, heads, d), in the wide type: (sequences, heads, blocks, d).
+// The mean row of every block, stacked x (sequences blocks, size, heads, d), in the wide type: (sequences, heads,
+// blocks, d).
 Var block_means(Tape& tape, const Var& x, const Blocks& blocks) {
-  const Var stacked = stack_rows(tape, cast(tape, x, wide_type(x.dtype())), blocks.rows);
-  const Var flat = reshape(tape, stacked, {stacked.dim(0), blocks.size, x.dim(2) * x.dim(3)});
+  const Var wide = cast(tape, x, wide_type(x.dtype()));
+  const Var flat = reshape(tape, wide, {x.dim(0), blocks.size, x.dim(2) * x.dim(3)});
   return by_head(tape, reshape(tape, mean_pool(tape, flat, {blocks.lengths, {}}),
                                {blocks.sequences, blocks.count, x.dim(2), x.dim(3)}));
 }
@@ -98,19 +99,23 @@ Var learned_scores(const Call& call, const Blocks& blocks) {
     fail(ErrorCode::bad_input, fmt::format("a sequence of {} blocks, sinkhorn was made for {}", blocks.count, most),
          "k", "a larger max_length");
   const Var x = reshape(tape, call.options.input, {call.q.dim(0), call.q.dim(1), 1, width});
-  const Var means = call.options.causal ? prefix_means(call, x, blocks) : block_means(tape, x, blocks);
+  const Var means =
+      call.options.causal ? prefix_means(call, x, blocks) : block_means(tape, stack_rows(tape, x, blocks.rows), blocks);
   const Var hidden = linear(tape, reshape(tape, means, {blocks.sequences, blocks.count, width}), w[kFirst],
                             w[kFirstBias], Activation::relu);
   const Var by_block = reshape(tape, hidden, {blocks.sequences, blocks.count, heads, w[kSecond].dim(1)});
   return slice(tape, by_head(tape, multiply_heads(tape, by_block, w[kSecond])), 3, 0, blocks.count);
 }
 
+// The rows of q, k and v, block by block: (sequences blocks, size, heads, d).
+using BlockRows = Triple;
+
 // How much block u wants block v: (sequences, heads, blocks, blocks).
-Var block_scores(const Call& call, const Var& k, const Blocks& blocks) {
+Var block_scores(const Call& call, const BlockRows& rows, const Blocks& blocks) {
   if (settings(call.mechanism).learned) return learned_scores(call, blocks);
   Tape& tape = call.tape;
-  const Var q = call.options.causal ? prefix_means(call, call.q, blocks) : block_means(tape, call.q, blocks);
-  const Var products = matmul(tape, q, transpose(tape, block_means(tape, k, blocks), 2, 3));
+  const Var q = call.options.causal ? prefix_means(call, call.q, blocks) : block_means(tape, rows.q, blocks);
+  const Var products = matmul(tape, q, transpose(tape, block_means(tape, rows.k, blocks), 2, 3));
   return scale(tape, products, 1.0 / std::sqrt(static_cast<double>(call.q.dim(3))));
 }
 
@@ -166,9 +171,10 @@ Var pick_blocks(Tape& tape, const Var& scores, Tensor& mask) {
 }
 
 // The shares of the mixtures that blocks read, one (sequences, heads, blocks, blocks) each.
-std::vector<Var> mixtures(const Call& call, const Var& k, const Blocks& blocks, const reference::Sorting& how) {
+std::vector<Var> mixtures(const Call& call, const BlockRows& rows, const Blocks& blocks,
+                          const reference::Sorting& how) {
   Tape& tape = call.tape;
-  const Var scores = block_scores(call, k, blocks);
+  const Var scores = block_scores(call, rows, blocks);
   const auto masked = [&](const auto& sees) { return block_mask(tape.context(), scores, blocks, sees); };
   if (!call.options.causal) {
     const auto anyone = [](std::int64_t, std::int64_t) { return true; };
@@ -185,10 +191,10 @@ std::vector<Var> mixtures(const Call& call, const Var& k, const Blocks& blocks, 
   return picks;
 }
 
-// shares (sequences, heads, r, blocks) of the blocks of x (b, n, heads, d): (sequences, r size, heads, d).
+// shares (sequences, heads, r, blocks) of stacked x: (sequences, r size, heads, d).
 Var mix(Tape& tape, const Var& shares, const Var& x, const Blocks& blocks) {
   const std::int64_t heads = x.dim(2), d = x.dim(3), padded = blocks.count * blocks.size;
-  const Var rows = reshape(tape, stack_rows(tape, x, blocks.rows), {blocks.sequences, padded, heads, d});
+  const Var rows = reshape(tape, x, {blocks.sequences, padded, heads, d});
   const Var sources = reshape(tape, by_head(tape, rows), {blocks.sequences, heads, blocks.count, blocks.size * d});
   const Var mixed = matmul(tape, cast(tape, shares, x.dtype()), sources);
   return by_token(tape, reshape(tape, mixed, {blocks.sequences, heads, shares.dim(2) * blocks.size, d}));
@@ -240,8 +246,7 @@ SegmentTable places_of(const Blocks& blocks, const Call& call) {
 }
 
 // Softmax of the blocks of q over a stack: (sequences blocks, size, heads, d_v).
-Var attend_stack(const Call& call, const Blocks& blocks, Stack stack) {
-  const Var q = stack_rows(call.tape, call.q, blocks.rows);
+Var attend_stack(const Call& call, const Blocks& blocks, const Var& q, Stack stack) {
   stack.options.scale = scale_of(call);
   stack.options.queries.lengths = blocks.lengths;
   for (std::int32_t count : blocks.lengths)
@@ -255,31 +260,30 @@ Var attend_stack(const Call& call, const Blocks& blocks, Stack stack) {
 }
 
 // Each block over its mixtures and itself.
-Var attend_blocks(const Call& call, const Blocks& blocks, const std::vector<Var>& shares,
-                  const reference::Sorting& how) {
+Var attend_blocks(const Call& call, const Blocks& blocks, const BlockRows& rows, const std::vector<Var>& shares) {
   Tape& tape = call.tape;
-  const Var own_k = stack_rows(tape, call.k, blocks.rows), own_v = stack_rows(tape, call.v, blocks.rows);
+  const reference::Sorting how = settings(call.mechanism);
   AttentionOptions near, far;
   near.causal = call.options.causal;
-  if (shares.empty()) return attend_stack(call, blocks, {own_k, own_v, near, 0, true});
+  const auto attend = [&](const Stack& stack) { return attend_stack(call, blocks, rows.q, stack); };
+  if (shares.empty()) return attend({rows.k, rows.v, near, 0, true});
   const std::int64_t mixtures = static_cast<std::int64_t>(shares.size()), before = mixtures * blocks.size;
-  const Var far_k = stack_mixtures(tape, shares, call.k, blocks), far_v = stack_mixtures(tape, shares, call.v, blocks);
+  const Var far_k = stack_mixtures(tape, shares, rows.k, blocks), far_v = stack_mixtures(tape, shares, rows.v, blocks);
   const std::int64_t own = how.sum ? 0 : blocks.size;
   if (call.options.causal)
     (how.sum ? far : near).bias =
         how.masked ? masked_bias(call, blocks, own) : mixture_bias(call, mixtures, blocks, own);
   if (!how.sum)
-    return attend_stack(call, blocks,
-                        {concat(tape, std::vector<Var>{far_k, own_k}, 1),
-                         concat(tape, std::vector<Var>{far_v, own_v}, 1), near, before, true});
-  return add(tape, attend_stack(call, blocks, {own_k, own_v, near, 0, true}),
-             attend_stack(call, blocks, {far_k, far_v, far, before, false}));
+    return attend({concat(tape, std::vector<Var>{far_k, rows.k}, 1), concat(tape, std::vector<Var>{far_v, rows.v}, 1),
+                   near, before, true});
+  return add(tape, attend({rows.k, rows.v, near, 0, true}), attend({far_k, far_v, far, before, false}));
 }
 
 // All queries over the first mixtures.
-Var attend_cut(const Call& call, const Blocks& blocks, const Var& shares, std::int64_t cut) {
+Var attend_cut(const Call& call, const Blocks& blocks, const BlockRows& rows, const Var& shares) {
+  const std::int64_t cut = settings(call.mechanism).cut;
   const Var first = slice(call.tape, shares, 2, 0, std::min(cut, blocks.count));
-  const Var k = mix(call.tape, first, call.k, blocks), v = mix(call.tape, first, call.v, blocks);
+  const Var k = mix(call.tape, first, rows.k, blocks), v = mix(call.tape, first, rows.v, blocks);
   AttentionOptions options;
   options.scale = call.options.scale;
   auto keys = rows_beside(call, k.dim(1));
@@ -294,11 +298,13 @@ Var attend(const Call& given) {
   Tape& tape = call.tape;
   const reference::Sorting how = settings(call.mechanism);
   const Blocks blocks(call, how);
-  const std::vector<Var> shares = mixtures(call, call.k, blocks, how);
-  if (how.cut > 0) return attend_cut(call, blocks, shares[0], how.cut);
-  const Var o = attend_blocks(call, blocks, shares, how);
-  const std::int64_t items = call.q.dim(0), rows = o.dim(0) * o.dim(1) / items;
-  return stack_rows(tape, reshape(tape, o, {items, rows, o.dim(2), o.dim(3)}), places_of(blocks, call));
+  const auto stack = [&](const Var& x) { return stack_rows(tape, x, blocks.rows); };
+  const BlockRows rows{stack(call.q), stack(call.k), stack(call.v)};
+  const std::vector<Var> shares = mixtures(call, rows, blocks, how);
+  if (how.cut > 0) return attend_cut(call, blocks, rows, shares[0]);
+  const Var o = attend_blocks(call, blocks, rows, shares);
+  const std::int64_t items = call.q.dim(0), places = o.dim(0) * o.dim(1) / items;
+  return stack_rows(tape, reshape(tape, o, {items, places, o.dim(2), o.dim(3)}), places_of(blocks, call));
 }
 
 // Blocks of a shorter sequence are shorter: it runs with its like.

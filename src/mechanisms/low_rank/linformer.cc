@@ -71,16 +71,33 @@ void compress_backward(Tape& tape, Node& node) {
 
 constexpr Op kCompress{"compress_rows", compress_backward};
 
-// The rows of every sequence of x (b, n, heads, d) by the first columns of w: (sequences, slots, heads, d).
-Var compress(Tape& tape, const Var& x, const Var& w, const RowList& rows) {
+void check_length(std::int64_t n, const Var& w) {
+  if (n > w.dim(-1))
+    fail(ErrorCode::bad_input, fmt::format("a sequence of {} tokens, linformer was made for {}", n, w.dim(-1)), "k",
+         "a larger max_length");
+}
+
+// Whole items x (b, n, heads, d) by the first n columns of w: (b, slots, heads, d). Items and channels stand side by
+// side, so that it is one product, or one for each head.
+Var compress_items(Tape& tape, const Var& x, const Var& w) {
+  const std::int64_t b = x.dim(0), n = x.dim(1), heads = x.dim(2), d = x.dim(3);
+  check_length(n, w);
+  const Var e = slice(tape, w, -1, 0, n);
+  if (is_shared(w.value())) {
+    const Var y = matmul(tape, e, reshape(tape, transpose(tape, x, 0, 1), {n, b * heads * d}));
+    return transpose(tape, reshape(tape, y, {w.dim(0), b, heads, d}), 0, 1);
+  }
+  const Var y = matmul(tape, e, reshape(tape, transpose(tape, x, 0, 2), {heads, n, b * d}));
+  return transpose(tape, reshape(tape, y, {heads, w.dim(1), b, d}), 0, 2);
+}
+
+// The rows of every sequence of x (1, n, heads, d) by the first columns of w: (sequences, slots, heads, d).
+Var compress_sequences(Tape& tape, const Var& x, const Var& w, const RowList& rows) {
   const Context& context = tape.context();
   const Tensor in = x.value().contiguous(context), matrix = w.value();
   const Tensor y = room_for(context, in, matrix, std::ssize(rows));
   for (std::size_t s = 0; s < rows.size(); ++s) {
-    if (rows[s].count > matrix.dim(-1))
-      fail(ErrorCode::bad_input,
-           fmt::format("a sequence of {} tokens, linformer was made for {}", rows[s].count, matrix.dim(-1)), "k",
-           "a larger max_length");
+    check_length(rows[s].count, w);
     gemm::multiply(context, matrix.slice(matrix.rank() - 1, 0, rows[s].count), matrix_of(in, rows[s], matrix),
                    y.select(0, static_cast<std::int64_t>(s)));
   }
@@ -91,8 +108,11 @@ Var compress(Tape& tape, const Var& x, const Var& w, const RowList& rows) {
 
 Var body(const Call& call) {
   const std::vector<Var>& w = call.options.weights;
-  const Var keys = compress(call.tape, call.k, w.front(), call.keys),
-            values = compress(call.tape, call.v, w.back(), call.keys);
+  const auto compress = [&](const Var& x, const Var& matrix) {
+    return call.options.keys.empty() ? compress_items(call.tape, x, matrix)
+                                     : compress_sequences(call.tape, x, matrix, call.keys);
+  };
+  const Var keys = compress(call.k, w.front()), values = compress(call.v, w.back());
   AttentionOptions options = call.options;
   options.queries = options.keys = {};
   return run_tiled({call.tape, call.q, beside(call, keys), beside(call, values), call.mechanism, options, call.queries,
