@@ -25,7 +25,7 @@ void run_listops(const DataOptions& options, const Console& console) {
   if (is_there(folder) && !entries_of(folder).empty())
     fail(ErrorCode::usage, fmt::format("the folder \"{}\" is not empty", options.out), "--out",
          "a new folder: nothing is overwritten");
-  const Context context(options.machine.context());
+  const Context context(options.machine.context(console));
   const Stopwatch watch;
   const LabelledData data =
       listops::generate(context, options.seed,

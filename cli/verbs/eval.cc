@@ -51,7 +51,7 @@ const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::str
 
 void run(const EvalVerbOptions& options, const Console& console) {
   split_of({}, options.split);  // a mistyped name is found before the work, not after
-  Context context(options.machine.context());
+  Context context(options.machine.context(console));
   const fs::path checkpoint = checkpoint_of(options.folder, "fovea eval");
   const Model model = load_model(context, checkpoint.string());
   RunSettings settings = settings_of(checkpoint, model, options);

@@ -42,7 +42,7 @@ CompareReport run_all(const Comparison& comparison, RunEnvironment environment) 
 void run(const ArenaTask& task, const LraOptions& options, const Console& console) {
   const ComparisonPlan plan = plan_of(task, options);
   RunProgress progress(console, longest(plan.models));
-  const ContextOptions machine = options.run.machine.context();
+  const ContextOptions machine = options.run.machine.context(console);
   const Comparison comparison(plan, machine, progress);
   console.note(describe_data(comparison.data()));
   CompareReport report =

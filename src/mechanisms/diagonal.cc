@@ -39,22 +39,6 @@ Var turned_diagonals(Tape& tape, const Var& bias) {
   return tape.record(kTurn, {bias}, reversed_rows(tape.context(), bias.value()), {});
 }
 
-Tensor sum_diagonals(const Context& context, const Tensor& parts, const Shape& shape,
-                     const std::vector<std::int64_t>& batch) {
-  const Tensor sum = Tensor::zeros(context, shape, parts.dtype());
-  const std::int64_t heads = parts.dim(1), width = parts.dim(2);
-  visit_float(sum.dtype(), [&]<class T>() {
-    for (std::size_t piece = 0; piece < batch.size(); ++piece)
-      for (std::int64_t head = 0; head < heads; ++head) {
-        const std::int64_t item = shape[0] == 1 ? 0 : batch[piece], row = shape[1] == 1 ? 0 : head;
-        const T* from = parts.data<T>() + (static_cast<std::int64_t>(piece) * heads + head) * width;
-        T* to = sum.data<T>() + (item * shape[1] + row) * width;
-        for (std::int64_t i = 0; i < width; ++i) to[i] = static_cast<T>(to[i] + from[i]);
-      }
-  });
-  return sum;
-}
-
 std::int32_t t5_bucket(std::int64_t offset, const Buckets& buckets) {
   if (!buckets.bidirectional)
     return distance_bucket(std::max<std::int64_t>(-offset, 0), buckets.count, buckets.max_distance);

@@ -1,5 +1,7 @@
 #include "mechanisms/gaussian.h"
 
+#include <fmt/format.h>
+
 #include "core/visit_device.h"
 #include "mechanisms/gaussian_kernels.h"
 #include "mechanisms/layout.h"
@@ -34,6 +36,13 @@ Var gaussian_features(Tape& tape, const Var& x, Side side, const std::vector<Seq
                              output_like(context, x.shape().with(3, columns.width()), x.dtype(), rows), side, &rows};
   visit_device(context, io, [&]<Device D>() { kernels::gaussian_features<D>(context, io); });
   return tape.record(kAppend, {x}, io.y, {io.x}, Appended{side, rows});
+}
+
+double gaussian_scale(const Call& call) {
+  const double scale = scale_of(call);
+  if (!(scale >= 0.0))
+    fail(ErrorCode::usage, fmt::format("a Gaussian kernel with the scale {}", scale), "scale", "a scale of at least 0");
+  return scale;
 }
 
 Var gaussian_features(Tape& tape, const Var& x, Side side) {

@@ -14,8 +14,9 @@ struct GaussianColumns {
 
   GaussianColumns(std::int64_t d, DType dtype, Side side) : d(d), parts(size_of(dtype) == 2 ? 2 : 1), side(side) {}
   std::int64_t width() const { return d + 2 * parts; }
-  std::int64_t square() const { return d + (side == Side::query ? 0 : parts); }
-  std::int64_t one() const { return d + (side == Side::query ? parts : 0); }
+  std::int64_t square() const { return d + (side == Side::key ? parts : 0); }
+  std::int64_t one() const { return d + (side == Side::key ? 0 : parts); }
+  bool has_square() const { return side != Side::sample; }  // else 0 is in its place
 };
 
 // y (b, n, heads, width) of x (b, n, heads, d), last axes dense, for the rows of sequences.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/devices.h"
 #include "core/make_memory.h"
 
 namespace fovea {
@@ -45,8 +46,14 @@ const std::shared_ptr<Memory>& borrowed_memory() {
 }
 
 template <>
-std::shared_ptr<Memory> kernels::make_memory<Device::cpu>() {
+std::shared_ptr<Memory> kernels::make_memory<Device::cpu>(int) {
   return make_host_memory();
+}
+
+template <>
+DeviceState kernels::look_at_devices<Device::cpu>() {
+  const std::size_t bytes = borrowed_memory()->size();
+  return {Device::cpu, {{"CPU", bytes, bytes}}, {}, {}};
 }
 
 }  // namespace fovea

@@ -26,7 +26,7 @@ void append(const T* x, const kernels::GaussianColumns& columns, T* y) {
   R half = 0;
   for (std::int64_t c = 0; c < columns.d; ++c) {
     const R value = static_cast<R>(x[c]);
-    half += R(0.5) * value * value;
+    if (columns.has_square()) half += R(0.5) * value * value;
     y[c] = x[c];
   }
   const T high = static_cast<T>(-half);
@@ -55,7 +55,7 @@ void kernels::gaussian_features_backward<Device::cpu>(const Context& context, co
     each_row(context, *io.rows, io.x.dim(2), [&](std::int64_t item, std::int64_t row, std::int64_t head) {
       const T *from = at<T>(io.x, item, row, head), *in = at<T>(io.g, item, row, head);
       T* to = at<T>(io.dx, item, row, head);
-      const R square = static_cast<R>(in[columns.square()]);
+      const R square = columns.has_square() ? static_cast<R>(in[columns.square()]) : R(0);
       for (std::int64_t c = 0; c < columns.d; ++c)
         to[c] = static_cast<T>(static_cast<R>(in[c]) - square * static_cast<R>(from[c]));
     });

@@ -44,7 +44,7 @@ Tensor identities(const Call& call, std::int64_t count) {
 Var body(const Call& call) {
   Tape& tape = call.tape;
   AttentionOptions options;
-  options.scale = scale_of(call);
+  options.scale = gaussian_scale(call);
   const auto kernel = [&](const Var& q, const Var& k, const Var& v) {
     return run_tiled_on(call, {q, k, v}, options, {.weight = tile::Weight::exp, .pattern = {}}).output;
   };

@@ -82,8 +82,7 @@ AttentionResult run(const Call& call) {
   const Tensor ones = Tensor::empty(tape.context(), {call.k.dim(0), call.k.dim(1), call.k.dim(2), 1}, wide);
   ones.fill(1.0);
   const Extension far{matmul(tape, x, Var(encoding_of(tape.context(), clamp, channels, wide))), Var(ones),
-                      Pattern::predicate("far", [clamp](std::int64_t i, std::int64_t j) { return i - j > clamp; }),
-                      true};
+                      ~near.pattern, true};
   const AttentionResult a = run_extended(call, content, near), b = run_extended(call, content, far);
   const Partial all = merge(tape, {a.output, a.lse}, {b.output, b.lse});
   return {cast(tape, all.output, call.q.dtype()), call.options.return_lse ? all.lse : Var(), {}};

@@ -23,7 +23,7 @@ class AttentionOnDevice : public ::testing::TestWithParam<DeviceCase> {
   static constexpr std::int64_t kTokens = 70;
 
   // Output and gradients, on the host.
-  std::vector<Tensor> run(const Context& context) const {
+  std::vector<Tensor> run(Context& context) {
     const DeviceCase& c = GetParam();
     const auto leaf = [&](const Shape& shape, std::uint64_t seed, DType dtype, double size) {
       return Var::leaf(random(host_, shape, seed, dtype, size).clone(context));
