@@ -299,6 +299,11 @@ void kernels::scatter_add<Device::cuda>(const Context&, const ScatterAdd&) {
 }
 
 template <>
+void kernels::find_rescue<Device::cuda>(const Context&, const FeatureRescue&) {
+  missing("find_rescue");
+}
+
+template <>
 void kernels::turn_features<Device::cuda>(const Context&, const TurnedFeatures&) {
   missing("turn_features");
 }
