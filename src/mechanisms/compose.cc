@@ -52,12 +52,12 @@ Var sequence_of(Tape& tape, const Var& x, const Sequences::Rows& rows) {
 }
 
 bool is_whole(const Call& call) {
-  const auto covers = [](const std::vector<Sequences::Rows>& rows, const Var& x) {
+  const auto fill_items = [](const std::vector<Sequences::Rows>& rows, const Var& x) {
     for (const Sequences::Rows& r : rows)
       if (r.begin != 0 || r.count != x.dim(1)) return false;
     return static_cast<std::int64_t>(rows.size()) == x.dim(0);
   };
-  return covers(call.queries, call.q) && covers(call.keys, call.k);
+  return fill_items(call.queries, call.q) && fill_items(call.keys, call.k);
 }
 
 // Some sequences of a call, packed in one item.

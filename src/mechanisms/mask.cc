@@ -18,6 +18,13 @@ constexpr Op kMaskedBias{"masked_bias", masked_bias_backward};
 
 }  // namespace
 
+Pattern kept_by(const AttentionOptions& options, Pattern pattern) {
+  if (options.causal) pattern = pattern & Pattern::causal();
+  if (options.window) pattern = pattern & Pattern::window(options.window->left, options.window->right);
+  if (options.pattern) pattern = pattern & *options.pattern;
+  return pattern;
+}
+
 Var masked_bias(Tape& tape, const Var& bias, const Tensor& mask, DType dtype) {
   if (!mask.defined()) return bias;
   Shape shape = mask.shape();

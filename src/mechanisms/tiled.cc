@@ -42,13 +42,6 @@ using SharedCall = std::shared_ptr<const TiledCall>;
 
 enum Saved : std::size_t { kQ, kK, kV, kO, kRest, kLse, kBias };
 
-Pattern full_pattern(const AttentionOptions& options, Pattern pattern) {
-  if (options.causal) pattern = pattern & Pattern::causal();
-  if (options.window) pattern = pattern & Pattern::window(options.window->left, options.window->right);
-  if (options.pattern) pattern = pattern & *options.pattern;
-  return pattern;
-}
-
 // A sequence, or some of its rows: begin, and how many.
 struct Pairing {
   Sequences::Rows q, k;
@@ -131,7 +124,7 @@ void add_runs(const Call& call, const Tiled& tiled, TiledCall& out) {
       const std::size_t index = run_of(parts, p, together);
       if (index == out.runs.size()) out.runs.push_back(start_run(call, parts[p], out.runs));
       Part part = parts[p];
-      part.pattern = full_pattern(call.options, part.pattern);
+      part.pattern = kept_by(call.options, part.pattern);
       if (!together) part.head = -1;  // the run is all of it
       out.scattered |= p > 0 || part.step > 1;
       add_pieces({call.queries[s], call.keys[s]}, part, out.diagonals, out.runs[index].work.pieces);

@@ -4,6 +4,7 @@
 #include "core/visit_device.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
+#include "mechanisms/mask.h"
 #include "mechanisms/score/additive_kernels.h"
 #include "ops/column_sum.h"
 #include "ops/sequence.h"
@@ -41,14 +42,6 @@ void additive_backward(Tape& tape, Node& node) {
 
 constexpr Op kAdditive{"additive_attention", additive_backward};
 
-Pattern pattern_of(const AttentionOptions& options) {
-  Pattern pattern;
-  if (options.causal) pattern = pattern & Pattern::causal();
-  if (options.window) pattern = pattern & Pattern::window(options.window->left, options.window->right);
-  if (options.pattern) pattern = pattern & *options.pattern;
-  return pattern;
-}
-
 AttentionResult run(const Call& call) {
   Tape& tape = call.tape;
   const Context& context = tape.context();
@@ -61,7 +54,7 @@ AttentionResult run(const Call& call) {
                                 project(call.k, key_sequences(call), weights[kKey]), weights[kScore], call.v};
   std::vector<Tensor> in;
   for (const Var& x : inputs) in.push_back(x.value().contiguous(context));
-  const kernels::AdditivePairs pairs{call.queries, call.keys, pattern_of(call.options)};
+  const kernels::AdditivePairs pairs{call.queries, call.keys, kept_by(call.options)};
   const Shape shape{call.q.dim(0), call.q.dim(1), call.q.dim(2), call.v.dim(3)};
   const kernels::AttendAdditive io{inputs_of(in), output_like(context, shape, call.v.dtype(), call.queries), &pairs};
   visit_device(context, io, [&]<Device D>() { kernels::attend_additive<D>(context, io); });
