@@ -78,8 +78,9 @@ Var t5_bias(Tape& tape, const Var& table, std::int64_t length, const Buckets& bu
   if (length < 1) fail(ErrorCode::usage, "a length of " + std::to_string(length), "length", "1 or more");
   if (!table.defined() || table.value().rank() != 2 || table.dim(0) != buckets.count)
     fail(ErrorCode::shape, "the table of relative positions must be (buckets, heads)", "table");
-  const Tensor index = Tensor::empty(tape.context(), {2 * length - 1}, DType::i32);
-  for (std::int64_t i = 0; i < index.numel(); ++i) index.data<std::int32_t>()[i] = t5_bucket(i - length + 1, buckets);
+  std::vector<std::int32_t> bucket;
+  for (std::int64_t i = 0; i < 2 * length - 1; ++i) bucket.push_back(t5_bucket(i - length + 1, buckets));
+  const Index index(Tensor::from<std::int32_t>(tape.context(), {std::ssize(bucket)}, bucket), 0, buckets.count);
   const Var rows = transpose(tape, gather(tape, table, index), 0, 1);  // (heads, 2 L - 1)
   return reshape(tape, rows, {1, table.dim(1), 2 * length - 1});
 }
