@@ -2,16 +2,8 @@
 
 #include <string>
 
-#include "ops/channel_norm_kernels.h"
-#include "ops/depthwise_conv_kernels.h"
-#include "ops/diagonals_kernels.h"
-#include "ops/distance_kernels.h"
 #include "ops/expert_linear_kernels.h"
 #include "ops/experts_kernels.h"
-#include "ops/features_kernels.h"
-#include "ops/inverse_kernels.h"
-#include "ops/turned_features_kernels.h"
-#include "ops/window_kernels.h"
 
 namespace fovea {
 namespace {
@@ -21,76 +13,6 @@ namespace {
 }
 
 }  // namespace
-
-template <>
-void kernels::measure_channels<Device::cuda>(const Context&, const MeasureChannels&) {
-  missing("measure_channels");
-}
-
-template <>
-void kernels::channel_factors<Device::cuda>(const Context&, const ChannelFactors&) {
-  missing("channel_factors");
-}
-
-template <>
-void kernels::norm_channels<Device::cuda>(const Context&, const NormChannels&) {
-  missing("norm_channels");
-}
-
-template <>
-void kernels::norm_channels_backward<Device::cuda>(const Context&, const NormChannelsPull&) {
-  missing("norm_channels_backward");
-}
-
-template <>
-void kernels::move_towards<Device::cuda>(const Context&, const MoveTowards&) {
-  missing("move_towards");
-}
-
-template <>
-void kernels::convolve<Device::cuda>(const Context&, const ConvTensors&) {
-  missing("convolve");
-}
-
-template <>
-Tensor kernels::tap_gradients<Device::cuda>(const Context&, const ConvTensors&, const RowList&) {
-  missing("tap_gradients");
-}
-
-template <>
-void kernels::spread_taps<Device::cuda>(const Context&, const Taps&) {
-  missing("spread_taps");
-}
-
-template <>
-void kernels::gather_taps<Device::cuda>(const Context&, const Taps&) {
-  missing("gather_taps");
-}
-
-template <>
-void kernels::diagonal_dots<Device::cuda>(const Context&, const DiagonalTensors&, double) {
-  missing("diagonal_dots");
-}
-
-template <>
-void kernels::diagonal_mix<Device::cuda>(const Context&, const DiagonalTensors&) {
-  missing("diagonal_mix");
-}
-
-template <>
-void kernels::diagonal_mix_back<Device::cuda>(const Context&, const DiagonalTensors&) {
-  missing("diagonal_mix_back");
-}
-
-template <>
-void kernels::distance<Device::cuda>(const Context&, const DistanceTensors&) {
-  missing("distance");
-}
-
-template <>
-void kernels::distance_backward<Device::cuda>(const Context&, const DistancePull&) {
-  missing("distance_backward");
-}
 
 template <>
 void kernels::route<Device::cuda>(const Context&, const RouteRows&) {
@@ -110,86 +32,6 @@ void kernels::expert_linear<Device::cuda>(const Context&, const ExpertProducts&)
 template <>
 void kernels::expert_linear_backward<Device::cuda>(const Context&, const ExpertPulls&) {
   missing("expert_linear_backward");
-}
-
-template <>
-void kernels::scatter_rows<Device::cuda>(const Context&, const Scatter&) {
-  missing("scatter_rows");
-}
-
-template <>
-void kernels::scatter_rows_backward<Device::cuda>(const Context&, const ScatterPull&) {
-  missing("scatter_rows_backward");
-}
-
-template <>
-void kernels::jitter<Device::cuda>(const Context&, const JitterTensors&) {
-  missing("jitter");
-}
-
-template <>
-void kernels::features<Device::cuda>(const Context&, const FeatureForward&) {
-  missing("features");
-}
-
-template <>
-void kernels::features_backward<Device::cuda>(const Context&, const FeatureBackward&) {
-  missing("features_backward");
-}
-
-template <>
-void kernels::shifted_identity<Device::cuda>(const Context&, const ShiftedIdentity&) {
-  missing("shifted_identity");
-}
-
-template <>
-void kernels::add_scaled<Device::cuda>(const Context&, const AddScaled&) {
-  missing("add_scaled");
-}
-
-template <>
-void kernels::inverse_start<Device::cuda>(const Context&, const InverseStart&) {
-  missing("inverse_start");
-}
-
-template <>
-void kernels::inverse_start_backward<Device::cuda>(const Context&, const InverseStartPull&) {
-  missing("inverse_start_backward");
-}
-
-template <>
-void kernels::balance<Device::cuda>(const Context&, const Balance&) {
-  missing("balance");
-}
-
-template <>
-void kernels::balance_backward<Device::cuda>(const Context&, const BalancePull&) {
-  missing("balance_backward");
-}
-
-template <>
-void kernels::root_sums<Device::cuda>(const Context&, const RootSums&) {
-  missing("root_sums");
-}
-
-template <>
-void kernels::root_sums_backward<Device::cuda>(const Context&, const RootSumsPull&) {
-  missing("root_sums_backward");
-}
-
-template <>
-void kernels::turn_features<Device::cuda>(const Context&, const TurnedFeatures&) {
-  missing("turn_features");
-}
-
-template <>
-void kernels::window_pool<Device::cuda>(const Context&, const WindowPool&) {
-  missing("window_pool");
-}
-
-template <>
-void kernels::window_pool_backward<Device::cuda>(const Context&, const WindowPull&) {
-  missing("window_pool_backward");
 }
 
 }  // namespace fovea
