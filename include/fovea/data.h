@@ -31,7 +31,8 @@ enum class Task : std::uint8_t {
 };
 FOVEA_EXPORT std::vector<std::string_view> task_names();  // in the order of Task
 
-// One side of what a model reads, and how its rows divide into sequences.
+// One side of what a model reads, and how its rows divide into sequences. Ids and types lie on the host best: a model
+// looks at each of them, and then takes them to where it is.
 struct Input {
   Tensor ids = {};     // i32 (1, total) packed, or (b, n) padded with 0
   Tensor types = {};   // i32, like ids: which part of its text a token belongs to; undefined: all 0

@@ -21,7 +21,7 @@ StackSpec stack_spec(const ModelConfig& config, const StackConfig& stack, std::i
 }
 
 Loss report_of(const ClassLoss& loss) {
-  return {.value = loss.value, .asked = loss.asked, .correct = static_cast<double>(loss.correct)};
+  return {.value = loss.value, .asked = loss.asked, .correct = loss.correct};
 }
 
 Loss Network::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {

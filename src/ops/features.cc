@@ -94,9 +94,11 @@ Rescue find_rescue(const Context& context, const Tensor& x, const Tensor& direct
                                   directions.contiguous(context),
                                   Tensor::empty(context, rows, wide),
                                   in_order ? Tensor::empty(context, rows, wide) : Tensor(),
-                                  Tensor::empty(context, {std::ssize(options.rows), x.dim(2)}, wide)};
-  const bool needed = visit_device(context, io, [&]<Device D>() { return kernels::find_rescue<D>(context, io); });
-  return needed ? Rescue{io.shifts, io.log_decay, io.state_scale} : Rescue{};
+                                  Tensor::empty(context, {std::ssize(options.rows), x.dim(2)}, wide),
+                                  Tensor::empty(context, {}, DType::u8),
+                                  context.device() != Device::cpu};
+  visit_device(context, io, [&]<Device D>() { kernels::find_rescue<D>(context, io); });
+  return io.always || io.needed.item() != 0.0 ? Rescue{io.shifts, io.log_decay, io.state_scale} : Rescue{};
 }
 
 }  // namespace fovea

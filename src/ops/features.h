@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "fovea/ops.h"
@@ -30,6 +31,8 @@ struct FeatureOptions {
   bool subtract_norm = false;  // |z|^2 / 2, of exponential
   Stabilizer stabilizer = Stabilizer::fixed;
   double shift = 0.0;
+  // More to `shift` where e^(|w|^2 / 2), the most that e^(w z - |z|^2 / 2) can be, would be above e^this.
+  double largest_exponent = std::numeric_limits<double>::infinity();
   Tensor shifts = {};                      // (b, n, heads), wide type, as find_rescue() has them
   bool pull_shift = false;                 // gradients flow through a maximum; needless where it cancels
   Var gain = {};                           // (groups, d), of waves
@@ -42,7 +45,7 @@ struct FeatureOptions {
 Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOptions& options);
 
 // A stabilizer for keys whose norms would leave nothing of e^(u - |z|^2 / 2 - shift). It cancels in a quotient, so no
-// gradient flows through it. All undefined where `shift` serves.
+// gradient flows through it. All undefined where `shift` serves, unless one would have to wait to know that.
 struct Rescue {
   Tensor shifts;       // of each row: the largest u - |z|^2 / 2 of a head in the sequence ...
   Tensor log_decay;    // ... in order: that so far, but `shift` from the first row on that needs no rescue. By it a sum

@@ -23,10 +23,11 @@ struct FeatureRescue {
   const FeatureOptions* options;
   Tensor x, directions;                   // as above
   Tensor shifts, log_decay, state_scale;  // of a Rescue; log_decay: defined where rows are in order
+  Tensor needed;                          // u8 scalar: is there need of one?
+  bool always;                            // it is written even where there is not
 };
-// Whether there is need of one, and it has been written.
 template <Device>
-bool find_rescue(const Context& context, const FeatureRescue& io);
+void find_rescue(const Context& context, const FeatureRescue& io);
 
 struct FeatureBackward {
   const FeatureOptions* options;

@@ -1,124 +1,43 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
-#include "core/parallel.h"
 #include "core/rng.h"
+#include "core/visit_device.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/gaussian.h"
+#include "mechanisms/kernel/mixing_kernels.h"
 #include "ops/sequence.h"
-#include "ops/work.h"
 #include "reference/low_rank.h"
 
 namespace fovea {
 namespace {
 
 constexpr double kNormEps = 1e-5;
-constexpr double kLeast = 1e-8;  // of a mixing weight
-
-// log(max(share_a + beta (t_ia - mean over a of t_i), 1e-8)) + offset_a.
-struct Mixing {
-  Tensor t;              // (b, heads, n, count)
-  Tensor share, offset;  // (b, heads, count)
-};
-
-// One matrix t (n, count) whose columns sum to 1. Only differences along a row count, and those of a row that has
-// nearly all of every column would be lost in its ones: of such a row, what the others leave is taken instead, t - 1.
-template <class R>
-class MixingRows {
- public:
-  MixingRows(const Mixing& in, std::int64_t matrix)
-      : n_(in.t.dim(2)),
-        count_(in.t.dim(3)),
-        t_(in.t.data<R>() + matrix * n_ * count_),
-        rest_(static_cast<std::size_t>(count_)) {
-    for (std::int64_t i = 0; i < n_; ++i)
-      if (std::accumulate(t_ + i * count_, t_ + (i + 1) * count_, R{0}) > static_cast<R>(count_) / 2) full_ = i;
-    for (std::int64_t i = 0; full_ >= 0 && i < n_; ++i)
-      for (std::int64_t a = 0; i != full_ && a < count_; ++a) rest_[static_cast<std::size_t>(a)] -= t_[i * count_ + a];
-  }
-
-  // share_a + beta (t_ia - mean over a of t_i)
-  void mix(std::int64_t i, const R* share, R beta, R* alpha) const {
-    const R* t = i == full_ ? rest_.data() : t_ + i * count_;
-    const R mean = std::accumulate(t, t + count_, R{0}) / static_cast<R>(count_);
-    for (std::int64_t a = 0; a < count_; ++a) alpha[a] = share[a] + beta * (t[a] - mean);
-  }
-  // Gradients of what mix() took in place of those of t.
-  void pull(R* dt) const {
-    for (std::int64_t i = 0; full_ >= 0 && i < n_; ++i)
-      for (std::int64_t a = 0; i != full_ && a < count_; ++a) dt[i * count_ + a] -= dt[full_ * count_ + a];
-    if (full_ >= 0) std::fill_n(dt + full_ * count_, count_, R{0});
-  }
-
- private:
-  std::int64_t n_, count_;
-  const R* t_;
-  std::int64_t full_ = -1;  // the row that has over half of the columns, if any
-  std::vector<R> rest_;
-};
-
-template <class R>
-void mix_forward(const Context& context, const Mixing& in, R beta, const Tensor& out) {
-  const std::int64_t n = in.t.dim(2), count = in.t.dim(3);
-  parallel_for(context, in.t.dim(0) * in.t.dim(1), [&](std::int64_t matrix) {
-    const MixingRows<R> rows(in, matrix);
-    const R *shares = in.share.data<R>() + matrix * count, *offsets = in.offset.data<R>() + matrix * count;
-    for (std::int64_t i = 0; i < n; ++i) {
-      R* to = out.data<R>() + (matrix * n + i) * count;
-      rows.mix(i, shares, beta, to);
-      for (std::int64_t a = 0; a < count; ++a) to[a] = std::log(std::max(to[a], static_cast<R>(kLeast))) + offsets[a];
-    }
-  });
-}
-
-template <class R>
-void pull_mixing(const Context& context, const Mixing& in, R beta, const Tensor& g, const Mixing& d) {
-  const std::int64_t n = in.t.dim(2), count = in.t.dim(3);
-  parallel_for(context, in.t.dim(0) * in.t.dim(1), [&](std::int64_t matrix) {
-    const MixingRows<R> rows(in, matrix);
-    R *d_share = d.share.data<R>() + matrix * count, *d_offset = d.offset.data<R>() + matrix * count;
-    std::vector<R> alpha(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t at = (matrix * n + i) * count;
-      const R* seed = g.data<R>() + at;
-      R *dt = d.t.data<R>() + at, mean = 0;
-      rows.mix(i, in.share.data<R>() + matrix * count, beta, alpha.data());
-      for (std::int64_t a = 0; a < count; ++a) {
-        const R value = alpha[static_cast<std::size_t>(a)];
-        dt[a] = value > static_cast<R>(kLeast) ? seed[a] / value : R(0);
-        mean += dt[a] / static_cast<R>(count);
-        d_share[a] += dt[a];
-        d_offset[a] += seed[a];
-      }
-      for (std::int64_t a = 0; a < count; ++a) dt[a] = beta * (dt[a] - mean);
-    }
-    rows.pull(d.t.data<R>() + matrix * n * count);
-  });
-}
-
+// saved: t, share.
 void mix_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const Mixing in{node.saved[0], node.saved[1], {}};
-  const DType dtype = in.t.dtype();
-  const Tensor g = node.grad().contiguous(context);
-  const Mixing d{Tensor::empty(context, in.t.shape(), dtype), Tensor::zeros(context, in.share.shape(), dtype),
-                 Tensor::zeros(context, in.share.shape(), dtype)};
-  const double beta = std::any_cast<double>(node.attributes);
-  visit_wide(dtype, [&]<class R>() { pull_mixing<R>(context, in, static_cast<R>(beta), g, d); });
-  tape.accumulate(node.inputs[0], d.t);
-  tape.accumulate(node.inputs[1], d.share);
-  tape.accumulate(node.inputs[2], d.offset);
+  const Tensor &t = node.saved[0], &share = node.saved[1];
+  const kernels::LogMixingPull io{t,
+                                  share,
+                                  node.grad().contiguous(context),
+                                  Tensor::empty(context, t.shape(), t.dtype()),
+                                  Tensor::zeros(context, share.shape(), t.dtype()),
+                                  Tensor::zeros(context, share.shape(), t.dtype()),
+                                  std::any_cast<double>(node.attributes)};
+  visit_device(context, io, [&]<Device D>() { kernels::log_mixing_backward<D>(context, io); });
+  tape.accumulate(node.inputs[0], io.d_t);
+  tape.accumulate(node.inputs[1], io.d_share);
+  tape.accumulate(node.inputs[2], io.d_offset);
 }
 
 constexpr Op kMix{"lara_mixing", mix_backward};
 
 Var log_mixing(Tape& tape, const Var& t, const Var& share, const Var& offset, double beta) {
   const Context& context = tape.context();
-  const Mixing in{t.value().contiguous(context), share.value().contiguous(context), offset.value().contiguous(context)};
-  const Tensor out = Tensor::empty(context, t.shape(), t.dtype());
-  visit_wide(t.dtype(), [&]<class R>() { mix_forward<R>(context, in, static_cast<R>(beta), out); });
-  return tape.record(kMix, {t, share, offset}, out, {in.t, in.share}, beta);
+  const kernels::LogMixing io{t.value().contiguous(context), share.value().contiguous(context),
+                              offset.value().contiguous(context), Tensor::empty(context, t.shape(), t.dtype()), beta};
+  visit_device(context, io, [&]<Device D>() { kernels::log_mixing<D>(context, io); });
+  return tape.record(kMix, {t, share, offset}, io.out, {io.t, io.share}, beta);
 }
 
 // What the means are taken of: layer_norm(x W + b), or x itself.

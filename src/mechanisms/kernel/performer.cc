@@ -34,20 +34,6 @@ Tensor directions_of(const Call& call) {
                      redraw == "iid" ? Init::normal(1.0) : Init::features());
 }
 
-// e^(w x - |x|^2 / 2) is at most e^(|w|^2 / 2): what must be taken off for that to be a float, whatever x is. Being
-// the same for all keys, it cancels; and it does not depend on later ones.
-double fixed_shift(const Tensor& directions) {
-  const std::vector<double> w = directions.to_vector<double>();
-  const auto d = static_cast<std::size_t>(directions.dim(2));
-  double most = 0.0;
-  for (std::size_t l = 0; l < w.size(); l += d) {
-    double half_norm = 0.0;
-    for (std::size_t c = 0; c < d; ++c) half_norm += 0.5 * w[l + c] * w[l + c];
-    most = std::fmax(most, half_norm);
-  }
-  return std::fmax(0.0, most - kLargestExponent);
-}
-
 struct Maps {
   FeatureOptions queries, keys;
 };
@@ -72,7 +58,8 @@ Maps maps_of(const Mechanism& m, const Tensor& directions, double scale) {
     }
     maps.keys.stabilizer = Stabilizer::sequence;
   } else {
-    maps.keys.shift = fixed_shift(directions);
+    // The same for all keys, it cancels; and it does not depend on later ones.
+    maps.keys.largest_exponent = kLargestExponent;
   }
   return maps;
 }

@@ -54,7 +54,23 @@ Tensor pack(const Context& context, const Tensor& directions, bool across, doubl
   });
 }
 
-cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x) {
+// What must be taken off an exponent for the longest direction, see FeatureOptions.
+double shift_of(const FeatureOptions& options, const Tensor& directions) {
+  if (options.largest_exponent == math::kInfinity<double>) return options.shift;
+  double most = 0.0;
+  visit_wide(directions.dtype(), [&]<class R>() {
+    const R* w = directions.data<R>();
+    for (std::int64_t l = 0; l < directions.numel(); l += directions.dim(2)) {
+      double half_norm = 0.0;
+      for (std::int64_t c = l; c < l + directions.dim(2); ++c)
+        half_norm += 0.5 * static_cast<double>(w[c]) * static_cast<double>(w[c]);
+      most = std::fmax(most, half_norm);
+    }
+  });
+  return options.shift + std::fmax(0.0, most - options.largest_exponent);
+}
+
+cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x, const Tensor& directions) {
   cpu::FeatureRows in;
   in.map = options.map;
   in.scale = options.scale;
@@ -64,7 +80,7 @@ cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x) {
   in.subtract_norm = options.subtract_norm;
   in.stabilizer = options.stabilizer;
   in.pull_shift = options.pull_shift;
-  in.shift = options.shift;
+  in.shift = shift_of(options, directions);
   in.x = x;
   return in;
 }
@@ -185,7 +201,7 @@ template <>
 void kernels::features<Device::cpu>(const Context& context, const FeatureForward& io) {
   const FeatureOptions& options = *io.options;
   const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
-  cpu::FeatureForward rows{describe(options, io.x), io.y};
+  cpu::FeatureForward rows{describe(options, io.x, io.directions), io.y};
   rows.in.directions = pack(context, io.directions, true, cpu::feature_unit(options.map));
   rows.in.count = io.directions.dim(1);
   rows.in.gain = io.gain;
@@ -199,9 +215,9 @@ void kernels::features<Device::cpu>(const Context& context, const FeatureForward
 
 // What is common to a sequence does not depend on its neighbours.
 template <>
-bool kernels::find_rescue<Device::cpu>(const Context& context, const FeatureRescue& io) {
+void kernels::find_rescue<Device::cpu>(const Context& context, const FeatureRescue& io) {
   const FeatureOptions& options = *io.options;
-  cpu::FeatureRows in = describe(options, io.x);
+  cpu::FeatureRows in = describe(options, io.x, io.directions);
   in.stabilizer = Stabilizer::given;
   const std::int64_t heads = io.x.dim(2), all = std::ssize(options.rows) * heads;
   const auto at = [&](std::int64_t i) {
@@ -209,7 +225,9 @@ bool kernels::find_rescue<Device::cpu>(const Context& context, const FeatureResc
   };
   std::vector<std::uint8_t> faint(static_cast<std::size_t>(all));
   parallel_for(context, all, [&](std::int64_t i) { faint[static_cast<std::size_t>(i)] = fades(in, at(i)); });
-  if (std::find(faint.begin(), faint.end(), 1) == faint.end()) return false;
+  const bool needed = std::find(faint.begin(), faint.end(), 1) != faint.end();
+  *io.needed.data<std::uint8_t>() = needed ? 1 : 0;
+  if (!needed && !io.always) return;
   in.directions = pack(context, io.directions, true, cpu::feature_unit(options.map));
   in.count = io.directions.dim(1);
   row_tops(context, in, tasks_of(options.rows, heads), io.shifts);
@@ -217,7 +235,6 @@ bool kernels::find_rescue<Device::cpu>(const Context& context, const FeatureResc
     parallel_for(context, all,
                  [&](std::int64_t i) { settle<R>(in, at(i), faint[static_cast<std::size_t>(i)] != 0, io); });
   });
-  return true;
 }
 
 template <>
@@ -225,7 +242,7 @@ void kernels::features_backward<Device::cpu>(const Context& context, const Featu
   const FeatureOptions& options = *io.options;
   const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
   const DType wide = wide_type(io.x.dtype());
-  cpu::FeatureBackward rows{describe(options, io.x), io.y, io.dy, io.dx, io.d_weight, {}};
+  cpu::FeatureBackward rows{describe(options, io.x, io.directions), io.y, io.dy, io.dx, io.d_weight, {}};
   rows.in.directions = pack(context, io.directions, false, 1.0);
   rows.in.count = io.directions.dim(1);
   rows.in.gain = io.gain;
