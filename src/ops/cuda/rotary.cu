@@ -1,7 +1,7 @@
 #include "ops/rotary_kernels.h"
 
+#include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "core/wide.h"
 #include "ops/cuda/split.cuh"
@@ -12,27 +12,37 @@ namespace {
 
 using namespace device;  // NOLINT
 
+// Radians for each position, of as many pairs as go along with a launch.
+struct Frequencies {
+  static constexpr std::int64_t kMost = 128;
+  double of[kMost];
+
+  Frequencies(const Rotary& rotary, std::int64_t width, std::int64_t first, std::int64_t count) {
+    for (std::int64_t m = 0; m < count; ++m)
+      of[m] = rotary.stretch.slowed(
+          std::pow(rotary.base, -2.0 * static_cast<double>(first + m) / static_cast<double>(width)));
+  }
+};
+
 // (b n, 2, pairs), wide: cosines and sines of the angles of each row, from doubles: long positions keep their phase.
 template <class R>
 Tensor angles_of(const Context& context, const kernels::Rotate& io, std::int64_t width) {
   const std::int64_t pairs = width / 2, rows = io.positions.numel();
-  std::vector<double> frequency;
-  for (std::int64_t m = 0; m < pairs; ++m)
-    frequency.push_back(
-        io.rotary.stretch.slowed(std::pow(io.rotary.base, -2.0 * static_cast<double>(m) / static_cast<double>(width))));
-  const auto list = upload(context, frequency);
   const Tensor angles = Tensor::empty(context, {rows, 2, pairs}, wide_type(io.x.dtype()), Lifetime::scratch);
-  const double* const of_pair = list.data();
   const std::int32_t* const positions = pointer<std::int32_t>(io.positions);
-  R* const to = pointer<R>(angles);
   const double sign = io.back ? -1.0 : 1.0;
-  each(context, rows * pairs, [=] __device__(std::int64_t i) {
-    const Split at = split(i, pairs);
-    double sine, cosine;
-    sincos(sign * static_cast<double>(positions[at.whole]) * of_pair[at.rest], &sine, &cosine);
-    to[2 * at.whole * pairs + at.rest] = static_cast<R>(cosine);
-    to[(2 * at.whole + 1) * pairs + at.rest] = static_cast<R>(sine);
-  });
+  for (std::int64_t first = 0; first < pairs; first += Frequencies::kMost) {
+    const std::int64_t count = std::min(pairs - first, Frequencies::kMost);
+    const Frequencies frequencies(io.rotary, width, first, count);
+    R* const to = pointer<R>(angles) + first;
+    each(context, rows * count, [=] __device__(std::int64_t i) {
+      const Split at = split(i, count);
+      double sine, cosine;
+      sincos(sign * static_cast<double>(positions[at.whole]) * frequencies.of[at.rest], &sine, &cosine);
+      to[2 * at.whole * pairs + at.rest] = static_cast<R>(cosine);
+      to[(2 * at.whole + 1) * pairs + at.rest] = static_cast<R>(sine);
+    });
+  }
   return angles;
 }
 
