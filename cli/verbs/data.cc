@@ -16,7 +16,7 @@ namespace {
 
 struct DataOptions {
   MachineOptions machine;
-  std::int64_t train, validation, test;
+  std::int64_t train = 0, validation = 0, test = 0;
   std::int64_t size = 32;  // of pictures
   std::uint64_t seed = 0;
   std::string out;
@@ -71,6 +71,13 @@ void run(const DataOptions& options, Written (*write)(const Context&, const Data
                     {"majority_share", written.majority}});
 }
 
+DataOptions sizes(std::int64_t train, std::int64_t others) {
+  DataOptions options;
+  options.train = train;
+  options.validation = options.test = others;
+  return options;
+}
+
 using Writer = Written (*)(const Context&, const DataOptions&);
 
 Arguments add_set(Program& program, const Arguments& group, const VerbText& text, Writer write,
@@ -100,8 +107,8 @@ void add_data(Program& program) {
            "Generates ListOps as in the Long-Range Arena and writes basic_train.tsv, basic_val.tsv "
            "and basic_test.tsv.",
            {"fovea data listops --out listops", "fovea data listops --out small --train 5000 --seed 7"}},
-          write_listops, std::make_shared<DataOptions>(DataOptions{{}, 96000, 2000, 2000}));
-  const auto pictures = std::make_shared<DataOptions>(DataOptions{{}, 160000, 20000, 20000});
+          write_listops, std::make_shared<DataOptions>(sizes(96000, 2000)));
+  const auto pictures = std::make_shared<DataOptions>(sizes(160000, 20000));
   add_set(program, group,
           {"pathfinder",
            "Draws Pathfinder as in the Long-Range Arena (are two dots on one dashed contour?) and writes idx files "

@@ -118,7 +118,9 @@ TEST(Pathfinder, IsADataSetGeneratedOrFromItsFiles) {
        {std::pair(&parts.train, "train"), {&parts.validation, "valid"}, {&parts.test, "test"}})
     write_idx(*part, folder / (std::string(name) + "-images-idx3-ubyte"),
               folder / (std::string(name) + "-labels-idx1-ubyte"));
-  const Dataset read = load_data(kContext, {.source = folder.path().string()}, {.task = Task::classify});
+  DataSettings files;
+  files.source = folder.path().string();
+  const Dataset read = load_data(kContext, files, {.task = Task::classify});
   EXPECT_EQ(read.train->hash(), made.train->hash());
   EXPECT_EQ(read.validation->hash(), made.validation->hash());
   EXPECT_EQ(read.test->hash(), made.test->hash());

@@ -33,7 +33,9 @@ TEST(ArenaTasks, StartRunsOfAnyModel) {
         EXPECT_EQ(json_text(write_fields(run.train)), json_text(write_fields(protocol.settings.train.value())));
         EXPECT_TRUE(run.train.minutes > 0.0 || run.train.steps < kNoStepLimit);
         EXPECT_EQ(run.model.task, Task::classify);
-        if (protocol.settings.depth > 0) EXPECT_EQ(std::ssize(run.model.layers), protocol.settings.depth);
+        if (protocol.settings.depth > 0) {
+          EXPECT_EQ(std::ssize(run.model.layers), protocol.settings.depth);
+        }
       }
 }
 
