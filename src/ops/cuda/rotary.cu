@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "core/wide.h"
+#include "ops/cuda/packs.cuh"
 #include "ops/cuda/split.cuh"
-#include "tensor/cuda/loops.cuh"
 
 namespace fovea {
 namespace {
@@ -54,18 +54,6 @@ struct Turn {
   Elements<R> x, y, angles;
   std::int64_t item, row, head;  // strides of x
 
-  __device__ static void load(const Elements<R>& from, std::int64_t i, R (&to)[kUnit]) {
-    if constexpr (kUnit == kPack)
-      load_pack(from, i, to);
-    else
-      to[0] = from[i];
-  }
-  __device__ static void store(const Elements<R>& to, std::int64_t i, const R (&from)[kUnit]) {
-    if constexpr (kUnit == kPack)
-      store_pack(to, i, from);
-    else
-      to.put(i, from[0]);
-  }
   // Of neighbours that are pairs in turns, the first and the second ones; and back.
   __device__ static void part(R (&a)[kUnit], R (&b)[kUnit]) {
     R all[2 * kUnit];
@@ -111,13 +99,6 @@ struct Turn {
   }
 };
 
-bool has_packs(const kernels::Rotate& io, std::int64_t pairs) {
-  const auto is_even = [](std::int64_t stride) { return stride % kPack == 0; };
-  const Tensor& x = io.x;
-  return is_even(pairs) && is_even(x.dim(3)) && is_even(x.stride(0)) && is_even(x.stride(1)) && is_even(x.stride(2)) &&
-         reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0 && reinterpret_cast<std::uintptr_t>(io.y.raw()) % 16 == 0;
-}
-
 template <class R, int kUnit>
 void turn(const Context& context, const kernels::Rotate& io, const Tensor& angles) {
   const Tensor& x = io.x;
@@ -131,7 +112,8 @@ template <class R>
 void run(const Context& context, const kernels::Rotate& io) {
   const std::int64_t width = (io.rotary.width == 0 ? io.x.dim(3) : io.rotary.width) / 2 * 2;
   const Tensor angles = angles_of<R>(context, io, width);
-  if (has_packs(io, width / 2))
+  const bool fits = width / 2 % kPack == 0 && io.x.dim(3) % kPack == 0 && has_packs(io.x, 3) && has_packs(io.y, 3);
+  if (fits)
     turn<R, kPack>(context, io, angles);
   else
     turn<R, 1>(context, io, angles);
