@@ -187,12 +187,17 @@ struct LossOptions {
   double label_smoothing = 0.0;
 };
 
-// What a batch cost, and what to report of it.
-struct Loss {
-  Var value;               // a scalar: the mean over all that was asked, and what the model adds to it
-  std::int64_t asked = 0;  // targets that count
-  double correct = 0.0;    // of these, where there are classes
-  double deviation = 0.0;  // sum of absolute errors, where there are numbers
+// What a batch cost, and what to report of it: scalars where the model is.
+struct FOVEA_EXPORT Loss {
+  Var value;              // the mean over all that was asked, and what the model adds to it
+  Tensor asked = {};      // f64: targets that count
+  Tensor correct = {};    // f64: of these, where there are classes
+  Tensor deviation = {};  // f64: sum of absolute errors, where there are numbers
+
+  struct Numbers {
+    double value = 0.0, asked = 0.0, correct = 0.0, deviation = 0.0;
+  };
+  Numbers read(const Context& context) const;  // waits for them, once
 };
 
 class Network;  // what a task's model does (src/models/network.h)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,6 +14,22 @@
 // activations, compute in f32 (f64 for f64), and parallelise in a way that gives the same bits at any thread count
 // (products through oneDNN excepted). Parameters stay f32 (f64) whatever the activations are.
 namespace fovea {
+
+// Rows of an axis by their numbers, i32. One that an operation made, or that was checked on the host, says in what
+// range its entries are, and nobody looks at them again. Any other is checked where it lies: on a device that means to
+// wait for it. It may lie on the host: then it is taken along to where the operation runs.
+struct Index {
+  Index() = default;
+  Index(Tensor entries) : entries(std::move(entries)) {}  // (implicit: of unknown numbers)
+  Index(Tensor entries, std::int64_t least, std::int64_t limit, bool once = false)
+      : entries(std::move(entries)), least(least), limit(limit), once(once) {}
+
+  bool within(std::int64_t low, std::int64_t high) const { return least >= low && limit <= high; }
+
+  Tensor entries;
+  std::int64_t least = std::numeric_limits<std::int64_t>::min(), limit = std::numeric_limits<std::int64_t>::max();
+  bool once = false;  // none but -1 is there twice
+};
 
 // Products.
 FOVEA_EXPORT Var matmul(Tape& tape, const Var& a, const Var& b);  // (..., m, k) x (..., k, n), or b (k, n) shared
@@ -49,6 +66,7 @@ FOVEA_EXPORT Var activate(Tape& tape, const Var& x, Activation activation);
 FOVEA_EXPORT Var glu(Tape& tape, const Var& x, Activation activation, double dropout_p = 0.0);
 FOVEA_EXPORT Var dropout(Tape& tape, const Var& x, double p);  // inverted scaling; identity unless tape.training()
 FOVEA_EXPORT Var cast(Tape& tape, const Var& x, DType dtype);
+FOVEA_EXPORT Var reciprocal(Tape& tape, const Var& x);
 
 // Over the last axis, softmax over any. A row of nothing but -inf has weights of 0, and a sum of -inf.
 FOVEA_EXPORT Var softmax(Tape& tape, const Var& x, int axis = -1);
@@ -101,22 +119,21 @@ struct AddNorm {
 FOVEA_EXPORT AddNorm add_norm(Tape& tape, const Var& x, const Var& branch, double dropout_p, const Norm& norm);
 
 // Tables and losses. An embedding has the dtype of its table.
-FOVEA_EXPORT Var embedding(Tape& tape, const Var& table, const Tensor& ids);  // (v, d), i32 (...) -> (..., d)
+FOVEA_EXPORT Var embedding(Tape& tape, const Var& table, const Index& ids);  // (v, d), i32 (...) -> (..., d)
 struct CrossEntropy {
   double label_smoothing = 0.0;    // eps / classes on every class, the target included
   std::int32_t ignore_index = -1;  // rows with this target count for nothing
 };
 struct ClassLoss {
-  Var value;                 // cross-entropy, the mean over the rows that count
-  std::int64_t asked = 0;    // rows that count
-  std::int64_t correct = 0;  // of these: the target's logit is the first of the largest
+  Var value;              // cross-entropy, the mean over the rows that count
+  Tensor asked, correct;  // f64 scalars: rows that count; of these, the target's logit is the first of the largest
 };
-FOVEA_EXPORT ClassLoss class_loss(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options = {});
+FOVEA_EXPORT ClassLoss class_loss(Tape& tape, const Var& logits, const Index& targets, CrossEntropy options = {});
 // The same of linear(x, weight, bias), for large vocabularies: logits and their gradients exist for one block of rows
 // at a time, in the wide type.
 FOVEA_EXPORT ClassLoss linear_class_loss(Tape& tape, const Var& x, const Var& weight, const Var& bias,
-                                         const Tensor& targets, CrossEntropy options = {});
-inline Var cross_entropy(Tape& tape, const Var& logits, const Tensor& targets, CrossEntropy options = {}) {
+                                         const Index& targets, CrossEntropy options = {});
+inline Var cross_entropy(Tape& tape, const Var& logits, const Index& targets, CrossEntropy options = {}) {
   return class_loss(tape, logits, targets, options).value;
 }
 
@@ -136,7 +153,7 @@ FOVEA_EXPORT Var reshape(Tape& tape, const Var& x, std::initializer_list<std::in
 FOVEA_EXPORT Var transpose(Tape& tape, const Var& x, int a, int b);  // a view
 FOVEA_EXPORT Var concat(Tape& tape, std::span<const Var> parts, int axis);
 FOVEA_EXPORT Var slice(Tape& tape, const Var& x, int axis, std::int64_t begin, std::int64_t end);  // a view
-FOVEA_EXPORT Var gather(Tape& tape, const Var& x, const Tensor& index);  // rows of axis 0 by i32 index
+FOVEA_EXPORT Var gather(Tape& tape, const Var& x, const Index& index);                             // rows of axis 0
 
 // Windows along the positions of x (b, n, c). The ends of every sequence are padded first; windows that would need more
 // rows than there are then are left out.
@@ -172,19 +189,28 @@ struct Route {
   Sequences rows = {};        // padding goes nowhere
 };
 struct Routing {
-  Tensor tokens;                    // i32 (kept): rows of (b n), expert after expert, each in order
-  std::vector<std::int64_t> begin;  // of each expert in them; one more at the end
-  Var gates;                        // (kept), in the wide type: the probability of the expert
-  Var balance;  // experts * sum of (share of tokens that prefer e) (mean probability of e): 1 when all are equal
-  std::int64_t dropped = 0;
+  Index tokens;    // (b n): rows, expert after expert, each in order; -1 after the last that was taken
+  Tensor begin;    // i32 (experts + 1): of each expert in them
+  Var gates;       // (b n), in the wide type: the probability of the expert; 0 after the last
+  Var balance;     // experts * sum of (share of tokens that prefer e) (mean probability of e): 1 when all are equal
+  Tensor dropped;  // i32 scalar: those who came too late
 };
 // Logits (b, n, experts) or (tokens, experts); probabilities are f32 (f64). Of equal logits the first wins.
 FOVEA_EXPORT Routing route_top1(Tape& tape, const Var& logits, const Route& route);
 // ceil(factor tokens / experts), at least 1.
 FOVEA_EXPORT std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, double factor);
-// (count, d) with scale_i values_i at row index_i, and 0 in the others: values (m, d), index i32 (m) without repeats,
-// scale (m) or undefined.
-FOVEA_EXPORT Var scatter_rows(Tape& tape, const Var& values, const Tensor& index, std::int64_t count,
+// Rows of x (b n, d) in the order of a routing, and 0 after the last that was taken.
+FOVEA_EXPORT Var to_experts(Tape& tape, const Var& x, const Routing& routing);
+// act(x W_e + b_e) for the rows of each expert, as to_experts() has them, and 0 after the last: x (m, in), weights (in,
+// out), biases (out), or none of these.
+struct ExpertLinear {
+  std::vector<Var> weights, biases;
+  Activation activation = Activation::identity;
+};
+FOVEA_EXPORT Var expert_linear(Tape& tape, const Var& x, const Tensor& begin, const ExpertLinear& layer);
+// (count, d) with scale_i values_i at row index_i, and 0 in the others: values (m, d), index (m) without repeats, scale
+// (m) or undefined. An index that is known may have -1 for nowhere.
+FOVEA_EXPORT Var scatter_rows(Tape& tape, const Var& values, const Index& index, std::int64_t count,
                               const Var& scale = {});
 // x times numbers drawn from [1 - amount, 1 + amount); identity unless tape.training().
 FOVEA_EXPORT Var jitter(Tape& tape, const Var& x, double amount);

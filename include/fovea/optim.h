@@ -67,8 +67,8 @@ class FOVEA_EXPORT AdamW {
 };
 
 // Multiplies all gradients by limit / norm when their joint L2 norm is above the limit (0: never). Returns the norm
-// from before; a gradient that is not finite makes it so.
-FOVEA_EXPORT double clip_norm(Context& context, std::span<const Parameter> parameters, double limit);
+// from before, an f64 scalar where the gradients are; a gradient that is not finite makes it so.
+FOVEA_EXPORT Tensor clip_norm(Context& context, std::span<const Parameter> parameters, double limit);
 // Limits every entry to [-limit, limit] (0: no limit).
 FOVEA_EXPORT void clip_value(Context& context, std::span<const Parameter> parameters, double limit);
 
@@ -138,9 +138,12 @@ class FOVEA_EXPORT LossScaler {
   const State& state() const { return state_; }
   void set_state(const State& state);
 
-  // Divides all gradients by the scale. One that is not finite halves the scale; then all gradients are forgotten and
-  // the answer is false: no step must be taken. Fails when the scale falls so low that something else must be wrong.
-  bool unscale(Context& context, std::span<const Parameter> parameters);
+  // Divides all gradients by the scale: an f64 scalar where they are, 1 if all are finite. Else it is 0: no step must
+  // be taken, and the gradients are to be forgotten.
+  Tensor unscale(Context& context, std::span<const Parameter> parameters) const;
+  // Moves the scale on after each step. Gradients that were not finite halve it; fails when it falls so low that
+  // something else must be wrong.
+  void adapt(bool finite);
 
  private:
   State state_;

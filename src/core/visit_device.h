@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ranges>
 #include <string>
 #include <type_traits>
 
@@ -44,26 +45,25 @@ auto visit_built(DeviceList<kBuilt...>, Device device, const F& f) {
   }
 }
 
-// Calls f<D>() for the device of a memory, with the memory open. An answer that is not a tensor is for the host, which
-// has to wait for it: it counts as a read.
+// Calls f<D>() for the device of a memory, with the memory open. What a kernel finds out it leaves in tensors: the host
+// may read them, which means to wait.
 template <class F>
 auto visit_device(Memory& memory, const F& f) {
   const OpenMemory open(memory);
-  using Answer = decltype(visit_built(BuiltDevices(), memory.device(), f));
-  if constexpr (std::is_void_v<Answer> || requires(Answer a) { a.device(); }) {
-    return visit_built(BuiltDevices(), kernels_of(memory.device()), f);
-  } else {
-    Answer answer = visit_built(BuiltDevices(), kernels_of(memory.device()), f);
-    memory.read(&answer, &answer, 0);
-    return answer;
-  }
+  using Result = decltype(visit_built(BuiltDevices(), memory.device(), f));
+  static_assert(
+      std::is_void_v<Result> || requires(Result r) { r.device(); }, "a kernel gives tensors or nothing");
+  return visit_built(BuiltDevices(), kernels_of(memory.device()), f);
 }
 
-// Refuses tensors, also those inside of structs, that are not on a device.
+// Refuses tensors, also those inside of structs and lists, that are not on a device. Nothing is nowhere.
 template <class T>
 void check_device(Device device, const T& operand) {
   if constexpr (requires { operand.device(), operand.defined(); }) {
-    if (operand.defined() && operand.device() != device) refuse_mixed(operand.device(), device);
+    if (operand.defined() && operand.numel() > 0 && operand.device() != device) refuse_mixed(operand.device(), device);
+  } else if constexpr (std::ranges::range<T>) {
+    if constexpr (!std::is_trivially_copyable_v<std::ranges::range_value_t<T>>)
+      for (const auto& one : operand) check_device(device, one);
   } else if constexpr (std::is_aggregate_v<T> && std::is_class_v<T>) {
     with_fields(operand, [&](const auto&... fields) { (check_device(device, fields), ...); });
   }

@@ -22,6 +22,18 @@ void shuffle(std::span<T> items, Random& random) {
 
 }  // namespace
 
+Batch to_device(const Context& context, Batch batch) {
+  for (Tensor* t : {&batch.input.values, &batch.input.marks, &batch.second.values, &batch.second.marks, &batch.targets})
+    if (t->defined() && is_float(t->dtype()) && t->device() != context.device()) *t = t->clone(context);
+  return batch;
+}
+
+Batch BatchPlan::make(const Context& context, const Split& split) const {
+  if (context.device() == Device::cpu) return split.batch(context, examples, draw);
+  const Context host({.threads = context.threads(), .seed = context.seed()});
+  return to_device(context, split.batch(host, examples, draw));
+}
+
 Batches::Batches(const Split& split, BatchOptions options, BatchPosition start)
     : split_(&split),
       options_(options),

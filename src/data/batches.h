@@ -25,13 +25,18 @@ struct BatchPosition {
   bool operator==(const BatchPosition&) const = default;
 };
 
+// Takes a batch from the host to where the context is: what is made of numbers. Token ids and classes stay: a model
+// checks them on the host, against its own limits, when it takes them along (nn/embedding.h).
+Batch to_device(const Context& context, Batch batch);
+
 // Which examples make up a batch, and the number that its random choices depend on.
 struct BatchPlan {
   std::vector<std::int64_t> examples;
   std::uint64_t draw = 0;
   BatchPosition after;  // where the iteration stands when the batch has been used
 
-  Batch make(const Context& context, const Split& split) const { return split.batch(context, examples, draw); }
+  // Where the context is, made on the host.
+  Batch make(const Context& context, const Split& split) const;
 };
 
 // Hands out every example of a split once per epoch, in an order that depends on the seed and the epoch alone. The

@@ -18,7 +18,7 @@ Prefetcher::~Prefetcher() {
 
 Prefetcher::Item Prefetcher::make(const Context& context) {
   const BatchPlan plan = batches_.plan();
-  return {plan.make(context, *split_), plan.after};
+  return {to_device(context_, plan.make(context, *split_)), plan.after};
 }
 
 Prefetcher::Item Prefetcher::next() {
@@ -37,7 +37,7 @@ Prefetcher::Item Prefetcher::next() {
 // not where the model runs on all.
 void Prefetcher::work() {
   try {
-    const Context context({.threads = 1, .seed = context_.seed(), .device = context_.device()});
+    const Context context({.threads = 1, .seed = context_.seed()});
     fill(context);
   } catch (...) {
     const std::lock_guard lock(mutex_);

@@ -20,7 +20,7 @@ class Prefetcher {
   };
 
   // At most `ahead` batches wait to be used; 0: each is made when it is asked for, in `context`. The thread has a
-  // context of its own, with the seed and the device of `context`.
+  // context of its own, on the host and with the seed of `context`, and takes what it made to where `context` is.
   Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;

@@ -6,6 +6,6 @@
 namespace fovea {
 
 // (b or 1, heads or 1, 2 L - 1) by key position - query position, dense and by query position - key position instead.
-Var turned_diagonals(Tape& tape, const Var& bias);
+Var reversed_distances(Tape& tape, const Var& bias);
 
 }  // namespace fovea

@@ -297,7 +297,7 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   const auto [wide_q, wide_k] = rotated(call, score.q, score.k);
   const Var q = cast(tape, wide_q, call.q.dtype()), k = cast(tape, wide_k, call.q.dtype());
   const Var bias = call.options.diagonal_bias.defined()
-                       ? turned_diagonals(tape, call.options.diagonal_bias)
+                       ? reversed_distances(tape, call.options.diagonal_bias)
                        : masked_bias(tape, call.options.bias, call.options.mask, wide_type(q.dtype()));
   const Tensor tq = dense_rows(context, q.value()), tk = dense_rows(context, k.value()),
                tv = dense_rows(context, call.v.value());

@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <bit>
-
 #include "io/checksums.h"
 #include "io/fields.h"
 #include "io/folder.h"
 #include "nn/scope.h"
+#include "tensor/finite.h"
 
 namespace fovea {
 namespace {
@@ -17,28 +15,11 @@ namespace {
   fail(ErrorCode::bad_input, what, file.string(), "a checkpoint of the same architecture: see config.json beside it");
 }
 
-// All ones in the exponent: infinite, or not a number.
-template <class Bits>
-bool is_finite(const Tensor& tensor, Bits exponent) {
-  const Bits* bits = static_cast<const Bits*>(tensor.raw());
-  return std::none_of(bits, bits + tensor.numel(), [=](Bits b) { return (b & exponent) == exponent; });
-}
-
-bool is_finite(const Tensor& tensor) {
-  switch (tensor.dtype()) {
-    case DType::f64: return is_finite<std::uint64_t>(tensor, 0x7ff0000000000000u);
-    case DType::f32: return is_finite<std::uint32_t>(tensor, 0x7f800000u);
-    case DType::bf16: return is_finite<std::uint16_t>(tensor, 0x7f80u);
-    case DType::f16: return is_finite<std::uint16_t>(tensor, 0x7c00u);
-    default: return true;
-  }
-}
-
 }  // namespace
 
 std::string not_finite(std::span<const NamedTensor> tensors) {
   for (const NamedTensor& t : tensors)
-    if (!is_finite(t.tensor)) return t.name;
+    if (!all_finite(t.tensor)) return t.name;
   return {};
 }
 
@@ -55,7 +36,7 @@ TensorUpdate::TensorUpdate(const Path& file, std::vector<NamedTensor> targets)
     refuse(file, fmt::format("{} tensors in the file, {} in the model", file_.names().size(), targets_.size()));
   check_checksum(file);
   for (const NamedTensor& target : targets_)
-    if (!is_finite(file_.tensor(target.name)))
+    if (!all_finite(file_.tensor(target.name)))
       fail(ErrorCode::bad_input, fmt::format("\"{}\" holds numbers that are not finite", target.name), file.string(),
            "a checkpoint from before the training left the finite numbers");
 }

@@ -4,19 +4,10 @@
 #include "nn/reversible_norm.h"
 #include "nn/series.h"
 #include "nn/stack.h"
-#include "ops/work.h"
+#include "ops/loss.h"
 
 namespace fovea {
 namespace {
-
-double sum_of_distances(const Context& context, const Tensor& a, const Tensor& b) {
-  const Tensor x = a.contiguous(context), y = b.contiguous(context);
-  return visit_wide(x.dtype(), [&]<class T>() {
-    double sum = 0.0;
-    for (std::int64_t i = 0; i < x.numel(); ++i) sum += std::abs(double{x.data<T>()[i]} - double{y.data<T>()[i]});
-    return sum;
-  });
-}
 
 // What forecasters have in common: numbers in, numbers out.
 class ForecastNetwork : public Network {
@@ -31,8 +22,9 @@ class ForecastNetwork : public Network {
     const Tensor wanted = batch.targets.to(tape.context(), forecast.dtype());
     Loss loss;
     loss.value = mse(tape, forecast, wanted);
-    loss.asked = wanted.numel();
-    loss.deviation = sum_of_distances(tape.context(), forecast.value(), wanted);
+    loss.asked = Tensor::empty(tape.context(), {}, DType::f64);
+    loss.asked.fill(static_cast<double>(wanted.numel()));
+    loss.deviation = sum_of_errors(tape.context(), forecast.value(), wanted);
     return loss;
   }
 
@@ -117,7 +109,7 @@ class Memformer final : public ForecastNetwork {
     const Tensor& values = batch.input.values;
     nn::check_series(values, "batch.input.values", series_.length, series_.channels);
     const std::int64_t b = values.dim(0), channels = series_.channels;
-    const nn::ReversibleNorm::Statistics statistics = norm_.measure(tape.context(), values);
+    const ChannelMoments statistics = norm_.measure(tape.context(), values);
     const Var x = encode(tape, norm_.normalize(tape, values, statistics));
     const Var flat = reshape(tape, cast(tape, x, wide_), {b, channels, x.dim(1) * x.dim(2)});
     return norm_.restore(tape, transpose(tape, head_(tape, flat), 1, 2), statistics);
@@ -146,7 +138,7 @@ class Memformer final : public ForecastNetwork {
     const Var tokens =
         reshape(tape, memory_(tape, patches), {b * channels, count, series_.patch + series_.memory_width});
     const auto layout = nn::full_layout(tape.context(), b * channels, count);
-    const Var x = dropout(tape, positions_(tape, embedding_(tape, tokens), layout->positions), dropout_);
+    const Var x = dropout(tape, positions_(tape, embedding_(tape, tokens), *layout), dropout_);
     return stack_(tape, cast(tape, x, dtype_), layout);
   }
 

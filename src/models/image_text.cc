@@ -7,7 +7,7 @@
 #include "core/wide.h"
 #include "models/network.h"
 #include "nn/embedding.h"
-#include "nn/heads.h"
+#include "nn/output.h"
 #include "nn/stack.h"
 #include "nn/vision.h"
 
@@ -34,8 +34,9 @@ std::vector<std::int32_t> count_up(std::int64_t count) {
   return numbers;
 }
 
-Tensor index_of(const Context& context, const std::vector<std::int32_t>& numbers) {
-  return Tensor::from<std::int32_t>(context, {std::ssize(numbers)}, numbers);
+// Numbers below a limit.
+Index index_of(const Context& context, const std::vector<std::int32_t>& numbers, std::int64_t limit) {
+  return {Tensor::from<std::int32_t>(context, {std::ssize(numbers)}, numbers), 0, limit};
 }
 
 // Rows (b, n, width) of pictures beside packed texts: in one row after another, too.
@@ -44,6 +45,7 @@ nn::Source packed(Tape& tape, const nn::Source& pictures) {
   auto layout = std::make_shared<nn::Layout>();
   for (std::int64_t i = 0; i <= b; ++i) layout->rows.cu_seqlens.push_back(static_cast<std::int32_t>(i * n));
   layout->positions = pictures.layout->positions.reshape({1, b * n});
+  layout->longest = pictures.layout->longest;
   return {reshape(tape, pictures.rows, {1, b * n, pictures.rows.dim(2)}), layout};
 }
 
@@ -119,7 +121,7 @@ class TwoTowers final : public ImageText {
   Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
     const Var logits = forward(tape, batch);
     check_pairs(logits.dim(0), logits.dim(1));
-    const Tensor own = index_of(tape.context(), count_up(logits.dim(0)));
+    const Index own = index_of(tape.context(), count_up(logits.dim(0)), logits.dim(0));
     const CrossEntropy form{.label_smoothing = options.label_smoothing};
     Loss loss = report_of(class_loss(tape, logits, own, form));
     const Var other = cross_entropy(tape, transpose(tape, logits, 0, 1), own, form);
@@ -170,7 +172,7 @@ class CrossModal final : public ImageText {
       logits.push_back(judge(tape, batch.second, pictures, order));
       targets.resize(2 * order.size(), 0);
     }
-    return report_of(class_loss(tape, concat(tape, logits, 0), index_of(tape.context(), targets),
+    return report_of(class_loss(tape, concat(tape, logits, 0), index_of(tape.context(), targets, 2),
                                 {.label_smoothing = options.label_smoothing}));
   }
 
@@ -183,7 +185,7 @@ class CrossModal final : public ImageText {
   // Logits (texts, 2) of each text with the picture at its place in `order`.
   Var judge(Tape& tape, const Input& input, const nn::Source& pictures, const std::vector<std::int32_t>& order) const {
     const Context& context = tape.context();
-    const Var rows = gather(tape, pictures.rows, index_of(context, order));
+    const Var rows = gather(tape, pictures.rows, index_of(context, order, pictures.rows.dim(0)));
     return head_(tape, texts(tape, input, {rows, nn::full_layout(context, rows.dim(0), rows.dim(1))}));
   }
 

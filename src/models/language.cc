@@ -2,7 +2,7 @@
 
 #include "models/network.h"
 #include "nn/embedding.h"
-#include "nn/heads.h"
+#include "nn/output.h"
 #include "nn/stack.h"
 
 namespace fovea {
@@ -25,19 +25,19 @@ class LanguageModel final : public Network {
   Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
     const Var x = rows(tape, batch.input, {}).x;
     if (!masked_) return report_of(head_.loss(tape, x, batch.targets, options.label_smoothing));
-    const Tensor targets = batch.targets.contiguous(tape.context());
-    const std::int32_t* ids = targets.data<std::int32_t>();
-    std::vector<std::int32_t> places, wanted;
-    for (std::int64_t i = 0; i < targets.numel(); ++i) {
-      if (ids[i] < 0) continue;
+    const std::vector<std::int32_t> targets = batch.targets.to_vector<std::int32_t>();
+    std::vector<std::int32_t> places;
+    const auto wanted = std::make_shared<std::vector<std::int32_t>>();
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      if (targets[i] < 0) continue;
       places.push_back(static_cast<std::int32_t>(i));
-      wanted.push_back(ids[i]);
+      wanted->push_back(targets[i]);
     }
-    const auto index = [&](const std::vector<std::int32_t>& values) {
-      return Tensor::from<std::int32_t>(tape.context(), {std::ssize(values)}, values);
-    };
-    const Var chosen = gather(tape, reshape(tape, x, {x.dim(0) * x.dim(1), x.dim(2)}), index(places));
-    return report_of(head_.loss(tape, chosen, index(wanted), options.label_smoothing));
+    const Shape count{std::ssize(places)};
+    const Index rows(Tensor::from<std::int32_t>(tape.context(), count, places), 0, std::ssize(targets));
+    const Var chosen = gather(tape, reshape(tape, x, {x.dim(0) * x.dim(1), x.dim(2)}), rows);
+    const Tensor masked = Tensor::wrap(wanted->data(), count, DType::i32, wanted);
+    return report_of(head_.loss(tape, chosen, masked, options.label_smoothing));
   }
 
   Var features(Tape& tape, const Input& input) const override {

@@ -2,6 +2,7 @@
 
 #include "core/wide.h"
 #include "models/network.h"
+#include "ops/numbers.h"
 
 namespace fovea {
 namespace {
@@ -76,6 +77,11 @@ Var Model::forward(Tape& tape, const Batch& batch) const {
 
 Var Model::forward(Tape& tape, const Tensor& ids, const Sequences& rows) const {
   return forward(tape, Batch{.input = {.ids = ids, .rows = rows}});
+}
+
+Loss::Numbers Loss::read(const Context& context) const {
+  const std::vector<double> numbers = read_numbers(context, {value.value(), asked, correct, deviation});
+  return {numbers[0], numbers[1], numbers[2], numbers[3]};
 }
 
 Loss Model::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {

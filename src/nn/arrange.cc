@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "fovea/zones.h"
 #include "nn/embedding.h"
 
@@ -15,16 +17,22 @@ void check_length(const EmbeddingSpec& spec, std::size_t index, std::int64_t len
          sequence_name(index), "a larger max_length, or shorter input");
 }
 
+using Ids = std::vector<std::int32_t>;
+
+// Rows of the input and, in the same order, where they go.
+struct Move {
+  std::size_t from, to, count, sequence;
+};
+
 // Copies one sequence, checking every id.
-void copy_ids(std::int64_t limit, const char* kind, std::span<const std::int32_t> from, std::int32_t* to,
-              std::size_t index) {
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    if (from[i] < 0 || from[i] >= limit)
+void copy_ids(std::int64_t limit, std::string_view kind, const Ids& from, const Move& move, Ids& to) {
+  for (std::size_t i = 0; i < move.count; ++i) {
+    const std::int32_t id = from[move.from + i];
+    if (id < 0 || id >= limit)
       fail(ErrorCode::bad_input,
-           fmt::format("{} {} outside the {} 0 .. {}", kind, from[i],
-                       std::string_view(kind) == "token" ? "vocabulary" : "range", limit - 1),
-           fmt::format("{}, position {}", sequence_name(index), i));
-    to[i] = from[i];
+           fmt::format("{} {} outside the {} 0 .. {}", kind, id, kind == "token" ? "vocabulary" : "range", limit - 1),
+           fmt::format("{}, position {}", sequence_name(move.sequence), i));
+    to[move.to + i] = id;
   }
 }
 
@@ -53,9 +61,11 @@ void check_input(const EmbeddingSpec& spec, const Input& input) {
 
 std::shared_ptr<const Layout> full_layout(const Context& context, std::int64_t batch, std::int64_t n) {
   auto layout = std::make_shared<Layout>();
-  layout->positions = Tensor::empty(context, {batch, n}, DType::i32);
-  for (std::int64_t i = 0; i < batch * n; ++i)
-    layout->positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % n);
+  Ids positions(static_cast<std::size_t>(batch * n));
+  for (std::size_t i = 0; i < positions.size(); ++i)
+    positions[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(n));
+  layout->positions = Tensor::from<std::int32_t>(context, {batch, n}, positions);
+  layout->longest = n;
   return layout;
 }
 
@@ -75,29 +85,29 @@ Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input&
 
   auto layout = std::make_shared<Layout>();
   layout->rows = spec.front ? with_front_row(input.rows, from) : input.rows;
-  layout->positions = Tensor::zeros(context, {batch, wide}, DType::i32);
   layout->pasts = pasts;
-  Arranged out{Tensor::zeros(context, {batch, wide}, DType::i32), {}, {}};
-  if (input.types.defined()) out.types = Tensor::zeros(context, {batch, wide}, DType::i32);
-  const Tensor ids = input.ids.contiguous(context);
-  const Tensor types = input.types.defined() ? input.types.contiguous(context) : Tensor();
+  const bool typed = input.types.defined();
+  const Ids ids = input.ids.to_vector<std::int32_t>(), types = typed ? input.types.to_vector<std::int32_t>() : Ids();
+  Ids arranged(static_cast<std::size_t>(batch * wide), 0), arranged_types(typed ? arranged.size() : 0, 0),
+      positions(arranged.size(), 0);
   const std::vector<Sequences::Rows> to = layout->rows.rows(batch, wide, "rows");
   for (std::size_t s = 0; s < from.size(); ++s) {
     const std::int64_t seen = pasts.empty() ? 0 : pasts[s]->length, ahead = spec.front ? 1 : 0;
     check_length(spec, s, seen + from[s].count);
-    const std::int64_t source = from[s].batch * n + from[s].begin, start = to[s].batch * wide + to[s].begin;
-    const auto length = static_cast<std::size_t>(from[s].count);
-    std::int32_t* target = out.ids.data<std::int32_t>() + start;
-    if (spec.front) *target = static_cast<std::int32_t>(spec.vocabulary);
-    copy_ids(spec.vocabulary, "token", {ids.data<std::int32_t>() + source, length}, target + ahead, s);
-    if (types.defined())
-      copy_ids(spec.types, "type", {types.data<std::int32_t>() + source, length},
-               out.types.data<std::int32_t>() + start + ahead, s);
-    for (std::int64_t i = 0; i < to[s].count; ++i)
-      layout->positions.data<std::int32_t>()[start + i] = static_cast<std::int32_t>(seen + i);
+    const auto start = static_cast<std::size_t>(to[s].batch * wide + to[s].begin);
+    const Move move{static_cast<std::size_t>(from[s].batch * n + from[s].begin),
+                    start + static_cast<std::size_t>(ahead), static_cast<std::size_t>(from[s].count), s};
+    if (spec.front) arranged[start] = static_cast<std::int32_t>(spec.vocabulary);
+    copy_ids(spec.vocabulary, "token", ids, move, arranged);
+    if (typed) copy_ids(spec.types, "type", types, move, arranged_types);
+    std::iota(positions.begin() + static_cast<std::ptrdiff_t>(start),
+              positions.begin() + static_cast<std::ptrdiff_t>(start) + to[s].count, static_cast<std::int32_t>(seen));
+    layout->longest = std::max(layout->longest, seen + to[s].count);
   }
-  out.layout = std::move(layout);
-  return out;
+  const auto across = [&](const Ids& values) { return Tensor::from<std::int32_t>(context, {batch, wide}, values); };
+  layout->positions = across(positions);
+  const Index tokens(across(arranged), 0, spec.vocabulary + (spec.front ? 1 : 0));
+  return {tokens, typed ? Index(across(arranged_types), 0, spec.types) : Index(), std::move(layout)};
 }
 
 }  // namespace fovea::nn

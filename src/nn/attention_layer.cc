@@ -4,6 +4,7 @@
 
 #include "fovea/zones.h"
 #include "mechanisms/kind.h"
+#include "tensor/views.h"
 
 namespace fovea::nn {
 namespace {
@@ -23,7 +24,7 @@ void split_backward(Tape& tape, Node& node) {
     const Tensor& from = node.grad(part);
     if (!from.defined())
       to.fill(0.0);
-    else if (from.raw() != to.raw())
+    else if (!same_place(from, to))
       to.copy_from(from);
   }
   tape.accumulate(node.inputs[0], std::exchange(split.whole, {}));
@@ -89,13 +90,6 @@ void check_mechanism(const Mechanism& mechanism, const StackSpec& spec, Role rol
 // x (b, n, heads * width) -> (b, n, heads, width)
 Var in_heads(Tape& tape, const Var& x, std::int64_t width) {
   return reshape(tape, x, {x.dim(0), x.dim(1), x.dim(2) / width, width});
-}
-
-// In place of queries that are not read: (b, n, heads, width), whatever the heads of x.
-Tensor any_queries(const Var& x, std::int64_t heads) {
-  const Tensor& t = x.value();
-  const std::int64_t strides[] = {t.stride(0), t.stride(1), 0, 1};
-  return Tensor::wrap(t.raw(), t.shape().with(2, heads), strides, t.dtype(), std::make_shared<Tensor>(t));
 }
 
 // Rows [begin, begin + count) of the sequence, as a batch of 1.
@@ -230,7 +224,8 @@ Qkv AttentionLayer::project(Tape& tape, const Var& x, const Var& from) const {
   }
   Qkv in;
   in.v = in_heads(tape, (*v_)(tape, from), sizes_.d_v);
-  in.q = q_ ? in_heads(tape, (*q_)(tape, x), sizes_.d_k) : Var(any_queries(in.v, sizes_.heads));
+  in.q = q_ ? in_heads(tape, (*q_)(tape, x), sizes_.d_k)
+            : Var(first_head_repeated(in.v.value(), sizes_.heads));  // not read
   in.k = k_ ? in_heads(tape, (*k_)(tape, from), sizes_.d_k) : q_ ? in.q : Var(in.v.value());
   return in;
 }

@@ -5,19 +5,6 @@
 #include "core/wide.h"
 
 namespace fovea::nn {
-namespace {
-
-// The same positions, so many rows further down the table.
-Tensor shifted(const Context& context, const Tensor& positions, std::int64_t offset) {
-  if (offset == 0) return positions;
-  const Tensor out = Tensor::empty(context, positions.shape(), DType::i32);
-  for (std::int64_t i = 0; i < positions.numel(); ++i)
-    out.data<std::int32_t>()[i] = positions.data<std::int32_t>()[i] + static_cast<std::int32_t>(offset);
-  return out;
-}
-
-}  // namespace
-
 EmbeddingSpec EmbeddingSpec::of(const ModelConfig& config) {
   return {.vocabulary = config.vocabulary,
           .width = config.width,
@@ -33,17 +20,16 @@ EmbeddingSpec EmbeddingSpec::of(const ModelConfig& config) {
 }
 
 Tensor sinusoids(const Context& context, std::int64_t rows, std::int64_t width, DType dtype) {
-  const Tensor exact = Tensor::empty(context, {rows, width}, DType::f64);
-  double* values = exact.data<double>();
+  std::vector<double> values(static_cast<std::size_t>(rows * width));
   for (std::int64_t c = 0; c < width; ++c) {
     const double w = std::pow(10000.0, -static_cast<double>(c - c % 2) / static_cast<double>(width));
     for (std::int64_t p = 0; p < rows; ++p) {
       const double angle = static_cast<double>(p) * w;
-      values[p * width + c] = c % 2 == 0 ? std::sin(angle) : std::cos(angle);
+      values[static_cast<std::size_t>(p * width + c)] = c % 2 == 0 ? std::sin(angle) : std::cos(angle);
     }
   }
   const Tensor table = Tensor::empty(context, {rows, width}, dtype, Lifetime::persistent);
-  table.copy_from(exact);
+  table.copy_from(Tensor::wrap(values.data(), {rows, width}, DType::f64));
   return table;
 }
 
@@ -55,9 +41,10 @@ PositionTable::PositionTable(const Scope& scope, const EmbeddingSpec& spec) : of
     table_ = sinusoids(scope.context(), rows, spec.width, wide_type(spec.dtype));
 }
 
-Var PositionTable::operator()(Tape& tape, const Var& x, const Tensor& positions) const {
+Var PositionTable::operator()(Tape& tape, const Var& x, const Layout& layout) const {
   if (!table_.defined()) return x;
-  return add(tape, x, embedding(tape, table_, shifted(tape.context(), positions, offset_)));
+  const Var rows = offset_ == 0 ? table_ : slice(tape, table_, 0, offset_, table_.dim(0));
+  return add(tape, x, embedding(tape, rows, Index(layout.positions, 0, layout.longest)));
 }
 
 Embedding::Embedding(const Scope& scope, const ModelConfig& config, const EmbeddingSpec& spec, Var tokens)
@@ -75,11 +62,12 @@ Var Embedding::operator()(Tape& tape, const Arranged& batch) const {
   Var x = embedding(tape, tokens_, batch.ids);
   if (spec_.scale != 1.0) x = scale(tape, x, spec_.scale);
   if (types_.defined()) {
-    const Tensor types =
-        batch.types.defined() ? batch.types : Tensor::zeros(tape.context(), batch.ids.shape(), DType::i32);
+    const Index types = batch.types.entries.defined()
+                            ? batch.types
+                            : Index(Tensor::zeros(tape.context(), batch.ids.entries.shape(), DType::i32), 0, 1);
     x = add(tape, x, embedding(tape, types_, types));
   }
-  x = positions_(tape, x, batch.layout->positions);
+  x = positions_(tape, x, *batch.layout);
   if (norm_) x = (*norm_)(tape, x, *batch.layout);
   return cast(tape, dropout(tape, x, spec_.dropout), spec_.dtype);
 }

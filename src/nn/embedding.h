@@ -28,10 +28,11 @@ struct EmbeddingSpec {
 // A batch of tokens as a stack reads it: checked, with the model's own token where there is one, and with id 0 in all
 // padding.
 struct Arranged {
-  Tensor ids, types;  // i32 (b, n); types may be undefined
+  Index ids, types;  // (b, n); types may be undefined
   std::shared_ptr<const Layout> layout;
 };
-// `pasts`: empty, or for each sequence what it follows on.
+// Here ids leave the host, where a batch has them: the one place that looks at each of them. `pasts`: empty, or for
+// each sequence what it follows on.
 Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input& input,
                  const std::vector<Past*>& pasts = {});
 
@@ -43,7 +44,7 @@ class PositionTable {
  public:
   PositionTable(const Scope& scope, const EmbeddingSpec& spec);
 
-  Var operator()(Tape& tape, const Var& x, const Tensor& positions) const;  // x plus the vectors
+  Var operator()(Tape& tape, const Var& x, const Layout& layout) const;  // x plus the vectors
 
  private:
   std::int64_t offset_;

@@ -23,14 +23,8 @@ ExpertLayer::Result ExpertLayer::operator()(Tape& tape, const Var& x, const Layo
   const double factor = tape.training() ? capacity_ : std::max(capacity_, kEvaluationCapacity);
   const Routing routing =
       route_top1(tape, logits, {.capacity = expert_capacity(rows, std::ssize(experts_), factor), .rows = layout.rows});
-  const Var flat = reshape(tape, x, {rows, width});
-  std::vector<Var> outputs;
-  for (std::size_t e = 0; e < experts_.size(); ++e) {
-    if (routing.begin[e] == routing.begin[e + 1]) continue;
-    const Tensor mine = routing.tokens.slice(0, routing.begin[e], routing.begin[e + 1]);
-    outputs.push_back(experts_[e](tape, gather(tape, flat, mine)));
-  }
-  const Var all = outputs.size() == 1 ? outputs[0] : concat(tape, outputs, 0);
+  const Var mine = to_experts(tape, reshape(tape, x, {rows, width}), routing);
+  const Var all = FeedForwardLayer::each(tape, experts_, mine, routing.begin);
   const Var spread = scatter_rows(tape, all, routing.tokens, rows, routing.gates);
   return {reshape(tape, spread, {x.dim(0), x.dim(1), width}),
           tape.training() && balance_ > 0.0 ? scale(tape, routing.balance, balance_) : Var()};

@@ -23,13 +23,10 @@ Init init_of(std::int64_t in, std::int64_t out, const Linear::Options& options) 
 // The length of every column (in, out) -> (out): the product starts as if it had no norm.
 void set_lengths(const Tensor& weight, const Tensor& lengths) {
   const std::vector<double> values = weight.to_vector<double>();
-  const auto out = static_cast<std::size_t>(weight.dim(1));
-  for (std::size_t column = 0; column < out; ++column) {
-    double squares = 0.0;
-    for (std::size_t i = column; i < values.size(); i += out) squares += values[i] * values[i];
-    const auto place = static_cast<std::int64_t>(column);
-    lengths.slice(0, place, place + 1).fill(std::sqrt(squares));
-  }
+  std::vector<double> squares(static_cast<std::size_t>(weight.dim(1)), 0.0);
+  for (std::size_t i = 0; i < values.size(); ++i) squares[i % squares.size()] += values[i] * values[i];
+  for (double& square : squares) square = std::sqrt(square);
+  lengths.copy_from(Tensor::wrap(squares.data(), lengths.shape(), DType::f64));
 }
 
 }  // namespace
@@ -56,10 +53,24 @@ FeedForwardLayer::FeedForwardLayer(const Scope& scope, const StackConfig& config
       in_(make_in(scope / "in", config)),
       out_(scope / "out", config.inner, config.width, branch_end(config)) {}
 
-Var FeedForwardLayer::operator()(Tape& tape, const Var& x) const {
-  Var hidden = in_(tape, x);
-  hidden = gated_ ? glu(tape, hidden, activation_, dropout_) : dropout(tape, hidden, dropout_);
-  return out_(tape, hidden);
+Var FeedForwardLayer::middle(Tape& tape, const Var& hidden) const {
+  return gated_ ? glu(tape, hidden, activation_, dropout_) : dropout(tape, hidden, dropout_);
+}
+
+Var FeedForwardLayer::operator()(Tape& tape, const Var& x) const { return out_(tape, middle(tape, in_(tape, x))); }
+
+Var FeedForwardLayer::each(Tape& tape, std::span<const FeedForwardLayer> layers, const Var& x, const Tensor& begin) {
+  const auto product = [&](const Var& rows, Linear FeedForwardLayer::*linear) {
+    ExpertLinear all;
+    all.activation = (layers[0].*linear).activation();
+    for (const FeedForwardLayer& layer : layers) {
+      all.weights.push_back((layer.*linear).weight(tape));
+      if ((layer.*linear).bias().defined()) all.biases.push_back((layer.*linear).bias());
+    }
+    return expert_linear(tape, rows, begin, all);
+  };
+  const Var hidden = product(x, &FeedForwardLayer::in_);
+  return product(layers[0].middle(tape, hidden), &FeedForwardLayer::out_);
 }
 
 }  // namespace fovea::nn

@@ -18,9 +18,10 @@ class Linear {
   Linear(const Scope& scope, std::int64_t in, std::int64_t out) : Linear(scope, in, out, Options{}) {}
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, Options options);
 
-  Var operator()(Tape& tape, const Var& x) const {
-    return linear(tape, x, length_.defined() ? weight_norm(tape, weight_, length_) : weight_, bias_, activation_);
-  }
+  Var operator()(Tape& tape, const Var& x) const { return linear(tape, x, weight(tape), bias_, activation_); }
+  Var weight(Tape& tape) const { return length_.defined() ? weight_norm(tape, weight_, length_) : weight_; }
+  const Var& bias() const { return bias_; }
+  Activation activation() const { return activation_; }
 
  private:
   Var weight_, length_, bias_;  // (in, out), (out), (out)
@@ -36,8 +37,12 @@ class FeedForwardLayer {
   FeedForwardLayer(const Scope& scope, const StackConfig& config);
 
   Var operator()(Tape& tape, const Var& x) const;
+  // Several of one shape, each on its own rows of x, as expert_linear() has them.
+  static Var each(Tape& tape, std::span<const FeedForwardLayer> layers, const Var& x, const Tensor& begin);
 
  private:
+  Var middle(Tape& tape, const Var& hidden) const;  // between the products
+
   bool gated_;
   Activation activation_;
   double dropout_;

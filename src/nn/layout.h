@@ -24,6 +24,7 @@ struct Past {
 struct Layout {
   Sequences rows;
   Tensor positions;          // i32 (b, n); 0 in padding
+  std::int64_t longest = 0;  // positions are below it
   std::vector<Past*> pasts;  // empty, or one for each sequence: its rows follow on what it remembers (no gradients)
 };
 

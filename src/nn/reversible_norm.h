@@ -1,6 +1,7 @@
 #pragma once
 
 #include "nn/scope.h"
+#include "ops/standardize.h"
 
 namespace fovea::nn {
 
@@ -10,13 +11,10 @@ class ReversibleNorm {
  public:
   ReversibleNorm(const Scope& scope, std::int64_t channels);
 
-  struct Statistics {
-    Tensor mean, deviation;  // (b, channels), in the dtype of the parameters
-  };
-  // Of values (b, n, channels), over their rows. The variance is biased and has 1e-5 added.
-  Statistics measure(const Context& context, const Tensor& values) const;
-  Var normalize(Tape& tape, const Tensor& values, const Statistics& statistics) const;
-  Var restore(Tape& tape, const Var& normed, const Statistics& statistics) const;  // (b, any, channels)
+  // Of values (b, n, channels), in the dtype of the parameters. The variance has 1e-5 added.
+  ChannelMoments measure(const Context& context, const Tensor& values) const;
+  Var normalize(Tape& tape, const Tensor& values, const ChannelMoments& moments) const;
+  Var restore(Tape& tape, const Var& normed, const ChannelMoments& moments) const;  // (b, any, channels)
 
  private:
   Var gain_, bias_;  // (channels)

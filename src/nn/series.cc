@@ -62,7 +62,7 @@ Source SeriesEmbedding::operator()(Tape& tape, const Input& input) const {
     x = add(tape, x, (*marks_)(tape, input.marks.to(context, wide)));
   }
   const auto layout = full_layout(context, x.dim(0), x.dim(1));
-  x = dropout(tape, positions_(tape, x, layout->positions), spec_.dropout);
+  x = dropout(tape, positions_(tape, x, *layout), spec_.dropout);
   return {cast(tape, x, spec_.dtype), layout};
 }
 

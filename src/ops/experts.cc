@@ -3,6 +3,7 @@
 #include "fovea/ops.h"
 #include "ops/experts_kernels.h"
 #include "ops/index.h"
+#include "ops/sequence.h"
 #include "ops/softmax_kernels.h"
 #include "ops/work.h"
 
@@ -12,10 +13,10 @@ namespace {
 // saved: the probabilities (rows, experts). Outputs: gates, balance.
 void route_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const auto& routed = std::any_cast<const kernels::Routed&>(node.attributes);
   const Tensor& p = node.saved[0];
-  const kernels::RoutePull io{&routed, p, node.grad(0).defined() ? node.grad(0).contiguous(context) : Tensor(),
-                              node.grad(1), Tensor::zeros(context, p.shape(), p.dtype())};
+  const kernels::RoutePull io{std::any_cast<const kernels::Routed&>(node.attributes), p,
+                              node.grad(0).defined() ? node.grad(0).contiguous(context) : Tensor(), node.grad(1),
+                              Tensor::zeros(context, p.shape(), p.dtype())};
   visit_device(context, io, [&]<Device D>() { kernels::route_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.d.reshape(node.inputs[0]->shape));
 }
@@ -59,19 +60,30 @@ void check_route(const Var& logits, const Route& route) {
          "at least 1; see expert_capacity()");
 }
 
-void check_scatter(const Context& context, const Var& values, const Tensor& index, std::int64_t count,
-                   const Var& scale) {
+// The index, dense.
+Tensor check_scatter(const Context& context, const Var& values, const Index& index, std::int64_t count,
+                     const Var& scale) {
+  const Tensor& entries = index.entries;
   const Shape rows{values.value().rank() == 2 ? values.dim(0) : -1};
-  if (values.value().rank() != 2 || index.shape() != rows || (scale.defined() && scale.shape() != rows))
+  if (values.value().rank() != 2 || entries.shape() != rows || (scale.defined() && scale.shape() != rows))
     fail(ErrorCode::shape,
-         "rows " + values.shape().text() + " to scatter by an index of shape " + index.shape().text() +
+         "rows " + values.shape().text() + " to scatter by an index of shape " + entries.shape().text() +
              (scale.defined() ? " and a scale of shape " + scale.shape().text() : ""),
          {}, "(m, d), (m) and (m)");
-  if (const std::int64_t at = first_outside(context, index, 0, count); at >= 0) {
-    const auto [row, where] = wrong_entry(index, at, "index");
+  const bool known = index.within(-1, count);
+  if (const std::int64_t at = known ? -1 : first_outside(context, index, 0, count); at >= 0) {
+    const auto [row, where] = wrong_entry(dense_entries(context, entries), at, "index");
     fail(ErrorCode::bad_input, "row " + std::to_string(row) + " of " + std::to_string(count), where);
   }
-  check_once(context, index.reshape({1, index.numel(), 1}), count);
+  if (!index.once) check_once(context, dense_entries(context, entries).reshape({1, entries.numel(), 1}), count);
+  return taken_along(context, entries);
+}
+
+// Room for where (rows) go.
+kernels::Routed new_routed(const Context& context, std::int64_t rows, std::int64_t experts) {
+  const auto room = [&](const Shape& shape, DType dtype) { return Tensor::empty(context, shape, dtype); };
+  return {room({rows}, DType::i32),    room({rows}, DType::i32), room({experts + 1}, DType::i32),
+          room({experts}, DType::f64), room({}, DType::f64),     room({}, DType::i32)};
 }
 
 }  // namespace
@@ -94,26 +106,31 @@ Routing route_top1(Tape& tape, const Var& logits, const Route& route) {
   const Tensor p = Tensor::empty(context, x.shape(), x.dtype());
   const kernels::Softmax weights{false, x, p};
   visit_device(context, weights, [&]<Device D>() { kernels::softmax<D>(context, weights); });
-  const kernels::RouteRows rows{p, spans, route.capacity};
-  kernels::Routed routed = visit_device(context, rows, [&]<Device D>() { return kernels::route<D>(context, rows); });
-  const kernels::RouteGates io{&routed, p, Tensor::empty(context, {std::ssize(routed.kept)}, p.dtype()),
-                               Tensor::empty(context, {}, p.dtype())};
-  visit_device(context, io, [&]<Device D>() { kernels::route_gates<D>(context, io); });
-  Routing routing;
-  routing.begin = routed.begin;
-  routing.dropped = routed.dropped;
-  routing.tokens = Tensor::from<std::int32_t>(context, {std::ssize(routed.kept)}, routed.kept);
-  const std::vector<Var> outputs =
-      tape.record(kRoute, std::span(&logits, 1), {io.gates, io.balance}, {p}, std::move(routed));
-  routing.gates = outputs[0];
-  routing.balance = outputs[1];
-  return routing;
+  const kernels::RouteRows io{p,
+                              spans,
+                              route.capacity,
+                              new_routed(context, b * n, experts),
+                              Tensor::empty(context, {b * n}, p.dtype()),
+                              Tensor::empty(context, {}, p.dtype())};
+  visit_device(context, io, [&]<Device D>() { kernels::route<D>(context, io); });
+  const std::vector<Var> outputs = tape.record(kRoute, std::span(&logits, 1), {io.gates, io.balance}, {p}, io.routed);
+  return {.tokens = {io.routed.tokens, -1, b * n, true},
+          .begin = io.routed.begin,
+          .gates = outputs[0],
+          .balance = outputs[1],
+          .dropped = io.routed.dropped};
 }
 
-Var scatter_rows(Tape& tape, const Var& values, const Tensor& index, std::int64_t count, const Var& scale) {
+Var to_experts(Tape& tape, const Var& x, const Routing& routing) {
+  const std::int64_t rows = x.dim(0), width = x.dim(1);
+  Index picks = routing.tokens;
+  picks.entries = picks.entries.reshape({1, routing.tokens.entries.dim(0), 1});
+  return reshape(tape, take_rows(tape, reshape(tape, x, {1, rows, 1, width}), picks), {-1, width});
+}
+
+Var scatter_rows(Tape& tape, const Var& values, const Index& index, std::int64_t count, const Var& scale) {
   const Context& context = tape.context();
-  const Tensor rows = index.contiguous(context);
-  check_scatter(context, values, rows, count, scale);
+  const Tensor rows = check_scatter(context, values, index, count, scale);
   const Tensor in = values.value().contiguous(context);
   const Tensor factors =
       scale.defined() ? scale.value().to(context, wide_type(in.dtype())).contiguous(context) : Tensor();

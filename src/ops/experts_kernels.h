@@ -1,41 +1,38 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "fovea/tensor.h"
 #include "ops/spans.h"
 
-// Kernels of rows that go to experts and come back. Tensors are dense; index i32 (m) names rows without repeats.
+// Kernels of rows that go to experts and come back. Tensors are dense; index i32 (m) names rows without repeats, -1
+// none.
 namespace fovea::kernels {
 
 // Who goes where: every row that is no padding prefers an expert, which takes rows in order until it is full.
 struct Routed {
-  std::vector<std::int32_t> expert;  // of each row; -1 for padding
-  std::vector<std::int32_t> kept;    // rows, expert after expert
-  std::vector<std::int64_t> begin;   // first of each expert in `kept`; one more at the end
-  std::vector<double> share;         // of the tokens that prefer each expert
-  double tokens = 0.0;               // number of them
-  std::int64_t dropped = 0;          // rows that found their expert full
+  Tensor expert;   // i32 (rows): of each row; -1 for padding
+  Tensor tokens;   // i32 (rows): those that are taken, expert after expert; -1 after the last
+  Tensor begin;    // i32 (experts + 1): first of each expert in `tokens`
+  Tensor share;    // f64 (experts): of the rows that prefer each expert
+  Tensor counted;  // f64 scalar: number of rows that prefer one
+  Tensor dropped;  // i32 scalar: rows that found their expert full
 };
+// gates (rows), in the order of `tokens`: the probability each was taken with, 0 after the last; balance, a scalar:
+// experts * sum over e of share_e (mean of p_e).
 struct RouteRows {
   Tensor p;                     // (rows, experts), wide type: probabilities
   std::span<const Span> spans;  // (rows)
   std::int64_t capacity;
+  Routed routed;
+  Tensor gates, balance;
 };
 template <Device>
-Routed route(const Context& context, const RouteRows& io);
+void route(const Context& context, const RouteRows& io);
 
-// gates (kept): the probability each was taken with; balance, a scalar: experts * sum over e of share_e (mean of p_e).
-struct RouteGates {
-  const Routed* routed;
-  Tensor p, gates, balance;
-};
-template <Device>
-void route_gates(const Context& context, const RouteGates& io);
 // d (rows, experts), zero: the gradient of the logits whose softmax p is. Either of the gradients may be undefined.
 struct RoutePull {
-  const Routed* routed;
+  Routed routed;
   Tensor p, d_gates, d_balance, d;
 };
 template <Device>
@@ -48,7 +45,8 @@ struct Scatter {
 template <Device>
 void scatter_rows(const Context& context, const Scatter& io);
 
-// d_values_i = scale_i g at row index_i, and d_scale_i = its product with values_i. Both d may be undefined.
+// d_values_i = scale_i g at row index_i, and d_scale_i = its product with values_i; 0 for none. Both d may be
+// undefined.
 struct ScatterPull {
   Tensor g, values, index, scale;
   Tensor d_values, d_scale;

@@ -16,11 +16,6 @@ namespace {
 constexpr std::int64_t kBlockRows = 512;
 constexpr std::int64_t kBlockElements = 1 << 22;  // few classes: more rows
 
-struct LinearLossAttributes {
-  std::int64_t counted;
-  bool columns;  // the gradient of W was made as (out, in), as W itself lies in memory
-};
-
 struct LinearLossInputs {
   CrossEntropy options;
   Tensor x, weight;  // (rows, in), (in, out), of one dtype
@@ -68,7 +63,8 @@ class LinearLossGradients {
   Tensor x_, weight_, bias_;
 };
 
-kernels::LossSum sum_blocks(const Context& context, const LinearLossInputs& in, LinearLossGradients& gradients) {
+// The sums of kernels::LossForward.
+Tensor sum_blocks(const Context& context, const LinearLossInputs& in, LinearLossGradients& gradients) {
   const std::int64_t rows = in.x.dim(0), classes = in.weight.dim(1),
                      most = std::min(rows, std::max(kBlockRows, kBlockElements / std::max<std::int64_t>(1, classes)));
   const auto room = [&](const Shape& shape) {
@@ -76,33 +72,31 @@ kernels::LossSum sum_blocks(const Context& context, const LinearLossInputs& in, 
   };
   const Tensor logits = room({most, classes}), peaks = room({most, 2}),
                dz = gradients.wanted() ? room({most, classes}) : Tensor();
-  kernels::LossSum all;
+  const Tensor sums = Tensor::zeros(context, {3}, DType::f64);
   for (std::int64_t begin = 0; begin < rows; begin += most) {
     const std::int64_t count = std::min(most, rows - begin);
     const Tensor targets = in.targets.slice(0, begin, begin + count), z = logits.slice(0, 0, count);
     gemm::multiply(context, in.x.slice(0, begin, begin + count), in.weight, z, {.bias = in.bias});
-    const kernels::LossForward io{in.options, z, targets, peaks};
-    const kernels::LossSum sum =
-        visit_device(context, io, [&]<Device D>() { return kernels::cross_entropy<D>(context, io); });
-    all.loss += sum.loss;
-    all.correct += sum.correct;
+    const kernels::LossForward io{in.options, z, targets, peaks, sums};
+    visit_device(context, io, [&]<Device D>() { kernels::cross_entropy<D>(context, io); });
     if (!gradients.wanted()) continue;
-    const kernels::LossBackward back{in.options, z, targets, peaks, {}, 1, dz.slice(0, 0, count)};
+    const kernels::LossBackward back{in.options, z, targets, peaks, {}, dz.slice(0, 0, count)};
     visit_device(context, back, [&]<Device D>() { kernels::cross_entropy_backward<D>(context, back); });
     gradients.add(context, in, begin, dz.slice(0, 0, count));
   }
-  return all;
+  return sums;
 }
 
-// saved: the gradients of the sum over rows.
+// saved: the gradients of the sum over rows, and the sums of the loss. Attribute: the gradient of W was made as (out,
+// in), as W itself lies in memory.
 void linear_loss_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const auto& [counted, columns] = std::any_cast<const LinearLossAttributes&>(node.attributes);
-  const Tensor by = counted == 0 ? Tensor() : node.grad();
+  const bool columns = std::any_cast<bool>(node.attributes);
+  const Tensor rate = loss_rate(context, node.grad(), node.saved.back());
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (!node.wants(i)) continue;
     const Tensor& sum = node.saved[i];
-    const kernels::ScaleTensors io{counted == 0 ? 0.0 : 1.0, sum, sum, by, static_cast<double>(counted)};
+    const kernels::ScaleTensors io{1.0, sum, sum, rate};
     visit_device(context, io, [&]<Device D>() { kernels::scale<D>(context, io); });
     tape.accumulate(node.inputs[i], i == 1 && columns ? sum.transpose(0, 1) : sum.reshape(node.inputs[i]->shape));
   }
@@ -112,22 +106,23 @@ constexpr Op kLinearLoss{"linear_class_loss", linear_loss_backward};
 
 }  // namespace
 
-ClassLoss linear_class_loss(Tape& tape, const Var& x, const Var& weight, const Var& bias, const Tensor& targets,
+ClassLoss linear_class_loss(Tape& tape, const Var& x, const Var& weight, const Var& bias, const Index& targets,
                             CrossEntropy options) {
   check_linear(x, weight, bias);
   const Context& context = tape.context();
-  const Tensor wanted = targets.contiguous(context);
-  const std::int64_t counted = count_targets(context, x.shape().with(-1, weight.dim(1)), wanted, options),
-                     rows = wanted.numel();
+  const Tensor wanted = checked_targets(context, x.shape().with(-1, weight.dim(1)), targets, options);
+  const std::int64_t rows = wanted.numel();
   const LinearLossInputs in{
       options, x.value().contiguous(context).reshape({rows, weight.dim(0)}), weight.value().to(context, x.dtype()),
       bias.defined() ? bias.value().to(context, wide_type(x.dtype())).contiguous(context) : Tensor(),
       wanted.reshape({rows})};
   LinearLossGradients gradients(tape, x, weight, bias, rows);
-  const kernels::LossSum sum = sum_blocks(context, in, gradients);
-  return {tape.record(kLinearLoss, {x, weight, bias}, mean_loss(context, sum.loss, counted, x.dtype()), gradients.all(),
-                      LinearLossAttributes{counted, gradients.columns()}),
-          counted, sum.correct};
+  const Tensor sums = sum_blocks(context, in, gradients);
+  std::vector<Tensor> saved = gradients.all();
+  saved.push_back(sums);
+  return loss_of(tape.record(kLinearLoss, {x, weight, bias}, mean_loss(context, sums, x.dtype()), std::move(saved),
+                             gradients.columns()),
+                 sums);
 }
 
 }  // namespace fovea

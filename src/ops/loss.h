@@ -2,14 +2,19 @@
 
 #include "fovea/ops.h"
 
-// What the two forms of cross-entropy share.
+// What losses share. `sums` are those of kernels::LossForward.
 namespace fovea {
 
-// How many rows of logits (..., classes) count; refuses targets that do not fit them.
-std::int64_t count_targets(const Context& context, const Shape& logits, const Tensor& targets,
-                           const CrossEntropy& options);
+// The targets of logits (..., classes) where the context runs, dense; refuses those that do not fit them.
+Tensor checked_targets(const Context& context, const Shape& logits, const Index& targets, const CrossEntropy& options);
 
-// sum / counted, a scalar in the wide type; 0 where nothing counts.
-Tensor mean_loss(const Context& context, double sum, std::int64_t counted, DType dtype);
+// The mean over the rows that count, a scalar in the wide type; 0 where none does.
+Tensor mean_loss(const Context& context, const Tensor& sums, DType dtype);
+ClassLoss loss_of(const Var& value, const Tensor& sums);
+// What g, the gradient of that mean, is for each row that counts: f64 scalar.
+Tensor loss_rate(const Context& context, const Tensor& g, const Tensor& sums);
+
+// The sum of |x - y| over all elements, in a wide type: f64 scalar, without a gradient.
+Tensor sum_of_errors(const Context& context, const Tensor& x, const Tensor& y);
 
 }  // namespace fovea

@@ -7,15 +7,15 @@ namespace fovea {
 namespace {
 
 // x (b, n, heads, d) and an index (b, m, heads) of its rows, checked; the index dense.
-Tensor check_rows(const Context& context, const Var& x, const Tensor& index) {
-  const bool fits = x.value().rank() == 4 && index.rank() == 3 && index.dim(0) == x.dim(0) && index.dim(2) == x.dim(2);
+Tensor check_rows(const Context& context, const Var& x, const Index& index) {
+  const Tensor& rows = index.entries;
+  const bool fits = x.value().rank() == 4 && rows.rank() == 3 && rows.dim(0) == x.dim(0) && rows.dim(2) == x.dim(2);
   if (!fits)
-    fail(ErrorCode::shape, "rows of " + x.shape().text() + " by an index of shape " + index.shape().text(), "index",
+    fail(ErrorCode::shape, "rows of " + x.shape().text() + " by an index of shape " + rows.shape().text(), "index",
          "(b, n, heads, d) by (b, m, heads)");
-  const Tensor rows = index.contiguous(context);
-  const std::int64_t at = first_outside(context, rows, -1, x.dim(1));
-  if (at < 0) return rows;
-  const auto [row, where] = wrong_entry(rows, at, "index");
+  const std::int64_t at = first_outside(context, index, -1, x.dim(1));
+  if (at < 0) return taken_along(context, rows);
+  const auto [row, where] = wrong_entry(dense_entries(context, rows), at, "index");
   fail(ErrorCode::bad_input, "row " + std::to_string(row) + " of " + std::to_string(x.dim(1)), where,
        "0 to " + std::to_string(x.dim(1) - 1) + ", or -1 for none");
 }
@@ -56,21 +56,21 @@ constexpr Op kPutRows{"put_rows", put_backward};
 
 }  // namespace
 
-Var take_rows(Tape& tape, const Var& x, const Tensor& index) {
+Var take_rows(Tape& tape, const Var& x, const Index& index) {
   const Tensor rows = check_rows(tape.context(), x, index);
   return tape.record(kTakeRows, {x}, taken(tape.context(), x.value(), rows), {rows});
 }
 
-Var put_rows(Tape& tape, const Var& base, const Tensor& index, const Var& values) {
+Var put_rows(Tape& tape, const Var& base, const Index& index, const Var& values) {
   const Context& context = tape.context();
   const Tensor rows = check_rows(context, base, index);
-  const Shape shape = base.shape().with(1, index.dim(1));
+  const Shape shape = base.shape().with(1, rows.dim(1));
   if (values.shape() != shape || values.dtype() != base.dtype())
     fail(ErrorCode::shape,
          "rows " + std::string(name_of(values.dtype())) + values.shape().text() + " to put into " +
              std::string(name_of(base.dtype())) + base.shape().text(),
          "values", shape.text() + " of the same dtype");
-  check_once(context, rows, base.dim(1));
+  check_once(context, index, base.dim(1));
   const Tensor out = base.value().clone(context);
   put(context, dense_rows(context, values.value()), rows, out);
   return tape.record(kPutRows, {base, values}, out, {rows});

@@ -51,10 +51,10 @@ SegmentMeans segment_mean(Tape& tape, const Var& x, std::int64_t segments, const
 
 // Rows picked for each head: x (b, n, heads, d), index i32 (b, m, heads) of rows of the item -> (b, m, heads, d). An
 // index of -1 gives a row of zeros. A row may be picked often; its gradients add up in the order of the picks.
-Var take_rows(Tape& tape, const Var& x, const Tensor& index);
+Var take_rows(Tape& tape, const Var& x, const Index& index);
 // base (b, n, heads, d) with the rows at index i32 (b, m, heads) replaced by those of values (b, m, heads, d): the
 // inverse of take_rows. Nothing is put at -1; a row named twice is an error.
-Var put_rows(Tape& tape, const Var& base, const Tensor& index, const Var& values);
+Var put_rows(Tape& tape, const Var& base, const Index& index, const Var& values);
 
 // The rows of the `count` largest scores (b, n, heads) of each sequence and head, in the order of their positions; of
 // equal scores the earlier row wins, and NaN comes last. i32 (b, count, heads); packed: (1, sequences count, heads). -1

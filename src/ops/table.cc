@@ -8,14 +8,15 @@
 namespace fovea {
 namespace {
 
-// `what` names one entry in errors, `where` the whole of them.
-void check_index(const Context& context, const Tensor& index, std::int64_t limit, const std::string& what,
-                 const std::string& where) {
-  if (index.dtype() != DType::i32)
-    fail(ErrorCode::usage, where + " must be i32, got " + std::string(name_of(index.dtype())), where);
+// The rows of a table of `limit`, dense. `what` names one entry in errors, `where` the whole of them.
+Tensor check_index(const Context& context, const Index& index, std::int64_t limit, const std::string& what,
+                   const std::string& where) {
+  const Tensor& entries = index.entries;
+  if (entries.dtype() != DType::i32)
+    fail(ErrorCode::usage, where + " must be i32, got " + std::string(name_of(entries.dtype())), where);
   const std::int64_t at = first_outside(context, index, 0, limit);
-  if (at < 0) return;
-  const auto [row, place] = wrong_entry(index, at, where);
+  if (at < 0) return taken_along(context, entries);
+  const auto [row, place] = wrong_entry(dense_entries(context, entries), at, where);
   fail(ErrorCode::bad_input,
        what + " " + std::to_string(row) + " is outside the table of " + std::to_string(limit) + " rows", place,
        "0 to " + std::to_string(limit - 1));
@@ -57,18 +58,16 @@ constexpr Op kGather{"gather", gather_backward};
 
 }  // namespace
 
-Var embedding(Tape& tape, const Var& table, const Tensor& ids) {
+Var embedding(Tape& tape, const Var& table, const Index& ids) {
   if (table.value().rank() != 2)
     fail(ErrorCode::shape, "embedding table of shape " + table.shape().text(), "table", "(vocabulary, width)");
-  const Tensor index = ids.contiguous(tape.context());
-  check_index(tape.context(), index, table.dim(0), "token", "tokens");
+  const Tensor index = check_index(tape.context(), ids, table.dim(0), "token", "tokens");
   return tape.record(kEmbedding, {table}, gather_rows(tape.context(), table.value(), index), {index});
 }
 
-Var gather(Tape& tape, const Var& x, const Tensor& index) {
+Var gather(Tape& tape, const Var& x, const Index& index) {
   if (x.value().rank() == 0) fail(ErrorCode::shape, "gather from a scalar");
-  const Tensor rows = index.contiguous(tape.context());
-  check_index(tape.context(), rows, x.dim(0), "index", "index");
+  const Tensor rows = check_index(tape.context(), index, x.dim(0), "index", "index");
   return tape.record(kGather, {x}, gather_rows(tape.context(), x.value(), rows), {rows});
 }
 

@@ -99,8 +99,8 @@ Windowed windows(Tape& tape, const Var& x, const Windows& options, const Sequenc
   check_windows(x, options);
   const WindowPlan plan = plan_windows(tape.context(), x, options, rows);
   const std::int64_t b = x.dim(0), m = plan.index.dim(1), c = x.dim(2);
-  const Var taken =
-      take_rows(tape, reshape(tape, x, {b, x.dim(1), 1, c}), plan.index.reshape({b, m * options.size, 1}));
+  const Index picks(plan.index.reshape({b, m * options.size, 1}), -1, x.dim(1));
+  const Var taken = take_rows(tape, reshape(tape, x, {b, x.dim(1), 1, c}), picks);
   return {reshape(tape, taken, {b, m, options.size * c}), plan.rows};
 }
 

@@ -1,9 +1,10 @@
 #include <cmath>
 
+#include "core/visit_device.h"
 #include "fovea/optim.h"
 #include "fovea/zones.h"
-#include "optim/pieces.h"
-#include "optim/update_cpu.h"
+#include "optim/gradients.h"
+#include "optim/update_kernels.h"
 
 namespace fovea {
 
@@ -22,24 +23,20 @@ void AdamW::step(double rate) {
   const ZoneTimer timer(context_->zones(), Zone::optimizer);
   ++steps_;
   const auto t = static_cast<double>(steps_);
-  cpu::AdamWStep numbers{.beta1 = options_.beta1,
-                         .beta2 = options_.beta2,
-                         .eps = options_.eps,
-                         .shrink = 1.0,
-                         .pull = 0.0,
-                         .step_size = rate / (1.0 - std::pow(options_.beta1, t)),
-                         .root_size = 1.0 / std::sqrt(1.0 - std::pow(options_.beta2, t))};
-  const double decayed = 1.0 - rate * options_.weight_decay;
-  for_pieces(*context_, parameters_, cut_into_pieces(parameters_), [&]<class T>(std::size_t, const Piece& piece) {
-    const Parameter& p = parameters_[piece.parameter];
-    const Moments& m = moments_[piece.parameter];
-    cpu::AdamWStep own = numbers;
-    if (p.decay && options_.decoupled) own.shrink = decayed;
-    if (p.decay && !options_.decoupled) own.pull = options_.weight_decay;
-    const std::int64_t i = piece.begin;
-    cpu::adamw_update(own, cpu::AdamWPiece<T>{p.var.value().data<T>() + i, p.var.grad().data<T>() + i,
-                                              m.first.data<T>() + i, m.second.data<T>() + i, piece.end - i});
-  });
+  kernels::AdamWUpdate io{{.beta1 = options_.beta1,
+                           .beta2 = options_.beta2,
+                           .eps = options_.eps,
+                           .step_size = rate / (1.0 - std::pow(options_.beta1, t)),
+                           .root_size = 1.0 / std::sqrt(1.0 - std::pow(options_.beta2, t))},
+                          {}};
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& p = parameters_[i];
+    if (!p.var.grad().defined()) continue;
+    const double decay = p.decay ? options_.weight_decay : 0.0;
+    io.parameters.push_back({p.var.value(), p.var.grad(), moments_[i].first, moments_[i].second,
+                             options_.decoupled ? 1.0 - rate * decay : 1.0, options_.decoupled ? 0.0 : decay});
+  }
+  visit_device(*context_, io, [&]<Device D>() { kernels::adamw<D>(*context_, io); });
   zero_grad();
 }
 

@@ -1,11 +1,21 @@
 #include <algorithm>
 
+#include "core/visit_device.h"
 #include "fovea/optim.h"
 #include "fovea/zones.h"
-#include "optim/pieces.h"
-#include "optim/update_cpu.h"
+#include "optim/gradients.h"
+#include "optim/update_kernels.h"
 
 namespace fovea {
+namespace {
+
+std::vector<Tensor> values_of(std::span<const Parameter> parameters) {
+  std::vector<Tensor> values;
+  for (const Parameter& p : parameters) values.push_back(p.var.value());
+  return values;
+}
+
+}  // namespace
 
 WeightAverage::WeightAverage(Context& context, std::vector<Parameter> parameters, WeightAverageOptions options)
     : context_(&context), parameters_(std::move(parameters)), options_(options) {
@@ -26,24 +36,14 @@ void WeightAverage::update() {
   double share = 1.0;  // before the start the average follows the parameters
   if (t > 0.0)
     share = options_.kind == AverageKind::mean ? 1.0 / t : 1.0 - std::min(options_.decay, (1.0 + t) / (10.0 + t));
-  for_pieces(*context_, parameters_, cut_all(parameters_), [&]<class T>(std::size_t, const Piece& piece) {
-    const T* value = parameters_[piece.parameter].var.value().template data<T>();
-    T* average = averages_[piece.parameter].template data<T>();
-    const std::int64_t i = piece.begin, count = piece.end - i;
-    if (share == 1.0)
-      std::copy_n(value + i, count, average + i);  // a + (w - a) is not always w
-    else
-      cpu::average_update(cpu::AveragePiece<T>{average + i, value + i, count}, share);
-  });
+  const kernels::AverageUpdate io{share, averages_, values_of(parameters_)};
+  visit_device(*context_, io, [&]<Device D>() { kernels::move_averages<D>(*context_, io); });
 }
 
-// On one thread: parallel loops may be stopped half way, and this must not be.
 void WeightAverage::swap() noexcept {
   const ZoneTimer timer(context_->zones(), Zone::optimizer);
-  for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    auto* value = static_cast<std::byte*>(parameters_[p].var.value().raw());
-    std::swap_ranges(value, value + averages_[p].bytes(), static_cast<std::byte*>(averages_[p].raw()));
-  }
+  const kernels::Exchange io{values_of(parameters_), averages_};
+  visit_device(*context_, io, [&]<Device D>() { kernels::exchange<D>(*context_, io); });
   swapped_ = !swapped_;
 }
 

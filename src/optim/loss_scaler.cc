@@ -1,10 +1,10 @@
-#include <atomic>
 #include <cmath>
 
+#include "core/visit_device.h"
 #include "fovea/optim.h"
 #include "fovea/zones.h"
-#include "optim/pieces.h"
-#include "optim/update_cpu.h"
+#include "optim/gradients.h"
+#include "optim/update_kernels.h"
 
 namespace fovea {
 namespace {
@@ -25,26 +25,22 @@ void LossScaler::set_state(const State& state) {
   state_ = state;
 }
 
-bool LossScaler::unscale(Context& context, std::span<const Parameter> parameters) {
+Tensor LossScaler::unscale(Context& context, std::span<const Parameter> parameters) const {
   const ZoneTimer timer(context.zones(), Zone::optimizer);
-  std::atomic<bool> finite{true};
-  const std::vector<Piece> pieces = cut_into_pieces(parameters);
-  for_pieces(context, parameters, pieces, [&]<class T>(std::size_t, const Piece& piece) {
-    T* grad = parameters[piece.parameter].var.grad().template data<T>();
-    if (!cpu::scale_and_check(grad + piece.begin, 1.0 / state_.scale, piece.end - piece.begin))
-      finite.store(false, std::memory_order_relaxed);
-  });
+  const kernels::Unscale io{gradients_of(parameters), 1.0 / state_.scale, Tensor::empty(context, {}, DType::f64)};
+  visit_device(context, io, [&]<Device D>() { kernels::unscale<D>(context, io); });
+  return io.finite;
+}
+
+void LossScaler::adapt(bool finite) {
   if (finite) {
     if (++state_.clean >= kCleanSteps) state_ = {std::min(2.0 * state_.scale, kMost), 0, state_.skipped};
-    return true;
+    return;
   }
-  for (const Parameter& p : parameters)
-    if (p.trained()) p.var.slot()->grad = Tensor();
   state_ = {0.5 * state_.scale, 0, state_.skipped + 1};
   if (state_.scale < kLeast)
     fail(ErrorCode::diverged, "gradients are not finite at any loss scale", {},
          "a lower learning rate, a longer warm-up, or bf16, which needs no loss scaling");
-  return false;
 }
 
 }  // namespace fovea

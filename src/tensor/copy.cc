@@ -2,6 +2,7 @@
 
 #include "core/visit_device.h"
 #include "tensor/copy_kernels.h"
+#include "tensor/transient.h"
 
 namespace fovea {
 namespace {
@@ -21,16 +22,6 @@ void copy_within(const Tensor& to, const Tensor& from) {
 
 bool is_plain(const Tensor& t, DType dtype) { return t.is_contiguous() && t.dtype() == dtype; }
 
-// Dense, for the length of a copy, in a memory.
-Tensor transient(const std::shared_ptr<Memory>& memory, const Shape& shape, DType dtype) {
-  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-  void* data = memory->map(bytes);
-  if (data == nullptr) fail(ErrorCode::out_of_memory, "no room for a copy of shape " + shape.text());
-  return Tensor::wrap(data, shape, dtype,
-                      std::shared_ptr<void>(data, [memory, bytes](void* p) { memory->unmap(p, bytes); }))
-      .in(memory);
-}
-
 // Between the host and a device, or two devices by way of the host. Bytes travel dense, in the dtype of the target.
 void copy_across(const Tensor& to, const Tensor& from) {
   if (to.device() != Device::cpu && from.device() != Device::cpu) {
@@ -49,6 +40,15 @@ void copy_across(const Tensor& to, const Tensor& from) {
 }
 
 }  // namespace
+
+Tensor transient(const std::shared_ptr<Memory>& memory, const Shape& shape, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  void* data = memory->map(bytes);
+  if (data == nullptr) fail(ErrorCode::out_of_memory, "no room for a copy of shape " + shape.text());
+  return Tensor::wrap(data, shape, dtype,
+                      std::shared_ptr<void>(data, [memory, bytes](void* p) { memory->unmap(p, bytes); }))
+      .in(memory);
+}
 
 void Tensor::copy_from(const Tensor& source) const {
   if (source.shape() != shape())

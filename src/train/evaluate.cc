@@ -21,11 +21,11 @@ EvalReport evaluate(Context& context, const Model& model, const Split& split, co
   while (!batches.epoch_done() && !stopped()) {
     const Batch batch = batches.next(context);
     Tape tape(context, {.record = false});
-    const Loss loss = model.loss(tape, batch);
-    report.loss += loss.value.value().item() * static_cast<double>(loss.asked);
+    const Loss::Numbers loss = model.loss(tape, batch).read(context);
+    report.loss += loss.value * loss.asked;
     report.accuracy += loss.correct;
     report.deviation += loss.deviation;
-    report.asked += loss.asked;
+    report.asked += static_cast<std::int64_t>(loss.asked);
     if (options.progress) options.progress(batches.position().used, batches.size());
   }
   report.examples = batches.position().used;

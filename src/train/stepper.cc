@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "io/file.h"
+#include <numeric>
 
 #include "autograd/watch.h"
+#include "io/file.h"
+#include "ops/numbers.h"
 
 namespace fovea {
 namespace {
@@ -15,8 +16,8 @@ namespace {
 // Targets of a batch that count: parts of a batch weigh by them.
 std::int64_t asked(const Batch& batch) {
   if (!batch.targets.defined() || batch.targets.dtype() != DType::i32) return batch.size();
-  const Tensor& t = batch.targets;
-  return t.numel() - std::count(t.data<std::int32_t>(), t.data<std::int32_t>() + t.numel(), -1);
+  const std::vector<std::int32_t> targets = batch.targets.to_vector<std::int32_t>();
+  return std::ssize(targets) - std::count(targets.begin(), targets.end(), -1);
 }
 
 // The first parameter whose gradient is not finite; empty: none.
@@ -52,33 +53,48 @@ TapeOptions Stepper::tape_options(const StepReport& report, std::size_t part) co
           .stream = static_cast<std::uint64_t>(index) << kStreamsPerTapeBits};
 }
 
-void Stepper::run_part(std::span<const Batch> parts, std::size_t part, double share, StepReport& report) {
+Loss Stepper::run_part(const Batch& batch, std::size_t part, double share, const StepReport& report) {
   Tape tape(context_, tape_options(report, part));
-  const Loss loss = model_.loss(tape, parts[part], {.label_smoothing = config_.label_smoothing});
+  Loss loss = model_.loss(tape, batch, {.label_smoothing = config_.label_smoothing});
   const double factor = share * (scaler_ ? scaler_->scale() : 1.0);
   tape.backward(factor != 1.0 ? scale(tape, loss.value, factor) : loss.value);
-  report.loss += share * loss.value.value().item();
-  report.accuracy += share * loss.correct / static_cast<double>(std::max<std::int64_t>(1, loss.asked));
-  report.tokens += parts[part].tokens();
+  return loss;
 }
 
 void Stepper::step(std::span<const Batch> parts, double rate, StepReport& report) {
   report.rate = rate;
-  std::int64_t all = 0;
-  for (const Batch& part : parts) all += asked(part);
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    run_part(parts, i, static_cast<double>(asked(parts[i])) / static_cast<double>(std::max<std::int64_t>(1, all)),
-             report);
-  if (scaler_) {
-    report.skipped = !scaler_->unscale(context_, model_.parameters());
-    report.loss_scale = scaler_->scale();
-    if (report.skipped) return;
+  std::vector<double> shares;
+  for (const Batch& part : parts) shares.push_back(static_cast<double>(asked(part)));
+  const double all = std::max(1.0, std::accumulate(shares.begin(), shares.end(), 0.0));
+  std::vector<Tensor> scalars;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    shares[i] /= all;
+    const Loss loss = run_part(parts[i], i, shares[i], report);
+    scalars.insert(scalars.end(), {loss.value.value(), loss.asked, loss.correct});
+    report.tokens += parts[i].tokens();
   }
-  report.gradient_norm = clip_norm(context_, model_.parameters(), config_.clip_norm);
+  const Tensor finite = scaler_ ? scaler_->unscale(context_, model_.parameters()) : Tensor();
+  scalars.insert(scalars.end(), {clip_norm(context_, model_.parameters(), config_.clip_norm), finite});
+  const std::vector<double> numbers = read_numbers(context_, std::move(scalars));  // the one wait of a step
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    report.loss += shares[i] * numbers[3 * i];
+    report.accuracy += shares[i] * numbers[3 * i + 2] / std::max(1.0, numbers[3 * i + 1]);
+  }
+  if (scaler_ && !adapt_scale(numbers.back() == 1.0, report)) return;
+  report.gradient_norm = numbers[numbers.size() - 2];
   check_finite(parts, report);
   clip_value(context_, model_.parameters(), config_.clip_value);
   adamw_.step(rate);
   if (average_) average_->update();
+}
+
+// May the step be taken?
+bool Stepper::adapt_scale(bool finite, StepReport& report) {
+  if (!finite) adamw_.zero_grad();
+  scaler_->adapt(finite);
+  report.skipped = !finite;
+  report.loss_scale = scaler_->scale();
+  return finite;
 }
 
 // Runs the step again and stops at the first operation whose result is not finite.

@@ -23,7 +23,8 @@ class Stepper {
 
  private:
   TapeOptions tape_options(const StepReport& report, std::size_t part) const;
-  void run_part(std::span<const Batch> parts, std::size_t part, double share, StepReport& report);
+  Loss run_part(const Batch& batch, std::size_t part, double share, const StepReport& report);
+  bool adapt_scale(bool finite, StepReport& report);
   void check_finite(std::span<const Batch> parts, const StepReport& report);
   std::string find_source(std::span<const Batch> parts, const StepReport& report);
 

@@ -179,7 +179,7 @@ class Plan {
         cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)));
     return made;
   }
-  // Sums that several blocks add to in place would come in any order: those kernels are not asked for.
+  // Parts of a sum are joined in order and in f32, or there are none.
   void choose(cublasLtHandle_t handle, const Request& r) {
     cublasLtMatmulPreference_t wishes = nullptr;
     check_lt(cublasLtMatmulPreferenceCreate(&wishes));
@@ -188,7 +188,7 @@ class Plan {
     };
     wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
     wish(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_MASK & ~CUBLASLT_REDUCTION_SCHEME_INPLACE));
+         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     const auto alignment = static_cast<std::uint32_t>(r.alignment);
     for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
@@ -265,6 +265,15 @@ void for_outer(const kernels::Product& io, const std::vector<Leading>& axes, con
   }
 }
 
+// Does everything, rows included, begin at a whole 16 bytes?
+bool is_aligned(const Request& r) {
+  constexpr std::int64_t kPiece = 16;
+  const auto size = static_cast<std::int64_t>(size_of(r.type)), out_size = static_cast<std::int64_t>(size_of(r.out));
+  return (r.alignment | r.a_step * size | r.b_step * size | r.n * out_size) % kPiece == 0;
+}
+
+bool is_narrow(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+
 }  // namespace
 
 void multiply_lt(const Context& context, const kernels::Product& io) {
@@ -273,10 +282,17 @@ void multiply_lt(const Context& context, const kernels::Product& io) {
     std::iter_swap(axes.begin(), std::max_element(axes.begin(), axes.end(),
                                                   [](const Leading& x, const Leading& y) { return x.size < y.size; }));
   const bool fused = io.a.dtype() != DType::f64;
+  const Request request = request_for(context, io, axes);
+  // For odd rows cuBLASLt rounds the sum before it adds the bias, and a ReLU then takes the wrong side.
+  if (is_narrow(request.out) && (request.bias || request.relu) && !is_aligned(request)) {
+    const Tensor wide = Tensor::empty(context, io.c.shape(), DType::f32, Lifetime::scratch);
+    multiply_lt(context, {io.a, io.b, wide, io.epilogue});
+    return io.c.copy_from(wide);
+  }
   const CardMemory& card = card_memory(*context.memory());
   Library& library = library_of(card.index());
   const std::lock_guard lock(library.mutex);
-  Plan& plan = library.plan_for(request_for(context, io, axes));
+  Plan& plan = library.plan_for(request);
   if (!plan.found())
     fail(ErrorCode::unsupported, "cuBLASLt has no kernel for " + io.a.shape().text() + " by " + io.b.shape().text(),
          "a matrix product", "another dtype, or sizes that are multiples of 8");

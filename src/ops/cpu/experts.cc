@@ -28,7 +28,9 @@ void scatter_range(const kernels::Scatter& io, std::int64_t begin, std::int64_t 
   const std::int64_t width = io.values.dim(1);
   visit_float(io.values.dtype(), [&]<class T>() {
     for (std::int64_t i = begin; i < end; ++i) {
-      T* to = io.y.data<T>() + io.index.data<std::int32_t>()[i] * width;
+      const std::int32_t row = io.index.data<std::int32_t>()[i];
+      if (row < 0) continue;
+      T* to = io.y.data<T>() + row * width;
       scale_row(io.values.data<T>() + i * width, factor_of<Wide<T>>(io.scale, i), to, width);
     }
   });
@@ -39,7 +41,13 @@ void scatter_backward_range(const kernels::ScatterPull& io, std::int64_t begin, 
   visit_float(io.g.dtype(), [&]<class T>() {
     using R = Wide<T>;
     for (std::int64_t i = begin; i < end; ++i) {
-      const T* g = io.g.data<T>() + io.index.data<std::int32_t>()[i] * width;
+      const std::int32_t row = io.index.data<std::int32_t>()[i];
+      if (row < 0) {
+        if (io.d_scale.defined()) io.d_scale.data<R>()[i] = R(0);
+        if (io.d_values.defined()) std::fill_n(io.d_values.data<T>() + i * width, width, T(0.0f));
+        continue;
+      }
+      const T* g = io.g.data<T>() + row * width;
       if (io.d_scale.defined()) io.d_scale.data<R>()[i] = row_dot(g, io.values.data<T>() + i * width, width);
       if (io.d_values.defined()) scale_row(g, factor_of<R>(io.scale, i), io.d_values.data<T>() + i * width, width);
     }

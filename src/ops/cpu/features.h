@@ -1,14 +1,13 @@
 #pragma once
 
 #include "core/scratch.h"
-#include "ops/features.h"
-#include "policy/math.h"
+#include "ops/features_policy.h"
 
 // The loops of features, by tasks.
 namespace fovea::cpu {
 
-// What directions are multiplied with: exponentials of two are cheaper than of e.
-inline double feature_unit(FeatureMap map) { return map == FeatureMap::exponential ? math::kLog2e<double> : 1.0; }
+using fovea::feature_unit;
+using fovea::kUnitEps;
 
 // Rows [begin, end) of a batch item, one head.
 struct FeatureTask {

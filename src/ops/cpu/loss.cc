@@ -2,6 +2,9 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/loss.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <vector>
 
 #include "hwy/highway.h"
@@ -77,9 +80,10 @@ void pull_rows(const kernels::LossBackward& io, double factor, std::int64_t begi
   }
 }
 
-kernels::LossSum loss_rows(const kernels::LossForward& io, std::int64_t begin, std::int64_t end) {
+// As kernels::LossForward::sums has it.
+std::array<double, 3> loss_rows(const kernels::LossForward& io, std::int64_t begin, std::int64_t end) {
   const std::int64_t classes = io.logits.dim(1);
-  kernels::LossSum sum;
+  double loss = 0.0, counted = 0.0, correct = 0.0;
   visit_float(io.logits.dtype(), [&]<class T>() {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int32_t target = io.targets.data<std::int32_t>()[row];
@@ -89,11 +93,12 @@ kernels::LossSum loss_rows(const kernels::LossForward& io, std::int64_t begin, s
       const Peak<Wide<T>> peak{top, math::log(row_exp_sum(x, top, classes))};
       Wide<T>* saved = io.peaks.data<Wide<T>>() + 2 * row;
       saved[0] = peak.top, saved[1] = peak.log_sum;
-      sum.loss += loss_row(x, classes, target, io.options.label_smoothing, peak);
-      sum.correct += leads(x, target, top) ? 1 : 0;
+      loss += loss_row(x, classes, target, io.options.label_smoothing, peak);
+      counted += 1.0;
+      correct += leads(x, target, top) ? 1.0 : 0.0;
     }
   });
-  return sum;
+  return {loss, counted, correct};
 }
 
 void loss_backward_rows(const kernels::LossBackward& io, double factor, std::int64_t begin, std::int64_t end) {
@@ -115,37 +120,57 @@ HWY_EXPORT(loss_backward_rows);
 }  // namespace
 
 template <>
-kernels::TargetCount kernels::count_targets<Device::cpu>(const Context&, const TargetCheck& io) {
-  TargetCount count;
-  for (std::int64_t row = 0; row < io.targets.numel() && count.bad < 0; ++row) {
-    const std::int32_t target = io.targets.data<std::int32_t>()[row];
-    if (target == io.ignore_index) continue;
-    if (target < 0 || target >= io.classes) count.bad = row;
-    ++count.counted;
-  }
-  return count;
+void kernels::check_targets<Device::cpu>(const Context&, const TargetCheck& io) {
+  const std::int32_t *begin = io.targets.data<std::int32_t>(), *end = begin + io.targets.numel();
+  const auto* bad = std::find_if(begin, end, [&](std::int32_t target) {
+    return target != io.ignore_index && (target < 0 || target >= io.classes);
+  });
+  *io.place.data<std::int64_t>() = bad == end ? -1 : bad - begin;
 }
 
 template <>
-kernels::LossSum kernels::cross_entropy<Device::cpu>(const Context& context, const LossForward& io) {
+void kernels::cross_entropy<Device::cpu>(const Context& context, const LossForward& io) {
   const auto rows = HWY_DYNAMIC_DISPATCH(loss_rows);
   const RowBlocks blocks(io.logits.dim(0), io.logits.dim(1));
-  std::vector<LossSum> partial(static_cast<std::size_t>(blocks.count));
+  std::vector<std::array<double, 3>> partial(static_cast<std::size_t>(blocks.count));
   for_blocks(context, blocks, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
     partial[static_cast<std::size_t>(block)] = rows(io, begin, end);
   });
-  LossSum sum;
-  for (const LossSum& part : partial) sum.loss += part.loss, sum.correct += part.correct;
-  return sum;
+  for (std::size_t i = 0; i < 3; ++i) {
+    double sum = 0.0;
+    for (const auto& part : partial) sum += part[i];
+    io.sums.data<double>()[i] += sum;
+  }
+}
+
+template <>
+void kernels::mean_loss<Device::cpu>(const Context&, const MeanLoss& io) {
+  const double* sums = io.sums.data<double>();
+  io.loss.fill(sums[1] == 0.0 ? 0.0 : sums[0] / sums[1]);
+}
+
+template <>
+void kernels::loss_rate<Device::cpu>(const Context&, const LossRate& io) {
+  const double counted = io.sums.data<double>()[1];
+  *io.rate.data<double>() = counted == 0.0 ? 0.0 : cpu::scalar(io.g) / counted;
 }
 
 template <>
 void kernels::cross_entropy_backward<Device::cpu>(const Context& context, const LossBackward& io) {
   const auto rows = HWY_DYNAMIC_DISPATCH(loss_backward_rows);
-  const double g = io.g.defined() ? cpu::scalar(io.g) : 1.0;
-  const double factor = io.counted == 0 ? 0.0 : g / static_cast<double>(io.counted);
+  const double factor = io.rate.defined() ? cpu::scalar(io.rate) : 1.0;
   for_rows(context, io.logits.dim(0), io.logits.dim(1),
            [&](std::int64_t begin, std::int64_t end) { rows(io, factor, begin, end); });
+}
+
+template <>
+void kernels::absolute_errors<Device::cpu>(const Context&, const AbsoluteErrors& io) {
+  visit_wide(io.x.dtype(), [&]<class R>() {
+    const R *x = io.x.data<R>(), *y = io.y.data<R>();
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < io.x.numel(); ++i) sum += std::abs(double{x[i]} - double{y[i]});
+    *io.sum.data<double>() = sum;
+  });
 }
 
 }  // namespace fovea

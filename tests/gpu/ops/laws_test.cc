@@ -1,6 +1,7 @@
 // The operations on a card against the same in double on the host, over the list of cases that the host has.
 
 #include "unit/ops/laws.h"
+#include "gpu/ops/width_cases.h"
 #include "gpu/support/card.h"
 
 namespace fovea::testing {
@@ -40,6 +41,7 @@ TEST_P(OnCard, AgreesWithDouble) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, OnCard, ::testing::ValuesIn(op_cases()), kNamedAsPrinted);
+INSTANTIATE_TEST_SUITE_P(Widths, OnCard, ::testing::ValuesIn(width_cases()), kNamedAsPrinted);
 INSTANTIATE_TEST_SUITE_P(Sequences, OnCard, ::testing::ValuesIn(sequence_cases()), kNamedAsPrinted);
 INSTANTIATE_TEST_SUITE_P(Models, OnCard, ::testing::ValuesIn(model_cases()), kNamedAsPrinted);
 INSTANTIATE_TEST_SUITE_P(Features, OnCard, ::testing::ValuesIn(feature_cases()), kNamedAsPrinted);

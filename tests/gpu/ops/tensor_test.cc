@@ -188,6 +188,21 @@ TEST_F(CardTensors, ProductsAgreeWithDouble) {
           }
 }
 
+// The sum is not rounded before the bias is added: a ReLU would cut what it should keep.
+TEST_F(CardTensors, EpiloguesSeeTheUnroundedSum) {
+  for (std::int64_t n : {512, 509}) {
+    const Tensor a = random(host_, {512, 128}, 1, DType::bf16), b = random(host_, {128, n}, 2, DType::bf16),
+                 bias = random(host_, {n}, 3, DType::bf16, 10.0).to(host_, DType::f32);
+    const auto wide = [&](const Tensor& t) { return t.to(host_, DType::f64); };
+    const auto want = gemm::multiply(host_, wide(a), wide(b), {.bias = wide(bias)}).to_vector<double>();
+    const auto got = gemm::multiply(card_, a.clone(card_), b.clone(card_), {.bias = bias.clone(card_), .relu = true})
+                         .to_vector<double>();
+    int wrong = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) wrong += std::abs(want[i]) > 1e-3 && (want[i] > 0) != (got[i] > 0);
+    EXPECT_EQ(wrong, 0) << n;
+  }
+}
+
 TEST_F(CardTensors, Tf32RoundsToTenBitsAndOnlyWhenAsked) {
   const Context quick({.device = Device::cuda, .tf32 = true});
   const Tensor a = random(host_, {64, 96}, 1, DType::f32), b = random(host_, {96, 128}, 2, DType::f32);

@@ -80,6 +80,7 @@ std::vector<DeviceCase> cases() {
        .options = padded({.causal = true, .window = Window{20, -1}, .alibi = true, .dropout_p = 0.2}),
        .bias = 0.5},
       {.name = "diag", .mechanism = "diag:block=16"},
+      {.name = "sparse_strided", .mechanism = "sparse-strided"},  // parts, joined by their log-sum-exp
       {.name = "relu2", .mechanism = "relu2"},
       {.name = "topk", .mechanism = "topk:k=5", .options = {.causal = true}},
       {.name = "sparsemax", .mechanism = "sparsemax"},

@@ -54,8 +54,8 @@ TEST_F(ForecastTest, LossIsTheMeanSquareAndCountsDistances) {
     Tape tape(context_, {.record = false});
     const Loss loss = model.loss(tape, batch);
     EXPECT_NEAR(loss.value.value().item(), squares / 18, 1e-12);
-    EXPECT_NEAR(loss.deviation, distances, 1e-12);
-    EXPECT_EQ(loss.asked, 18);
+    EXPECT_NEAR(loss.deviation.item(), distances, 1e-12);
+    EXPECT_EQ(loss.asked.item(), 18);
   }
 }
 

@@ -76,10 +76,10 @@ TEST_F(ImageTextTest, LossIsTheMeanOfBothDirections) {
   const Asked rows = ask_rows(logits), columns = ask_rows(turned(logits));
   EXPECT_NEAR(loss.value.value().item(), 0.5 * (rows.loss + columns.loss), 1e-12);
   EXPECT_GT(std::abs(rows.loss - columns.loss), 1e-6);
-  EXPECT_EQ(loss.asked, 3);
+  EXPECT_EQ(loss.asked.item(), 3);
   double correct = 0.0;
   for (std::size_t i = 0; i < 3; ++i) correct += *std::max_element(logits[i].begin(), logits[i].end()) == logits[i][i];
-  EXPECT_EQ(loss.correct, correct);
+  EXPECT_EQ(loss.correct.item(), correct);
   tape.backward(loss.value);
   EXPECT_NEAR(find(model, "temperature").var.grad().item(), 0.5 * (rows.slope + columns.slope), 1e-12);
 }
@@ -134,7 +134,7 @@ TEST_F(ImageTextTest, CrossModalTextsSeeTheirPictureThroughAGate) {
     expected += std::log1p(std::exp(-odds[t][t])) + std::log1p(std::exp(odds[(t + 1) % 3][t]));
   const Loss loss = model.loss(tape, batch);
   EXPECT_NEAR(loss.value.value().item(), expected / 6, 1e-12);
-  EXPECT_EQ(loss.asked, 6);
+  EXPECT_EQ(loss.asked.item(), 6);
   Input both = batch.second;
   both.values = batch.input.values;
   EXPECT_EQ(model.network().features(tape, both).shape(), (Shape{3, 8}));

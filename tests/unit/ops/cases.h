@@ -112,6 +112,14 @@ inline void add_elementwise(std::vector<OpCase>& cases) {
   }
   cases.push_back({"add_to_itself", one([](Tape& t, Inputs v) { return add(t, v[0], v[0]); }), {{3, 5}}, {{300, 127}}});
   cases.push_back({"scale", one([](Tape& t, Inputs v) { return scale(t, v[0], -1.7); }), {{3, 5}}, {{300, 127}}});
+  cases.push_back({"reciprocal",
+                   one([](Tape& t, Inputs v) {
+                     const Tensor half = Tensor::empty(t.context(), {1}, v[0].dtype());
+                     half.fill(0.5);
+                     return reciprocal(t, add(t, mul(t, v[0], v[0]), half));
+                   }),
+                   {{3, 5}},
+                   {{300, 127}}});
   cases.push_back({"exp_scale",
                    one([](Tape& t, Inputs v) { return exp_scale(t, v[0], v[1]); }),
                    {{3, 5}, {}},

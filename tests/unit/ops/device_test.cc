@@ -102,6 +102,26 @@ TEST_F(OnDevice, RunsInversesOrdersAndPackedProducts) {
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(same_bits(got[i].clone(host_), want[i])) << i;
 }
 
+// An index of the host is checked there and taken along, one that says its range is not looked at: neither waits for
+// the device. One that lies there and says nothing has to be read.
+TEST_F(OnDevice, IndicesAreCheckedWhereTheyLie) {
+  const Tensor table = random(device_, {5, 3}, 1, DType::f32), logits = random(device_, {4, 5}, 2, DType::f32),
+               ids = integers(host_, {4}, {4, 0, -1, 3}), there = ids.slice(0, 0, 2).clone(device_);
+  Tape tape(device_);
+  memory_->reads = 0;
+  const ClassLoss loss = class_loss(tape, logits, ids);
+  gather(tape, table, ids.slice(0, 0, 2));
+  gather(tape, table, Index(there, 0, 5));
+  EXPECT_ERROR(gather(tape, table, ids), ErrorCode::bad_input, "index -1", "index[2]", "0 to 4");
+  EXPECT_ERROR(class_loss(tape, logits.slice(1, 0, 4), ids), ErrorCode::bad_input, "target 4 of row 0", "targets[0]",
+               "");
+  EXPECT_EQ(memory_->reads, 0);
+  gather(tape, table, there);
+  EXPECT_EQ(memory_->reads, 1);
+  EXPECT_EQ(loss.asked.item(), 3);
+  EXPECT_ERROR(gather(tape, table.slice(0, 0, 4), Index(there, 0, 5)), ErrorCode::bad_input, "index 4", "index[0]", "");
+}
+
 TEST_F(OnDevice, HostCodeThatTouchesItDies) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH({ static_cast<void>(*static_cast<volatile float*>(Tensor::zeros(device_, {1}).raw())); },

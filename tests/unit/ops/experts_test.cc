@@ -28,18 +28,19 @@ using Ids = std::vector<std::int32_t>;
 TEST_F(Experts, TokensGoToTheLargestLogitUntilItIsFull) {
   const Tensor logits = values({6, 2}, {2, 1, 0, 1, 3, 0, 5, 5, 9, 0, -1, 4});
   const Routing routing = route_top1(tape_, logits, {.capacity = 2});
-  EXPECT_EQ(routing.tokens.to_vector<std::int32_t>(), (Ids{0, 2, 1, 5}));  // rows 3 and 4 came too late
-  EXPECT_EQ(routing.begin, (std::vector<std::int64_t>{0, 2, 4}));
-  EXPECT_EQ(routing.dropped, 2);
+  EXPECT_EQ(routing.tokens.entries.to_vector<std::int32_t>(), (Ids{0, 2, 1, 5, -1, -1}));  // 3 and 4 came too late
+  EXPECT_EQ(routing.begin.to_vector<std::int32_t>(), (Ids{0, 2, 4}));
+  EXPECT_EQ(routing.dropped.item(), 2);
   const auto gates = routing.gates.value().to_vector<double>();
   EXPECT_NEAR(gates[1], 1 / (1 + std::exp(-3.0)), 1e-12);
   EXPECT_NEAR(gates[3], 1 / (1 + std::exp(-5.0)), 1e-12);
+  EXPECT_EQ(gates[4], 0.0);
 }
 
 TEST_F(Experts, PaddingGoesNowhere) {
   const Var logits = Var::leaf(values({2, 2, 2}, {1, 0, NAN, NAN, 0, 1, NAN, NAN}));
   const Routing routing = route_top1(tape_, logits, {.capacity = 5, .rows = {{1, 1}, {}}});
-  EXPECT_EQ(routing.tokens.to_vector<std::int32_t>(), (Ids{0, 2}));
+  EXPECT_EQ(routing.tokens.entries.to_vector<std::int32_t>(), (Ids{0, 2, -1, -1}));
   EXPECT_NEAR(routing.balance.value().item(), 1.0, 1e-12);
   tape_.backward(add(tape_, routing.balance, sum(tape_, routing.gates)));
   const auto d = logits.grad().to_vector<double>();
@@ -51,7 +52,7 @@ TEST_F(Experts, PaddingGoesNowhere) {
 TEST_F(Experts, OneExpertIsDense) {
   const Var x = draw({5, 3});
   const Routing routing = route_top1(tape_, draw({5, 1}), {.capacity = expert_capacity(5, 1, 1.0)});
-  const Var y = scatter_rows(tape_, gather(tape_, x, routing.tokens), routing.tokens, 5, routing.gates);
+  const Var y = scatter_rows(tape_, to_experts(tape_, x, routing), routing.tokens, 5, routing.gates);
   EXPECT_TRUE(same_bits(y.value(), x.value()));
   EXPECT_EQ(routing.balance.value().item(), 1.0);
 }
@@ -68,7 +69,7 @@ TEST_F(Experts, BalanceIsOneAtItsBest) {
 TEST_F(Experts, TokensLeftOutGetNothingAndGiveNothing) {
   const Var x = Var::leaf(draw({3, 2})), logits = Var::leaf(values({3, 2}, {1, 0, 2, 0, 3, 0}));
   const Routing routing = route_top1(tape_, logits, {.capacity = 1});
-  const Var y = scatter_rows(tape_, gather(tape_, x, routing.tokens), routing.tokens, 3, routing.gates);
+  const Var y = scatter_rows(tape_, to_experts(tape_, x, routing), routing.tokens, 3, routing.gates);
   const auto out = y.value().to_vector<double>();
   for (std::size_t i = 2; i < 6; ++i) EXPECT_EQ(out[i], 0.0);
   tape_.backward(y, draw({3, 2}));
@@ -88,10 +89,42 @@ TEST_F(Experts, ProbabilitiesAreWide) {
 TEST_F(Experts, NoTokens) {
   const Var logits = Var::leaf(draw({0, 3}));
   const Routing routing = route_top1(tape_, logits, {.capacity = 1});
-  EXPECT_EQ(routing.begin, (std::vector<std::int64_t>{0, 0, 0, 0}));
+  EXPECT_EQ(routing.begin.to_vector<std::int32_t>(), (Ids{0, 0, 0, 0}));
   EXPECT_EQ(routing.balance.value().item(), 0.0);
   tape_.backward(routing.balance);
   EXPECT_EQ(logits.grad().shape(), (Shape{0, 3}));
+}
+
+// One after the other, an expert without rows among them: the same bits as a layer for each, and gradients of 0 where
+// no row came by.
+TEST_F(Experts, ProductsAreThoseOfEachExpert) {
+  const std::vector<std::int32_t> ends = {0, 3, 3, 7};
+  for (const Activation activation : {Activation::identity, Activation::relu, Activation::gelu}) {
+    const Var x = Var::leaf(draw({9, 4}, DType::f32)), same = Var::leaf(x.value());
+    ExpertLinear layer;
+    layer.activation = activation;
+    std::vector<Var> weights, biases, parts;
+    for (std::size_t e = 0; e < 3; ++e) {
+      layer.weights.push_back(Var::leaf(draw({4, 5}, DType::f32)));
+      layer.biases.push_back(Var::leaf(draw({5}, DType::f32)));
+      weights.push_back(Var::leaf(layer.weights[e].value()));
+      biases.push_back(Var::leaf(layer.biases[e].value()));
+      if (ends[e] < ends[e + 1])
+        parts.push_back(linear(tape_, slice(tape_, same, 0, ends[e], ends[e + 1]), weights[e], biases[e], activation));
+    }
+    const Var y = expert_linear(tape_, x, ids({4}, ends), layer), want = concat(tape_, parts, 0);
+    EXPECT_TRUE(same_bits(y.value().slice(0, 0, 7).clone(context_), want.value()));
+    for (const double rest : y.value().slice(0, 7, 9).clone(context_).to_vector<double>()) EXPECT_EQ(rest, 0.0);
+    const Tensor g = draw({9, 5}, DType::f32);
+    tape_.backward(std::vector{y, want}, std::vector{g, g.slice(0, 0, 7).clone(context_)});
+    EXPECT_TRUE(same_bits(x.grad(), same.grad()));
+    for (const std::size_t e : {0u, 2u}) {
+      EXPECT_TRUE(same_bits(layer.weights[e].grad(), weights[e].grad()));
+      EXPECT_TRUE(same_bits(layer.biases[e].grad(), biases[e].grad()));
+    }
+    for (const double d : layer.weights[1].grad().to_vector<double>()) EXPECT_EQ(d, 0.0);
+    for (const double d : layer.biases[1].grad().to_vector<double>()) EXPECT_EQ(d, 0.0);
+  }
 }
 
 TEST_F(Experts, CapacitiesRoundUp) {
@@ -128,6 +161,9 @@ TEST_F(Experts, Refusals) {
   EXPECT_ERROR(scatter_rows(tape_, x, ids({2}, {0, 3}), 3), ErrorCode::bad_input, "row 3 of 3", "index[1]", "");
   EXPECT_ERROR(scatter_rows(tape_, x, ids({2}, {-1, 0}), 3), ErrorCode::bad_input, "row -1", "index[0]", "");
   EXPECT_ERROR(scatter_rows(tape_, x, ids({3}, {0, 1, 2}), 3), ErrorCode::shape, "(3,)", "", "(m)");
+  const ExpertLinear layer{.weights = {draw({3, 2}), draw({3, 3})}, .biases = {}};
+  EXPECT_ERROR(expert_linear(tape_, x, ids({2}, {0, 2}), layer), ErrorCode::shape, "begin at (2,)", "", "(m, in)");
+  EXPECT_ERROR(expert_linear(tape_, x, ids({3}, {0, 1, 2}), layer), ErrorCode::shape, "(3, 3)", "weights[1]", "(3, 2)");
   EXPECT_ERROR(scatter_rows(tape_, x, ids({2}, {0, 1}), 3, draw({3})), ErrorCode::shape, "scale of shape (3,)", "", "");
 }
 

@@ -66,8 +66,8 @@ TEST_F(Losses, OfALinearLayerIsThatOfItsLogits) {
     const ClassLoss got = linear_class_loss(tape_, blocked[0], blocked[1], blocked[2], targets, options),
                     want = class_loss(tape_, linear(tape_, whole[0], whole[1], whole[2]), targets, options);
     EXPECT_LT(relative_error(got.value.value(), want.value.value()), tolerance);
-    EXPECT_EQ(got.asked, want.asked);
-    EXPECT_EQ(got.correct, want.correct);
+    EXPECT_EQ(got.asked.item(), want.asked.item());
+    EXPECT_EQ(got.correct.item(), want.correct.item());
     tape_.backward(scale(tape_, add(tape_, got.value, want.value), 3.0));
     for (std::size_t i = 0; i < 3; ++i)
       EXPECT_LT(relative_error(blocked[i].grad(), whole[i].grad()), tolerance) << name_of(dtype) << " " << i;
@@ -99,12 +99,12 @@ TEST_F(Losses, LargeLogitsKeepTheirSum) {
 TEST_F(Losses, CountsWhatIsRight) {
   const Tensor logits = values({4, 3}, {1, 2, 0, 4, 4, 4, 4, 4, 4, 0, 0, 9});
   const ClassLoss loss = class_loss(tape_, logits, integers(context_, {4}, {1, 0, 1, -1}));
-  EXPECT_EQ(loss.asked, 3);
-  EXPECT_EQ(loss.correct, 2);  // of equals the first
+  EXPECT_EQ(loss.asked.item(), 3);
+  EXPECT_EQ(loss.correct.item(), 2);  // of equals the first
   const ClassLoss none =
       linear_class_loss(tape_, draw({0, 2}), Var::leaf(draw({2, 3})), {}, Tensor::empty(context_, {0}, DType::i32));
   EXPECT_EQ(none.value.value().item(), 0.0);
-  EXPECT_EQ(none.asked + none.correct, 0);
+  EXPECT_EQ(none.asked.item() + none.correct.item(), 0);
   tape_.backward(none.value);
 }
 

@@ -88,19 +88,26 @@ inline void add_windows(std::vector<OpCase>& cases) {
 inline Var through_experts(Tape& t, Inputs v, const Sequences& rows) {
   const std::int64_t b = v[0].dim(0), n = v[0].dim(1), d = v[0].dim(2);
   const Routing routing = route_top1(t, v[1], {.capacity = expert_capacity(b * n, v[1].dim(2), 0.9), .rows = rows});
-  const Var tokens = gather(t, reshape(t, v[0], {b * n, d}), routing.tokens);
-  std::vector<Var> outputs;
-  for (std::size_t e = 0; e + 1 < routing.begin.size(); ++e)
-    outputs.push_back(
-        scale(t, slice(t, tokens, 0, routing.begin[e], routing.begin[e + 1]), 1.0 + static_cast<double>(e)));
-  return scatter_rows(t, concat(t, outputs, 0), routing.tokens, b * n, routing.gates);
+  const Var tokens = to_experts(t, reshape(t, v[0], {b * n, d}), routing);
+  ExpertLinear layer;
+  layer.activation = Activation::silu;
+  for (std::int64_t e = 0; e < v[1].dim(2); ++e) {
+    layer.weights.push_back(scale(t, v[2], 0.1 * static_cast<double>(1 + e)));
+    layer.biases.push_back(scale(t, v[3], 1.0 - static_cast<double>(e)));
+  }
+  return scatter_rows(t, expert_linear(t, tokens, routing.begin, layer), routing.tokens, b * n, routing.gates);
 }
 
 inline void add_experts(std::vector<OpCase>& cases) {
   for (const auto& [layout, name] : kLayouts) {
+    const std::vector<Shape> small = laid_out(layout, {{3, 4, 5}, {3, 4, 3}}),
+                             large = laid_out(layout, {{3, 200, 65}, {3, 200, 5}});
     cases.push_back({std::string("experts") + name,
                      one([l = layout](Tape& t, Inputs v) { return through_experts(t, v, sequences_of(v[0], l)); }),
-                     laid_out(layout, {{3, 4, 5}, {3, 4, 3}}), laid_out(layout, {{3, 200, 65}, {3, 200, 5}})});
+                     {small[0], small[1], {5, 2}, {2}},
+                     {large[0], large[1], {65, 33}, {33}},
+                     2,
+                     true});
     cases.push_back({std::string("route_balance") + name, one([l = layout](Tape& t, Inputs v) {
                        return route_top1(t, v[0], {.capacity = 2, .rows = sequences_of(v[0], l)}).balance;
                      }),

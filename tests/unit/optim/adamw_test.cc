@@ -125,21 +125,21 @@ TEST(Clip, NormScalesAllGradientsTogether) {
   const std::vector<Parameter> both = {a, b};
   give_gradient<float>(context, a, {3.0f});
   give_gradient<float>(context, b, {0.0f, 4.0f});
-  EXPECT_DOUBLE_EQ(clip_norm(context, both, 10.0), 5.0);
+  EXPECT_DOUBLE_EQ(clip_norm(context, both, 10.0).item(), 5.0);
   EXPECT_FLOAT_EQ(a.var.grad().to_vector<float>()[0], 3.0f);  // below the limit: untouched
-  EXPECT_DOUBLE_EQ(clip_norm(context, both, 1.0), 5.0);
+  EXPECT_DOUBLE_EQ(clip_norm(context, both, 1.0).item(), 5.0);
   EXPECT_FLOAT_EQ(a.var.grad().to_vector<float>()[0], 0.6f);
   EXPECT_FLOAT_EQ(b.var.grad().to_vector<float>()[1], 0.8f);
-  EXPECT_NEAR(clip_norm(context, both, 0.0), 1.0, 1e-7);  // 0: only measured
+  EXPECT_NEAR(clip_norm(context, both, 0.0).item(), 1.0, 1e-7);  // 0: only measured
 }
 
 TEST(Clip, NormTellsOfGradientsThatAreNotFinite) {
   Context context = poisoned();
   const Parameter a = parameter<float>(context, "a", {0.0f});
   give_gradient<float>(context, a, {std::nanf("")});
-  EXPECT_FALSE(std::isfinite(clip_norm(context, std::vector{a}, 1.0)));
+  EXPECT_FALSE(std::isfinite(clip_norm(context, std::vector{a}, 1.0).item()));
   give_gradient<float>(context, a, {INFINITY});
-  EXPECT_FALSE(std::isfinite(clip_norm(context, std::vector{a}, 1.0)));
+  EXPECT_FALSE(std::isfinite(clip_norm(context, std::vector{a}, 1.0).item()));
 }
 
 TEST(Clip, ValueLimitsEveryEntry) {
@@ -154,7 +154,7 @@ TEST(Clip, ValueLimitsEveryEntry) {
 
 TEST(Clip, NoParametersHaveNormZero) {
   Context context = poisoned();
-  EXPECT_EQ(clip_norm(context, {}, 1.0), 0.0);
+  EXPECT_EQ(clip_norm(context, {}, 1.0).item(), 0.0);
 }
 
 }  // namespace

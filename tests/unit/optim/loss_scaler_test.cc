@@ -17,7 +17,7 @@ TEST(LossScaler, UnscalesExactlyAndDoublesAfterCleanSteps) {
   for (std::int64_t step = 1; step <= LossScaler::kCleanSteps; ++step) {
     give_gradient<float>(context, p, {65536.0f, -3.0f * 65536.0f, 1.0f});
     ASSERT_EQ(scaler.scale(), 65536.0);
-    ASSERT_TRUE(scaler.unscale(context, std::vector{p}));
+    ASSERT_TRUE(unscaled(context, scaler, std::vector{p}));
     ASSERT_EQ(p.var.grad().to_vector<float>(), (std::vector<float>{1.0f, -3.0f, 0x1p-16f}));
   }
   EXPECT_EQ(scaler.scale(), 131072.0);
@@ -42,7 +42,7 @@ TEST(LossScaler, ABadGradientSkipsTheStepAndHalvesTheScale) {
         grad[place] = bad;
         give_gradient<float>(context, a, grad);
         give_gradient<float>(context, b, {1.0f});
-        if (scaler.unscale(context, adamw.parameters())) adamw.step(0.1);
+        if (unscaled(context, scaler, adamw.parameters())) adamw.step(0.1);
         EXPECT_EQ(a.var.value().to_vector<float>(), before);
         EXPECT_EQ(b.var.value().item(), 3.0);
         EXPECT_FALSE(a.var.grad().defined() || b.var.grad().defined());
@@ -60,9 +60,9 @@ TEST(LossScaler, ASkipStartsTheCountAgain) {
   LossScaler scaler;
   scaler.set_state({1024.0, LossScaler::kCleanSteps - 1, 5});
   give_gradient<double>(context, p, {INFINITY});
-  EXPECT_FALSE(scaler.unscale(context, std::vector{p}));
+  EXPECT_FALSE(unscaled(context, scaler, std::vector{p}));
   give_gradient<double>(context, p, {512.0});
-  EXPECT_TRUE(scaler.unscale(context, std::vector{p}));
+  EXPECT_TRUE(unscaled(context, scaler, std::vector{p}));
   EXPECT_EQ(p.var.grad().item(), 1.0);
   EXPECT_EQ(scaler.state().scale, 512.0);
   EXPECT_EQ(scaler.state().clean, 1);
@@ -74,11 +74,11 @@ TEST(LossScaler, HasLimits) {
   const Parameter p = parameter<float>(context, "p", {0.0f});
   LossScaler scaler;
   scaler.set_state({0x1p24, LossScaler::kCleanSteps - 1, 0});
-  EXPECT_TRUE(scaler.unscale(context, std::vector{p}));  // a parameter without a gradient is no obstacle
+  EXPECT_TRUE(unscaled(context, scaler, std::vector{p}));  // a parameter without a gradient is no obstacle
   EXPECT_EQ(scaler.scale(), 0x1p24);
   scaler.set_state({0x1p-14, 0, 30});
   give_gradient<float>(context, p, {INFINITY});
-  EXPECT_ERROR(scaler.unscale(context, std::vector{p}), ErrorCode::diverged, "any loss scale", "", "bf16");
+  EXPECT_ERROR(unscaled(context, scaler, std::vector{p}), ErrorCode::diverged, "any loss scale", "", "bf16");
   for (const double scale : {0.0, 3.0, -4.0, 0x1p25, std::nan("")})
     EXPECT_ERROR(scaler.set_state({scale, 0, 0}), ErrorCode::bad_input, "loss scale", "scale", "power of two");
 }

@@ -30,4 +30,13 @@ std::vector<T> draws(std::uint64_t stream, std::size_t count) {
   return values;
 }
 
+// The end of a step with a loss scale: may the optimiser go on? Else the gradients are forgotten.
+inline bool unscaled(Context& context, LossScaler& scaler, std::span<const Parameter> parameters) {
+  const bool finite = scaler.unscale(context, parameters).item() == 1.0;
+  if (!finite)
+    for (const Parameter& p : parameters) p.var.slot()->grad = Tensor();
+  scaler.adapt(finite);
+  return finite;
+}
+
 }  // namespace fovea::testing

@@ -1,4 +1,4 @@
-#include "nn/heads.h"
+#include "nn/output.h"
 
 #include "core/wide.h"
 
@@ -50,8 +50,8 @@ Var LanguageHead::operator()(Tape& tape, const Var& x) const {
 
 ClassLoss LanguageHead::loss(Tape& tape, const Var& x, const Tensor& targets, double label_smoothing) const {
   const Var rows = reshape(tape, before(tape, x), {-1, x.dim(-1)});
-  return linear_class_loss(tape, rows, weight(tape), bias_, targets.contiguous(tape.context()).reshape({-1}),
-                           {.label_smoothing = label_smoothing});
+  const Tensor dense = targets.is_contiguous() ? targets : targets.clone(tape.context());
+  return linear_class_loss(tape, rows, weight(tape), bias_, dense.reshape({-1}), {.label_smoothing = label_smoothing});
 }
 
 }  // namespace fovea::nn

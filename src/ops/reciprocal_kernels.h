@@ -1,0 +1,22 @@
+#pragma once
+
+#include "fovea/tensor.h"
+
+// Tensors are dense, of one dtype.
+namespace fovea::kernels {
+
+// y = 1 / x.
+struct Reciprocal {
+  Tensor x, y;
+};
+template <Device>
+void reciprocal(const Context& context, const Reciprocal& io);
+
+// dx = -g y^2.
+struct ReciprocalPull {
+  Tensor g, y, dx;
+};
+template <Device>
+void reciprocal_backward(const Context& context, const ReciprocalPull& io);
+
+}  // namespace fovea::kernels
