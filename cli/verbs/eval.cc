@@ -10,6 +10,7 @@
 #include "cli/kit/run_progress.h"
 #include "cli/kit/verb.h"
 #include "core/nearest.h"
+#include "data/kinds.h"
 #include "experiment/run_folder.h"
 #include "experiment/scores.h"
 
@@ -38,7 +39,7 @@ RunSettings settings_of(const fs::path& checkpoint, const Model& model, const Ev
     settings.data.kind.clear();  // that of the training data
   }
   set_fields(settings, options.set);
-  const bool generated = settings.data.source == "listops";
+  const bool generated = is_generated(settings.data.source);
   if (generated && options.split != "train") settings.data.train = 1;
   return settings;
 }

@@ -189,10 +189,10 @@ struct LossOptions {
 
 // What a batch cost, and what to report of it: scalars where the model is.
 struct FOVEA_EXPORT Loss {
-  Var value;               // the mean over all that was asked, and what the model adds to it
-  Tensor asked = {};       // f64: targets that count
-  Tensor correct = {};     // f64: of these, where there are classes
-  Tensor deviation = {};   // f64: sum of absolute errors, where there are numbers
+  Var value;              // the mean over all that was asked, and what the model adds to it
+  Tensor asked = {};      // f64: targets that count
+  Tensor correct = {};    // f64: of these, where there are classes
+  Tensor deviation = {};  // f64: sum of absolute errors, where there are numbers
 
   struct Numbers {
     double value = 0.0, asked = 0.0, correct = 0.0, deviation = 0.0;

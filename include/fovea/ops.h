@@ -15,9 +15,9 @@
 // (products through oneDNN excepted). Parameters stay f32 (f64) whatever the activations are.
 namespace fovea {
 
-// Rows of an axis by their numbers, i32. One that an operation made, or that was checked on the host, says in what range
-// its entries are, and nobody looks at them again. Any other is checked where it lies: on a device that means to wait
-// for it. It may lie on the host: then it is taken along to where the operation runs.
+// Rows of an axis by their numbers, i32. One that an operation made, or that was checked on the host, says in what
+// range its entries are, and nobody looks at them again. Any other is checked where it lies: on a device that means to
+// wait for it. It may lie on the host: then it is taken along to where the operation runs.
 struct Index {
   Index() = default;
   Index(Tensor entries) : entries(std::move(entries)) {}  // (implicit: of unknown numbers)
@@ -153,7 +153,7 @@ FOVEA_EXPORT Var reshape(Tape& tape, const Var& x, std::initializer_list<std::in
 FOVEA_EXPORT Var transpose(Tape& tape, const Var& x, int a, int b);  // a view
 FOVEA_EXPORT Var concat(Tape& tape, std::span<const Var> parts, int axis);
 FOVEA_EXPORT Var slice(Tape& tape, const Var& x, int axis, std::int64_t begin, std::int64_t end);  // a view
-FOVEA_EXPORT Var gather(Tape& tape, const Var& x, const Index& index);  // rows of axis 0
+FOVEA_EXPORT Var gather(Tape& tape, const Var& x, const Index& index);                             // rows of axis 0
 
 // Windows along the positions of x (b, n, c). The ends of every sequence are padded first; windows that would need more
 // rows than there are then are left out.

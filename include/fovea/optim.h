@@ -138,8 +138,8 @@ class FOVEA_EXPORT LossScaler {
   const State& state() const { return state_; }
   void set_state(const State& state);
 
-  // Divides all gradients by the scale: an f64 scalar where they are, 1 if all are finite. Else it is 0: no step must be
-  // taken, and the gradients are to be forgotten.
+  // Divides all gradients by the scale: an f64 scalar where they are, 1 if all are finite. Else it is 0: no step must
+  // be taken, and the gradients are to be forgotten.
   Tensor unscale(Context& context, std::span<const Parameter> parameters) const;
   // Moves the scale on after each step. Gradients that were not finite halve it; fails when it falls so low that
   // something else must be wrong.

@@ -8,6 +8,8 @@
 
 #include <string_view>
 
+#include "autograd/new_slot.h"
+
 namespace fovea::python {
 namespace {
 
@@ -106,14 +108,8 @@ void set_option(Request& request, nb::handle key, nb::handle value) {
   fail(ErrorCode::internal, fmt::format("the binding knows no option \"{}\"", name));
 }
 
-// A value whose gradient is wanted in its own type.
-Var wanted(const Var& value) {
-  if (!value.defined() || !is_float(value.dtype())) return value;
-  auto slot = std::make_shared<Slot>();
-  slot->shape = value.shape();
-  slot->dtype = value.dtype();
-  return {value.value(), std::move(slot)};
-}
+// A value whose gradient is wanted, where it has one.
+Var asked_for(const Var& value) { return value.defined() && is_float(value.dtype()) ? wanted(value.value()) : value; }
 
 Var widened(Tape& tape, const Var& x, DType wide) {
   return x.defined() && is_float(x.dtype()) && x.dtype() != wide ? cast(tape, x, wide) : x;
@@ -135,8 +131,8 @@ std::shared_ptr<Context> Request::context(std::int64_t cached_keys) const {
 
 void Request::want_gradients() {
   for (Var* x : {&q, &k, &v, &options.bias, &options.diagonal_bias, &options.initial_state, &options.input})
-    *x = wanted(*x);
-  for (Var& weight : options.weights) weight = wanted(weight);
+    *x = asked_for(*x);
+  for (Var& weight : options.weights) weight = asked_for(weight);
 }
 
 AttentionOptions Request::resolved(Tape& tape) const {

@@ -1,4 +1,4 @@
-#include "fovea/autograd.h"
+#include "autograd/new_slot.h"
 
 namespace fovea {
 namespace {
@@ -8,15 +8,6 @@ struct Recompute {
   std::uint64_t stream;  // where the segment's random streams started
   bool training;
 };
-
-// An input of the second run: its value, and a slot of its own where a gradient is wanted.
-Var replay_input(Tensor value, bool wanted) {
-  if (!wanted) return Var(std::move(value));
-  auto slot = std::make_shared<Slot>();
-  slot->shape = value.shape();
-  slot->dtype = value.dtype();
-  return Var(std::move(value), std::move(slot));
-}
 
 // What leads to no gradient in the second run has none to give.
 void drop_constants(std::vector<Var>& outputs, std::vector<Tensor>& seeds) {
@@ -33,7 +24,7 @@ void recompute_backward(Tape& tape, Node& node) {
   std::vector<std::shared_ptr<Slot>> slots;
   std::vector<Var> inputs;
   for (std::size_t i = 0; i < node.saved.size(); ++i) {
-    inputs.push_back(replay_input(std::move(node.saved[i]), node.wants(i)));
+    inputs.push_back(node.wants(i) ? wanted(std::move(node.saved[i])) : Var(std::move(node.saved[i])));
     slots.push_back(inputs.back().slot());
   }
   std::vector<Var> outputs = attributes.segment->run(inner, inputs);

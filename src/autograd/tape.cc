@@ -2,6 +2,7 @@
 
 #include "autograd/add_into.h"
 #include "autograd/leaf_uses.h"
+#include "autograd/new_slot.h"
 #include "autograd/place_tree.h"
 #include "core/wide.h"
 #include "fovea/autograd.h"
@@ -9,9 +10,7 @@
 namespace fovea {
 
 Var Var::leaf(Tensor value) {
-  auto slot = std::make_shared<Slot>();
-  slot->shape = value.shape();
-  slot->dtype = value.dtype();
+  auto slot = new_slot(value);
   slot->leaf = true;
   return Var(std::move(value), std::move(slot));
 }
@@ -80,11 +79,8 @@ std::vector<Var> Tape::record(const Op& op, std::span<const Var> inputs, std::ve
   node.op = &op;
   for (const Var& v : inputs) node.inputs.push_back(v.slot());
   for (Tensor& t : outputs) {
-    auto slot = std::make_shared<Slot>();
-    slot->shape = t.shape();
-    slot->dtype = t.dtype();
-    node.outputs.push_back(slot);
-    results.emplace_back(std::move(t), std::move(slot));
+    results.push_back(wanted(std::move(t)));
+    node.outputs.push_back(results.back().slot());
   }
   node.saved = std::move(saved);
   node.attributes = std::move(attributes);

@@ -18,8 +18,8 @@ class Random {
     }
     return block_.word[used_++];
   }
-  float uniform() { return uniform01(bits()); }
-  double uniform_double() {
+  FOVEA_HD float uniform() { return uniform01(bits()); }
+  FOVEA_HD double uniform_double() {
     const std::uint64_t high = bits();
     return static_cast<double>((high << 21) ^ (bits() >> 11)) * 0x1p-53;
   }

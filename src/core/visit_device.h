@@ -51,7 +51,8 @@ template <class F>
 auto visit_device(Memory& memory, const F& f) {
   const OpenMemory open(memory);
   using Result = decltype(visit_built(BuiltDevices(), memory.device(), f));
-  static_assert(std::is_void_v<Result> || requires(Result r) { r.device(); }, "a kernel gives tensors or nothing");
+  static_assert(
+      std::is_void_v<Result> || requires(Result r) { r.device(); }, "a kernel gives tensors or nothing");
   return visit_built(BuiltDevices(), kernels_of(memory.device()), f);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/new_slot.h"
 #include "core/parallel.h"
 #include "core/rng.h"
 #include "measure/memory.h"
@@ -21,14 +22,6 @@ Tensor random_tensor(const Context& context, const Shape& shape, DType dtype, st
     for (std::int64_t i = begin; i < end; ++i) data[i] = static_cast<float>(random.normal());
   });
   return dtype == DType::f32 ? values : values.to(context, dtype);
-}
-
-// A value whose gradient is wanted, taken over by the first contribution as between two layers of a model.
-Var wanted(const Tensor& value) {
-  auto slot = std::make_shared<Slot>();
-  slot->shape = value.shape();
-  slot->dtype = value.dtype();
-  return {value, std::move(slot)};
 }
 
 // Pairs that a window keeps, ends of the sequence taken into account.

@@ -53,7 +53,7 @@ Var t5_bias(Tape& tape, const Var& table, std::int64_t length, const Buckets& bu
     fail(ErrorCode::shape, "the table of relative positions must be (buckets, heads)", "table");
   std::vector<std::int32_t> bucket_of;
   for (std::int64_t offset = 1 - length; offset < length; ++offset) bucket_of.push_back(t5_bucket(offset, buckets));
-  const Tensor index = Tensor::from<std::int32_t>(tape.context(), {2 * length - 1}, bucket_of);
+  const Index index(Tensor::from<std::int32_t>(tape.context(), {2 * length - 1}, bucket_of), 0, buckets.count);
   const Var rows = transpose(tape, gather(tape, table, index), 0, 1);  // (heads, 2 L - 1)
   return reshape(tape, rows, {1, table.dim(1), 2 * length - 1});
 }

@@ -1,7 +1,7 @@
 #include "core/wide.h"
 #include "models/network.h"
 #include "nn/embedding.h"
-#include "nn/heads.h"
+#include "nn/output.h"
 #include "nn/stack.h"
 #include "nn/vision.h"
 

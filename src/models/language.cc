@@ -2,7 +2,7 @@
 
 #include "models/network.h"
 #include "nn/embedding.h"
-#include "nn/heads.h"
+#include "nn/output.h"
 #include "nn/stack.h"
 
 namespace fovea {

@@ -20,9 +20,7 @@ StackSpec stack_spec(const ModelConfig& config, const StackConfig& stack, std::i
   return spec;
 }
 
-Loss report_of(const ClassLoss& loss) {
-  return {.value = loss.value, .asked = loss.asked, .correct = loss.correct};
-}
+Loss report_of(const ClassLoss& loss) { return {.value = loss.value, .asked = loss.asked, .correct = loss.correct}; }
 
 Loss Network::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
   return report_of(class_loss(tape, forward(tape, batch), batch.targets, {.label_smoothing = options.label_smoothing}));

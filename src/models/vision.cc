@@ -1,7 +1,7 @@
 #include "nn/vision.h"
 #include "core/wide.h"
 #include "models/network.h"
-#include "nn/heads.h"
+#include "nn/output.h"
 
 namespace fovea {
 namespace {

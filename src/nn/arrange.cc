@@ -62,7 +62,8 @@ void check_input(const EmbeddingSpec& spec, const Input& input) {
 std::shared_ptr<const Layout> full_layout(const Context& context, std::int64_t batch, std::int64_t n) {
   auto layout = std::make_shared<Layout>();
   Ids positions(static_cast<std::size_t>(batch * n));
-  for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < positions.size(); ++i)
+    positions[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(n));
   layout->positions = Tensor::from<std::int32_t>(context, {batch, n}, positions);
   layout->longest = n;
   return layout;
@@ -103,9 +104,7 @@ Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input&
               positions.begin() + static_cast<std::ptrdiff_t>(start) + to[s].count, static_cast<std::int32_t>(seen));
     layout->longest = std::max(layout->longest, seen + to[s].count);
   }
-  const auto across = [&](const Ids& values) {
-    return Tensor::from<std::int32_t>(context, {batch, wide}, values);
-  };
+  const auto across = [&](const Ids& values) { return Tensor::from<std::int32_t>(context, {batch, wide}, values); };
   layout->positions = across(positions);
   const Index tokens(across(arranged), 0, spec.vocabulary + (spec.front ? 1 : 0));
   return {tokens, typed ? Index(across(arranged_types), 0, spec.types) : Index(), std::move(layout)};

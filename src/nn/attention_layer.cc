@@ -224,7 +224,8 @@ Qkv AttentionLayer::project(Tape& tape, const Var& x, const Var& from) const {
   }
   Qkv in;
   in.v = in_heads(tape, (*v_)(tape, from), sizes_.d_v);
-  in.q = q_ ? in_heads(tape, (*q_)(tape, x), sizes_.d_k) : Var(first_head_repeated(in.v.value(), sizes_.heads));  // not read
+  in.q = q_ ? in_heads(tape, (*q_)(tape, x), sizes_.d_k)
+            : Var(first_head_repeated(in.v.value(), sizes_.heads));  // not read
   in.k = k_ ? in_heads(tape, (*k_)(tape, from), sizes_.d_k) : q_ ? in.q : Var(in.v.value());
   return in;
 }

@@ -31,8 +31,8 @@ struct Arranged {
   Index ids, types;  // (b, n); types may be undefined
   std::shared_ptr<const Layout> layout;
 };
-// Here ids leave the host, where a batch has them: the one place that looks at each of them. `pasts`: empty, or for each
-// sequence what it follows on.
+// Here ids leave the host, where a batch has them: the one place that looks at each of them. `pasts`: empty, or for
+// each sequence what it follows on.
 Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input& input,
                  const std::vector<Past*>& pasts = {});
 

@@ -60,8 +60,9 @@ Var FeedForwardLayer::middle(Tape& tape, const Var& hidden) const {
 Var FeedForwardLayer::operator()(Tape& tape, const Var& x) const { return out_(tape, middle(tape, in_(tape, x))); }
 
 Var FeedForwardLayer::each(Tape& tape, std::span<const FeedForwardLayer> layers, const Var& x, const Tensor& begin) {
-  const auto product = [&](const Var& rows, Linear FeedForwardLayer::* linear) {
-    ExpertLinear all{.activation = (layers[0].*linear).activation()};
+  const auto product = [&](const Var& rows, Linear FeedForwardLayer::*linear) {
+    ExpertLinear all;
+    all.activation = (layers[0].*linear).activation();
     for (const FeedForwardLayer& layer : layers) {
       all.weights.push_back((layer.*linear).weight(tape));
       if ((layer.*linear).bias().defined()) all.biases.push_back((layer.*linear).bias());

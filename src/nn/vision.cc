@@ -44,7 +44,8 @@ Source VisionStack::operator()(Tape& tape, const Tensor& pictures) const {
   Var x = patches_(tape, Var(cut.to(context, wide_type(spec_.dtype))));
   const std::int64_t b = x.dim(0);
   if (front_.defined()) {
-    const std::vector<Var> parts = {embedding(tape, front_, Index(Tensor::zeros(context, {b, 1}, DType::i32), 0, 1)), x};
+    const std::vector<Var> parts = {embedding(tape, front_, Index(Tensor::zeros(context, {b, 1}, DType::i32), 0, 1)),
+                                    x};
     x = concat(tape, parts, 1);
   }
   const auto layout = full_layout(context, b, x.dim(1));

@@ -57,8 +57,7 @@ void expert_backward(Tape& tape, Node& node) {
   for (std::size_t e = 0; e < experts; ++e) io.d_weights.push_back(new_gradient(tape, node.inputs[1 + e]));
   const std::span biases = std::span(node.inputs).subspan(1 + experts);
   if (std::any_of(biases.begin(), biases.end(), [](const auto& slot) { return slot != nullptr; }))
-    io.d_biases =
-        Tensor::empty(context, {static_cast<std::int64_t>(experts), g.dim(1)}, wide_type(g.dtype()));
+    io.d_biases = Tensor::empty(context, {static_cast<std::int64_t>(experts), g.dim(1)}, wide_type(g.dtype()));
   visit_device(context, io, [&]<Device D>() { kernels::expert_linear_backward<D>(context, io); });
   for (std::size_t e = 0; e < experts; ++e) {
     const std::shared_ptr<Slot>& weight = node.inputs[1 + e];

@@ -113,8 +113,7 @@ Routing route_top1(Tape& tape, const Var& logits, const Route& route) {
                               Tensor::empty(context, {b * n}, p.dtype()),
                               Tensor::empty(context, {}, p.dtype())};
   visit_device(context, io, [&]<Device D>() { kernels::route<D>(context, io); });
-  const std::vector<Var> outputs =
-      tape.record(kRoute, std::span(&logits, 1), {io.gates, io.balance}, {p}, io.routed);
+  const std::vector<Var> outputs = tape.record(kRoute, std::span(&logits, 1), {io.gates, io.balance}, {p}, io.routed);
   return {.tokens = {io.routed.tokens, -1, b * n, true},
           .begin = io.routed.begin,
           .gates = outputs[0],

@@ -5,7 +5,8 @@
 #include "fovea/tensor.h"
 #include "ops/spans.h"
 
-// Kernels of rows that go to experts and come back. Tensors are dense; index i32 (m) names rows without repeats, -1 none.
+// Kernels of rows that go to experts and come back. Tensors are dense; index i32 (m) names rows without repeats, -1
+// none.
 namespace fovea::kernels {
 
 // Who goes where: every row that is no padding prefers an expert, which takes rows in order until it is full.
@@ -44,7 +45,8 @@ struct Scatter {
 template <Device>
 void scatter_rows(const Context& context, const Scatter& io);
 
-// d_values_i = scale_i g at row index_i, and d_scale_i = its product with values_i; 0 for none. Both d may be undefined.
+// d_values_i = scale_i g at row index_i, and d_scale_i = its product with values_i; 0 for none. Both d may be
+// undefined.
 struct ScatterPull {
   Tensor g, values, index, scale;
   Tensor d_values, d_scale;

@@ -2,7 +2,8 @@
 
 #include "fovea/tensor.h"
 
-// Checks of i32 index tensors, dense. Both leave a place in the index in `place`, an i64 scalar, or -1 when all is well.
+// Checks of i32 index tensors, dense. Both leave a place in the index in `place`, an i64 scalar, or -1 when all is
+// well.
 namespace fovea::kernels {
 
 struct IndexRange {

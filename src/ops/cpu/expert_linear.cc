@@ -7,7 +7,8 @@
 namespace fovea {
 namespace {
 
-// f(e, rows) for each expert, rows(t) being its part of a tensor (rows, ...); then rest(t) is what comes after the last.
+// f(e, rows) for each expert, rows(t) being its part of a tensor (rows, ...); then rest(t) is what comes after the
+// last.
 template <class F>
 std::int64_t for_experts(const Tensor& begin, const F& f) {
   const std::int32_t* at = begin.data<std::int32_t>();
@@ -59,8 +60,7 @@ void kernels::expert_linear_backward<Device::cpu>(const Context& context, const 
     const Tensor sum = pull(context, {io.activation, rows(io.g), saved, dz}, d_bias.defined());
     if (d_bias.defined()) d_bias.copy_from(sum);
     if (grad.defined())
-      gemm::multiply(context, rows(io.x).transpose(0, 1), dz, grad,
-                     {.bias = {}, .relu = false, .accumulate = !fresh});
+      gemm::multiply(context, rows(io.x).transpose(0, 1), dz, grad, {.bias = {}, .relu = false, .accumulate = !fresh});
     if (io.dx.defined()) gemm::multiply(context, dz, io.weights[e].transpose(0, 1), rows(io.dx));
   });
   if (io.dx.defined()) clear_after(io.dx, last);

@@ -19,8 +19,7 @@ void find_preferred(const Context& context, const kernels::RouteRows& io) {
     for (std::int64_t row = begin; row < end; ++row) {
       const Span span = io.spans[static_cast<std::size_t>(row)];
       const R* at = io.p.data<R>() + row * experts;
-      out[row] =
-          span.begin == span.end ? -1 : static_cast<std::int32_t>(std::max_element(at, at + experts) - at);
+      out[row] = span.begin == span.end ? -1 : static_cast<std::int32_t>(std::max_element(at, at + experts) - at);
     }
   });
 }
@@ -64,8 +63,7 @@ double balance_of(const Routed& routed, const Tensor& p) {
   double sum = 0.0;
   for (std::int64_t row = 0; row < p.dim(0); ++row)
     if (routed.expert.data<std::int32_t>()[row] >= 0)
-      for (std::int64_t e = 0; e < experts; ++e)
-        sum += share[e] * static_cast<double>(p.data<R>()[row * experts + e]);
+      for (std::int64_t e = 0; e < experts; ++e) sum += share[e] * static_cast<double>(p.data<R>()[row * experts + e]);
   return static_cast<double>(experts) * sum / std::max(1.0, *routed.counted.data<double>());
 }
 

@@ -30,7 +30,8 @@ void kernels::channel_moments<Device::cpu>(const Context& context, const Measure
       const auto mean = mean_of_rows(rows, n, channels, [](double v, std::size_t) { return v; });
       const auto variance =
           mean_of_rows(rows, n, channels, [&](double v, std::size_t c) { return (v - mean[c]) * (v - mean[c]); });
-      R *to = io.moments.mean.data<R>() + item * channels, *deviation = io.moments.deviation.data<R>() + item * channels;
+      R *to = io.moments.mean.data<R>() + item * channels,
+        *deviation = io.moments.deviation.data<R>() + item * channels;
       for (std::size_t c = 0; c < mean.size(); ++c) {
         to[c] = static_cast<R>(mean[c]);
         deviation[c] = static_cast<R>(std::sqrt(variance[c] + io.eps));

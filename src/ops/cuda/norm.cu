@@ -242,7 +242,7 @@ template <int kLanes, int kPacks, class R, DType kType>
 void pull_segments(const Context& context, const kernels::NormBackward& io, const NormPull<R, kType>& pull) {
   constexpr int kBlock = kLanes == 32 ? kThreads : kLanes, kGroups = kBlock / kLanes;
   const std::int64_t width = io.sum.dim(1);
-  const Segments segments(io.sum.dim(0), 8, 1024 * kGroups);
+  const Segments segments(io.sum.dim(0), 4, kLanes == 32 ? 4096 : 1024);
   const Tensor partial =
       Tensor::empty(context, {segments.count, 2, width}, wide_type(io.sum.dtype()), Lifetime::scratch);
   if (segments.count > 0)

@@ -7,14 +7,9 @@
 
 namespace fovea::device {
 
-// The largest of a row, at least the lowest finite number, and the sum of e^(x - top).
-template <class R>
-struct Peak {
-  R top, sum;
-};
-
+// The largest of a row, at least the lowest finite number.
 template <class Row, class Again>
-__device__ inline auto peak_of(Row& row, const Again& again) {
+__device__ inline auto top_of(Row& row, const Again& again) {
   using R = std::remove_all_extents_t<decltype(row.held)>;
   R top = std::numeric_limits<R>::lowest();
   row.packs(again, [&](std::int64_t c, R(&x)[kPack]) {
@@ -22,8 +17,18 @@ __device__ inline auto peak_of(Row& row, const Again& again) {
     for (int e = 0; e < kPack; ++e)
       if (e < row.shape.left(c)) top = larger(top, x[e]);
   });
-  top = row.group.max(top);
-  return Peak<R>{top, row.sum(again, [&](std::int64_t, R x) { return math::exp(x - top); })};
+  return row.group.max(top);
+}
+
+// That, and the sum of e^(x - top).
+template <class R>
+struct Peak {
+  R top, sum;
+};
+template <class Row, class Again>
+__device__ inline auto peak_of(Row& row, const Again& again) {
+  const auto top = top_of(row, again);
+  return Peak{top, row.sum(again, [&](std::int64_t, auto x) { return math::exp(x - top); })};
 }
 
 }  // namespace fovea::device

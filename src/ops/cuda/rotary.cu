@@ -1,38 +1,48 @@
 #include "ops/rotary_kernels.h"
 
+#include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "core/wide.h"
+#include "ops/cuda/packs.cuh"
 #include "ops/cuda/split.cuh"
-#include "tensor/cuda/loops.cuh"
 
 namespace fovea {
 namespace {
 
 using namespace device;  // NOLINT
 
+// Radians for each position, of as many pairs as go along with a launch.
+struct Frequencies {
+  static constexpr std::int64_t kMost = 128;
+  double of[kMost];
+
+  Frequencies(const Rotary& rotary, std::int64_t width, std::int64_t first, std::int64_t count) {
+    for (std::int64_t m = 0; m < count; ++m)
+      of[m] = rotary.stretch.slowed(
+          std::pow(rotary.base, -2.0 * static_cast<double>(first + m) / static_cast<double>(width)));
+  }
+};
+
 // (b n, 2, pairs), wide: cosines and sines of the angles of each row, from doubles: long positions keep their phase.
 template <class R>
 Tensor angles_of(const Context& context, const kernels::Rotate& io, std::int64_t width) {
   const std::int64_t pairs = width / 2, rows = io.positions.numel();
-  std::vector<double> frequency;
-  for (std::int64_t m = 0; m < pairs; ++m)
-    frequency.push_back(
-        io.rotary.stretch.slowed(std::pow(io.rotary.base, -2.0 * static_cast<double>(m) / static_cast<double>(width))));
-  const auto list = upload(context, frequency);
   const Tensor angles = Tensor::empty(context, {rows, 2, pairs}, wide_type(io.x.dtype()), Lifetime::scratch);
-  const double* const of_pair = list.data();
   const std::int32_t* const positions = pointer<std::int32_t>(io.positions);
-  R* const to = pointer<R>(angles);
   const double sign = io.back ? -1.0 : 1.0;
-  each(context, rows * pairs, [=] __device__(std::int64_t i) {
-    const Split at = split(i, pairs);
-    double sine, cosine;
-    sincos(sign * static_cast<double>(positions[at.whole]) * of_pair[at.rest], &sine, &cosine);
-    to[2 * at.whole * pairs + at.rest] = static_cast<R>(cosine);
-    to[(2 * at.whole + 1) * pairs + at.rest] = static_cast<R>(sine);
-  });
+  for (std::int64_t first = 0; first < pairs; first += Frequencies::kMost) {
+    const std::int64_t count = std::min(pairs - first, Frequencies::kMost);
+    const Frequencies frequencies(io.rotary, width, first, count);
+    R* const to = pointer<R>(angles) + first;
+    each(context, rows * count, [=] __device__(std::int64_t i) {
+      const Split at = split(i, count);
+      double sine, cosine;
+      sincos(sign * static_cast<double>(positions[at.whole]) * frequencies.of[at.rest], &sine, &cosine);
+      to[2 * at.whole * pairs + at.rest] = static_cast<R>(cosine);
+      to[(2 * at.whole + 1) * pairs + at.rest] = static_cast<R>(sine);
+    });
+  }
   return angles;
 }
 
@@ -44,18 +54,6 @@ struct Turn {
   Elements<R> x, y, angles;
   std::int64_t item, row, head;  // strides of x
 
-  __device__ static void load(const Elements<R>& from, std::int64_t i, R (&to)[kUnit]) {
-    if constexpr (kUnit == kPack)
-      load_pack(from, i, to);
-    else
-      to[0] = from[i];
-  }
-  __device__ static void store(const Elements<R>& to, std::int64_t i, const R (&from)[kUnit]) {
-    if constexpr (kUnit == kPack)
-      store_pack(to, i, from);
-    else
-      to.put(i, from[0]);
-  }
   // Of neighbours that are pairs in turns, the first and the second ones; and back.
   __device__ static void part(R (&a)[kUnit], R (&b)[kUnit]) {
     R all[2 * kUnit];
@@ -101,13 +99,6 @@ struct Turn {
   }
 };
 
-bool has_packs(const kernels::Rotate& io, std::int64_t pairs) {
-  const auto is_even = [](std::int64_t stride) { return stride % kPack == 0; };
-  const Tensor& x = io.x;
-  return is_even(pairs) && is_even(x.dim(3)) && is_even(x.stride(0)) && is_even(x.stride(1)) && is_even(x.stride(2)) &&
-         reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0 && reinterpret_cast<std::uintptr_t>(io.y.raw()) % 16 == 0;
-}
-
 template <class R, int kUnit>
 void turn(const Context& context, const kernels::Rotate& io, const Tensor& angles) {
   const Tensor& x = io.x;
@@ -121,7 +112,8 @@ template <class R>
 void run(const Context& context, const kernels::Rotate& io) {
   const std::int64_t width = (io.rotary.width == 0 ? io.x.dim(3) : io.rotary.width) / 2 * 2;
   const Tensor angles = angles_of<R>(context, io, width);
-  if (has_packs(io, width / 2))
+  const bool fits = width / 2 % kPack == 0 && io.x.dim(3) % kPack == 0 && has_packs(io.x, 3) && has_packs(io.y, 3);
+  if (fits)
     turn<R, kPack>(context, io, angles);
   else
     turn<R, 1>(context, io, angles);

@@ -19,13 +19,33 @@ struct SoftmaxRows {
     const std::int64_t begin = group.row * shape.width;
     const auto read = [&](std::int64_t c, R(&to)[kPack]) { shape.load(x, begin, c, to); };
     HeldRow<R, kPacks, Group, PackedRow<kType>> row(group, shape);
-    row.fill(read);
-    const Peak<R> peak = peak_of(row, read);
-    const R inverse = peak.sum == 0 ? R(0) : 1 / peak.sum, log_sum = peak.sum == 0 ? R(0) : math::log(peak.sum);
-    row.packs(read, [&](std::int64_t c, R(&pack)[kPack]) {
+    row.each_held(read);
+    if (log) {
+      const Peak<R> peak = peak_of(row, read);
+      const R log_sum = peak.sum == 0 ? R(0) : math::log(peak.sum);
+      write(row, read, [&](R value) { return value - peak.top - log_sum; });
+    } else {
+      const R top = top_of(row, read);
+      const auto exponentials = [&](std::int64_t, R(&pack)[kPack]) {
 #pragma unroll
-      for (R& value : pack) value = log ? value - peak.top - log_sum : math::exp(value - peak.top) * inverse;
-      shape.store(y, begin, c, pack);
+        for (R& value : pack) value = math::exp(value - top);
+      };
+      const auto read_exponentials = [&](std::int64_t c, R(&to)[kPack]) {
+        read(c, to);
+        exponentials(c, to);
+      };
+      row.each_held(exponentials);
+      const R sum = row.sum(read_exponentials, [](std::int64_t, R value) { return value; });
+      const R inverse = sum == 0 ? R(0) : 1 / sum;
+      write(row, read_exponentials, [&](R value) { return value * inverse; });
+    }
+  }
+  template <class Row, class Again, class F>
+  __device__ void write(Row& row, const Again& again, const F& f) const {
+    row.packs(again, [&](std::int64_t c, R(&pack)[kPack]) {
+#pragma unroll
+      for (R& value : pack) value = f(value);
+      shape.store(y, row.group.row * shape.width, c, pack);
     });
   }
 };
@@ -41,7 +61,7 @@ struct SoftmaxPullRows {
     const std::int64_t begin = group.row * shape.width;
     const auto read_g = [&](std::int64_t c, R(&to)[kPack]) { shape.load(g, begin, c, to); };
     HeldRow<R, kPacks, Group, PackedRow<kType>> row(group, shape);
-    row.fill(read_g);
+    row.each_held(read_g);
     R sum(0);
     row.packs(read_g, [&](std::int64_t c, R(&pack)[kPack]) {
       R other[kPack];
@@ -71,7 +91,7 @@ struct LogSumExpRows {
     const std::int64_t begin = group.row * shape.width;
     const auto read = [&](std::int64_t c, R(&to)[kPack]) { shape.load(x, begin, c, to); };
     HeldRow<R, kPacks, Group, PackedRow<kType>> row(group, shape);
-    row.fill(read);
+    row.each_held(read);
     const Peak<R> peak = peak_of(row, read);
     if (group.lane == 0) y[group.row] = peak.sum == 0 ? -math::kInfinity<R> : peak.top + math::log(peak.sum);
   }

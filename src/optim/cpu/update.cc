@@ -143,9 +143,8 @@ void kernels::gradient_norm<Device::cpu>(const Context& context, const GradientN
   const auto squares = HWY_DYNAMIC_DISPATCH(squares_of_piece);
   const std::vector<cpu::Piece> pieces = cpu::cut_into_pieces(io.grads);
   std::vector<double> sums(pieces.size());
-  for_pieces(context, pieces, [&](std::size_t index, const cpu::Piece& piece) {
-    sums[index] = squares(io.grads[piece.tensor], piece);
-  });
+  for_pieces(context, pieces,
+             [&](std::size_t index, const cpu::Piece& piece) { sums[index] = squares(io.grads[piece.tensor], piece); });
   double total = 0.0;
   for (const double sum : sums) total += sum;
   *io.norm.data<double>() = std::sqrt(total);

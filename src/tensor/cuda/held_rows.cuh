@@ -73,29 +73,27 @@ struct HeldRow {
 
   __device__ HeldRow(const Group& group, const Shape& shape) : group(group), shape(shape) {}
 
-  // first(column, pack) gives each pack.
-  template <class First>
-  __device__ void fill(const First& first) {
-#pragma unroll
-    for (int p = 0; p < kPacks; ++p)
-      if (column(p) < shape.width) first(column(p), held[p]);
-    for (std::int64_t c = column(kPacks); c < shape.width; c += Group::lanes * kPack) {
-      R pack[kPack];
-      first(c, pack);
-    }
-  }
-  // f(column, pack) for each pack; again(column, pack) gives those that are not held. What f writes into a pack stays
-  // there if it is held.
-  template <class Again, class F>
-  __device__ void packs(const Again& again, const F& f) {
+  // f(column, pack) for the packs that are held; what it writes stays.
+  template <class F>
+  __device__ void each_held(const F& f) {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p)
       if (column(p) < shape.width) f(column(p), held[p]);
+  }
+  // The same for all; again(column, pack) gives those that are not held.
+  template <class Again, class F>
+  __device__ void packs(const Again& again, const F& f) {
+    each_held(f);
     for (std::int64_t c = column(kPacks); c < shape.width; c += Group::lanes * kPack) {
       R pack[kPack];
       again(c, pack);
       f(c, pack);
     }
+  }
+  // first(column, pack) gives every pack once.
+  template <class First>
+  __device__ void fill(const First& first) {
+    packs([](std::int64_t, R(&)[kPack]) {}, first);
   }
   // The sum of f(column, x) over the row.
   template <class Again, class F>

@@ -113,7 +113,8 @@ TEST_F(OnDevice, IndicesAreCheckedWhereTheyLie) {
   gather(tape, table, ids.slice(0, 0, 2));
   gather(tape, table, Index(there, 0, 5));
   EXPECT_ERROR(gather(tape, table, ids), ErrorCode::bad_input, "index -1", "index[2]", "0 to 4");
-  EXPECT_ERROR(class_loss(tape, logits.slice(1, 0, 4), ids), ErrorCode::bad_input, "target 4 of row 0", "targets[0]", "");
+  EXPECT_ERROR(class_loss(tape, logits.slice(1, 0, 4), ids), ErrorCode::bad_input, "target 4 of row 0", "targets[0]",
+               "");
   EXPECT_EQ(memory_->reads, 0);
   gather(tape, table, there);
   EXPECT_EQ(memory_->reads, 1);

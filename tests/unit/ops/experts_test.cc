@@ -101,7 +101,8 @@ TEST_F(Experts, ProductsAreThoseOfEachExpert) {
   const std::vector<std::int32_t> ends = {0, 3, 3, 7};
   for (const Activation activation : {Activation::identity, Activation::relu, Activation::gelu}) {
     const Var x = Var::leaf(draw({9, 4}, DType::f32)), same = Var::leaf(x.value());
-    ExpertLinear layer{.activation = activation};
+    ExpertLinear layer;
+    layer.activation = activation;
     std::vector<Var> weights, biases, parts;
     for (std::size_t e = 0; e < 3; ++e) {
       layer.weights.push_back(Var::leaf(draw({4, 5}, DType::f32)));

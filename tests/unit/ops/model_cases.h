@@ -89,9 +89,10 @@ inline Var through_experts(Tape& t, Inputs v, const Sequences& rows) {
   const std::int64_t b = v[0].dim(0), n = v[0].dim(1), d = v[0].dim(2);
   const Routing routing = route_top1(t, v[1], {.capacity = expert_capacity(b * n, v[1].dim(2), 0.9), .rows = rows});
   const Var tokens = to_experts(t, reshape(t, v[0], {b * n, d}), routing);
-  ExpertLinear layer{.activation = Activation::silu};
+  ExpertLinear layer;
+  layer.activation = Activation::silu;
   for (std::int64_t e = 0; e < v[1].dim(2); ++e) {
-    layer.weights.push_back(scale(t, v[2], 1.0 + static_cast<double>(e)));
+    layer.weights.push_back(scale(t, v[2], 0.1 * static_cast<double>(1 + e)));
     layer.biases.push_back(scale(t, v[3], 1.0 - static_cast<double>(e)));
   }
   return scatter_rows(t, expert_linear(t, tokens, routing.begin, layer), routing.tokens, b * n, routing.gates);

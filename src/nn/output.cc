@@ -1,4 +1,4 @@
-#include "nn/heads.h"
+#include "nn/output.h"
 
 #include "core/wide.h"
 
