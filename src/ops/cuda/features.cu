@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/cuda/features.cuh"
+#include "ops/cuda/largest.cuh"
 #include "policy/turn.h"
 
 namespace fovea {
@@ -9,7 +10,7 @@ namespace {
 
 using namespace device;  // NOLINT
 
-// Products u of an item's row with the r directions: what a maximum over them is, and where.
+// Products u of an item's row with the r directions.
 template <class R>
 struct Products {
   Elements<R> u;
@@ -21,15 +22,13 @@ struct Products {
     for (std::int64_t l = g.lane; l < r; l += g.lanes) top = larger(top, u[g.row * r + l]);
     return g.max(top);
   }
-  // The first of those that are `top`.
-  template <class G>
-  __device__ std::int64_t place(const G& g, R top) const {
-    double first = -static_cast<double>(r);
-    for (std::int64_t l = r - 1 - g.lane; l >= 0; l -= g.lanes)
-      if (u[g.row * r + l] == top) first = -static_cast<double>(l);
-    first = -g.max(first);
-    return first < static_cast<double>(r) ? static_cast<std::int64_t>(first) : 0;
-  }
+};
+
+// The c of e^(u - c) that all rows share: known, or found on the card.
+struct SharedShift {
+  double known;
+  const double* found;  // null: none
+  __device__ double value() const { return found == nullptr ? known : *found; }
 };
 
 // c of a row and what is done with e^(u - c).
@@ -38,7 +37,8 @@ struct FinishFeatures {
   FeatureMap map;
   Stabilizer stabilizer;
   bool subtract_norm, packs;
-  R unit, shift, size, add;
+  R unit, size, add;
+  SharedShift shift;
   FeatureChunk chunk;
   Products<R> products;
   const R *half_norm, *tops, *weight;  // tops, weight: (b, n, heads) or null
@@ -49,14 +49,12 @@ struct FinishFeatures {
   __device__ void operator()(const G& g) const {
     const std::int64_t index = chunk.item(g.row).index;
     const bool by_row = map == FeatureMap::exponential && stabilizer == Stabilizer::row;
-    R c = shift * unit;
-    if (by_row || peaks != nullptr) {
-      const R top = products.largest(g);
-      if (by_row) c = top * unit;
-      if (peaks != nullptr) {
-        const std::int64_t place = products.place(g, top);
-        if (g.lane == 0) peaks[index] = static_cast<std::int32_t>(place);
-      }
+    R c = static_cast<R>(shift.value()) * unit;
+    if (by_row) c = products.largest(g) * unit;
+    if (peaks != nullptr) {
+      const auto peak =
+          largest_of<R>(g, products.r, [&](std::int64_t l) { return products.u[g.row * products.r + l]; });
+      if (g.lane == 0) peaks[index] = static_cast<std::int32_t>(peak.place);
     }
     if (tops != nullptr) c = tops[index];
     if (subtract_norm) c += half_norm[g.row] * unit;
@@ -169,10 +167,43 @@ Tensor common_tops(const Context& context, const kernels::FeatureForward& io, co
   return out;
 }
 
+struct FoundShift {
+  double known;
+  Tensor found;  // f64 scalar; undefined: not looked for
+  SharedShift view() const { return {known, pointer<double>(found)}; }
+};
+
+// With what must be taken off an exponent for the longest direction, see FeatureOptions.
+template <class R>
+FoundShift find_shift(const Context& context, const FeatureOptions& options, const Tensor& directions) {
+  const double largest = options.largest_exponent, known = options.shift;
+  if (largest == math::kInfinity<double>) return {known, {}};
+  const std::int64_t count = directions.dim(0) * directions.dim(1), d = directions.dim(2);
+  const Tensor norms = Tensor::empty(context, {count}, DType::f64, Lifetime::scratch),
+               shift = Tensor::empty(context, {}, DType::f64, Lifetime::scratch);
+  const R* const w = pointer<R>(directions);
+  double *const half_norm = pointer<double>(norms), *const to = pointer<double>(shift);
+  rows(context, count, d, [=] __device__(const auto& g) {
+    double sum = 0.0;
+    for (std::int64_t c = g.row * d + g.lane; c < (g.row + 1) * d; c += g.lanes)
+      sum += 0.5 * static_cast<double>(w[c]) * static_cast<double>(w[c]);
+    sum = g.sum(sum);
+    if (g.lane == 0) half_norm[g.row] = sum;
+  });
+  rows(context, 1, count, [=] __device__(const auto& g) {
+    double most = 0.0;
+    for (std::int64_t l = g.lane; l < count; l += g.lanes) most = fmax(most, half_norm[l]);
+    most = g.max(most);
+    if (g.lane == 0) *to = known + fmax(0.0, most - largest);
+  });
+  return {known, shift};
+}
+
 template <class R>
 void run(const Context& context, const kernels::FeatureForward& io) {
   const FeatureOptions& options = *io.options;
   const ListedRows sequences(context, options.rows, io.x.shape());
+  const FoundShift shift = find_shift<R>(context, options, io.directions);
   const Tensor tops = io.tops.defined() ? common_tops<R>(context, io, sequences) : io.shifts;
   const std::int64_t r = io.directions.dim(1);
   const bool packs = r % kPack == 0 && has_packs(io.y, 0);
@@ -183,9 +214,9 @@ void run(const Context& context, const kernels::FeatureForward& io) {
                            options.subtract_norm,
                            packs,
                            static_cast<R>(feature_unit(options.map)),
-                           static_cast<R>(options.shift),
                            static_cast<R>(options.size),
                            static_cast<R>(options.add),
+                           shift.view(),
                            chunk,
                            {elements<R>(scratch.u), r},
                            pointer<R>(scratch.half_norm),
@@ -206,8 +237,8 @@ struct FindFading {
   HeadRows<R> x;
   std::int64_t d;
   R scale;
-  double shift;
-  std::int32_t* found;
+  SharedShift shift;
+  std::uint8_t* found;
 
   template <class G>
   __device__ void operator()(const G& g) const {
@@ -219,22 +250,22 @@ struct FindFading {
       squares += value * value;
     }
     squares = g.sum(squares);
-    if (g.lane == 0 && !(static_cast<double>(squares / 2) + shift <= kFaint)) *found = 1;
+    if (g.lane == 0 && !(static_cast<double>(squares / 2) + shift.value() <= kFaint)) *found = 1;
   }
 };
 
-// The stabilizers of a sequence and head in place of the largest exponents of its rows; a warp goes through the rows.
+// The stabilizers of a sequence and head in place of the largest exponents of its rows.
 template <class R>
 struct Settle {
   const ListedSequence* sequences;
   std::int64_t heads;
-  R unit, shift;   // shift: times the unit
+  R unit;
+  SharedShift shared;
   const R* norms;  // (b, n, heads): |z|^2 / 2
   R *c, *log_decay, *state_scale;
 
-  __device__ bool fades(std::int64_t at) const {
-    return !(static_cast<double>(norms[at]) + static_cast<double>(shift / unit) <= kFaint);
-  }
+  __device__ R shift() const { return static_cast<R>(shared.value()) * unit; }
+  __device__ bool fades(std::int64_t at) const { return !(static_cast<double>(norms[at]) + shared.value() <= kFaint); }
   template <class G>
   __device__ void operator()(const G& g) const {
     const ListedSequence rows = sequences[g.row / heads];
@@ -242,71 +273,91 @@ struct Settle {
     int faint = 0;
     for (std::int64_t i = g.lane; i < rows.count; i += g.lanes) faint |= fades(first + i * heads) ? 1 : 0;
     const bool fading = g.max(faint) > 0;
-    R last = fading ? std::numeric_limits<R>::lowest() : shift;
+    R last = fading ? std::numeric_limits<R>::lowest() : shift();
     if (log_decay != nullptr)
       last = in_order(g, first, rows.count, last);
     else
       last = all_at_once(g, first, rows.count, last, fading);
-    if (g.lane == 0) state_scale[rows.number * heads + head] = exp((last - shift) / unit);
+    if (g.lane == 0) state_scale[rows.number * heads + head] = exp((last - shift()) / unit);
   }
 
   template <class G>
   __device__ R all_at_once(const G& g, std::int64_t first, std::int64_t count, R last, bool fading) const {
     for (std::int64_t i = g.lane; fading && i < count; i += g.lanes) {
       const R own = c[first + i * heads];
-      last = own > last ? own : last;
+      last = own > last ? own : last;  // NaN stays with its row
     }
     last = g.max(last);
     for (std::int64_t i = g.lane; i < count; i += g.lanes) c[first + i * heads] = last;
     return last;
   }
-  // The largest so far, and by how much it grows.
+
+  // What a row asks for by itself.
+  __device__ R wanted(std::int64_t at) const { return fades(at) && !(shift() < c[at]) ? c[at] : shift(); }
+
+  // The largest so far, and by how much it grows. Every warp has its part of the rows.
   template <class G>
   __device__ R in_order(const G& g, std::int64_t first, std::int64_t count, R last) const {
-    for (std::int64_t begin = 0; begin < count; begin += g.lanes) {
-      const std::int64_t i = begin + g.lane, at = first + i * heads;
-      R so_far = std::numeric_limits<R>::lowest();
-      if (i < count) so_far = fades(at) && !(shift < c[at]) ? c[at] : shift;
-      so_far = so_far > last ? so_far : last;  // NaN stays with its row
+    constexpr int kWarps = G::lanes / 32;
+    const int warp = g.lane / 32, lane = g.lane % 32;
+    const std::int64_t part = (count + G::lanes - 1) / G::lanes * 32, begin = warp * part,
+                       end = begin + part < count ? begin + part : count;
+    R own = std::numeric_limits<R>::lowest();
+    for (std::int64_t i = begin + lane; i < end; i += 32) {
+      const R value = wanted(first + i * heads);
+      own = value > own ? value : own;
+    }
+    __shared__ R of_warps[kThreads / 32];
+    R* const of_warp = of_warps + (kWarps == 1 ? threadIdx.x / 32 : 0);  // a warp by itself has one
+    own = warp_max(own);
+    g.sync();
+    if (lane == 0) of_warp[warp] = own;
+    g.sync();
+    R before = last;
+    for (int w = 0; w < kWarps; ++w) {
+      if (w < warp && of_warp[w] > before) before = of_warp[w];
+      if (of_warp[w] > last) last = of_warp[w];
+    }
+    scan(lane, first, begin, end, before);
+    return last;
+  }
+
+  __device__ void scan(int lane, std::int64_t first, std::int64_t begin, std::int64_t end, R before) const {
+    for (; begin < end; begin += 32) {
+      const std::int64_t i = begin + lane, at = first + i * heads;
+      R so_far = before;
+      if (i < end)
+        if (const R value = wanted(at); value > before) so_far = value;
 #pragma unroll
       for (int step = 1; step < 32; step *= 2) {
-        const R before = __shfl_up_sync(0xffffffffu, so_far, step);
-        if (g.lane >= step && before > so_far) so_far = before;
+        const R other = __shfl_up_sync(0xffffffffu, so_far, step);
+        if (lane >= step && other > so_far) so_far = other;
       }
-      const R before = __shfl_up_sync(0xffffffffu, so_far, 1);
-      const R from = g.lane == 0 ? last : before;
-      if (i < count) log_decay[at] = i == 0 ? R(0) : (from - so_far) / unit;
-      if (i < count) c[at] = so_far;
-      last = __shfl_sync(0xffffffffu, so_far, 31);
+      const R neighbour = __shfl_up_sync(0xffffffffu, so_far, 1), from = lane == 0 ? before : neighbour;
+      if (i < end) log_decay[at] = i == 0 ? R(0) : (from - so_far) / unit;
+      if (i < end) c[at] = so_far;
+      before = __shfl_sync(0xffffffffu, so_far, 31);
     }
-    return last;
   }
 };
 
 template <class R>
-bool is_fading(const Context& context, const kernels::FeatureRescue& io, const ListedRows& sequences) {
-  const Tensor found = Tensor::zeros(context, {1}, DType::i32, Lifetime::scratch);
-  const FeatureChunk all{0, sequences.rows(), io.x.dim(2), io.x.dim(2), sequences.view()};
-  rows(context, all.items(), io.x.dim(3),
-       FindFading<R>{all, HeadRows<R>(io.x), io.x.dim(3), static_cast<R>(io.options->scale), io.options->shift,
-                     pointer<std::int32_t>(found)});
-  return answer<std::int32_t>(context, found) != 0;
-}
-
-template <class R>
-bool rescue(const Context& context, const kernels::FeatureRescue& io) {
+void rescue(const Context& context, const kernels::FeatureRescue& io) {
   const ListedRows sequences(context, io.options->rows, io.x.shape());
-  if (!is_fading<R>(context, io, sequences)) return false;
+  const FoundShift shift = find_shift<R>(context, *io.options, io.directions);
+  const std::int64_t heads = io.x.dim(2);
+  const FeatureChunk all{0, sequences.rows(), heads, heads, sequences.view()};
+  io.needed.fill(0.0);
+  rows(context, all.items(), io.x.dim(3),
+       FindFading<R>{all, HeadRows<R>(io.x), io.x.dim(3), static_cast<R>(io.options->scale), shift.view(),
+                     pointer<std::uint8_t>(io.needed)});
+  if (!io.always && answer<std::uint8_t>(context, io.needed) == 0) return;
   const Tensor norms = Tensor::empty(context, io.shifts.shape(), io.shifts.dtype(), Lifetime::scratch);
   row_tops<R>(context, io, {}, sequences, {io.shifts, norms});
-  const R unit = static_cast<R>(feature_unit(io.options->map));
-  const std::int64_t heads = io.x.dim(2);
   io.state_scale.fill(1.0);
-  constexpr std::int64_t kWarp = 32;
-  rows(context, sequences.view().count * heads, kWarp,
-       Settle<R>{sequences.view().list, heads, unit, static_cast<R>(io.options->shift) * unit, pointer<R>(norms),
-                 pointer<R>(io.shifts), pointer<R>(io.log_decay), pointer<R>(io.state_scale)});
-  return true;
+  rows(context, sequences.view().count * heads, sequences.longest(),
+       Settle<R>{sequences.view().list, heads, static_cast<R>(feature_unit(io.options->map)), shift.view(),
+                 pointer<R>(norms), pointer<R>(io.shifts), pointer<R>(io.log_decay), pointer<R>(io.state_scale)});
 }
 
 }  // namespace
@@ -317,8 +368,8 @@ void kernels::features<Device::cuda>(const Context& context, const FeatureForwar
 }
 
 template <>
-bool kernels::find_rescue<Device::cuda>(const Context& context, const FeatureRescue& io) {
-  return visit_wide(io.x.dtype(), [&]<class R>() { return rescue<R>(context, io); });
+void kernels::find_rescue<Device::cuda>(const Context& context, const FeatureRescue& io) {
+  visit_wide(io.x.dtype(), [&]<class R>() { rescue<R>(context, io); });
 }
 
 }  // namespace fovea

@@ -1,4 +1,5 @@
 #include "ops/cuda/features.cuh"
+#include "ops/cuda/largest.cuh"
 
 namespace fovea {
 namespace {
@@ -131,18 +132,10 @@ struct PullTops {
   __device__ void operator()(const G& g) const {
     const ListedSequence rows = sequences[g.row / heads];
     const std::int64_t head = g.row % heads, first = rows.first * heads + head;
-    R total = 0, top = -math::kInfinity<R>;
-    for (std::int64_t i = g.lane; i < rows.count; i += g.lanes) {
-      total += sums[first + i * heads];
-      top = larger(top, tops[first + i * heads]);
-    }
+    R total = 0;
+    for (std::int64_t i = g.lane; i < rows.count; i += g.lanes) total += sums[first + i * heads];
     total = g.sum(total);
-    top = g.max(top);
-    double place = -static_cast<double>(rows.count);
-    for (std::int64_t i = rows.count - 1 - g.lane; i >= 0; i -= g.lanes)
-      if (tops[first + i * heads] == top) place = -static_cast<double>(i);
-    place = -g.max(place);
-    const std::int64_t at = place < static_cast<double>(rows.count) ? static_cast<std::int64_t>(place) : 0;
+    const std::int64_t at = largest_of<R>(g, rows.count, [&](std::int64_t i) { return tops[first + i * heads]; }).place;
     const R* direction = directions + (head / per_group * r + peaks[first + at * heads]) * d;
     const std::int64_t to = dx.at(rows.first + at, head);
     for (std::int64_t c = g.lane; c < d; c += g.lanes) dx.of.put(to + c, dx.of[to + c] - total * direction[c] * scale);

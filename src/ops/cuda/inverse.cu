@@ -1,6 +1,7 @@
 #include "ops/inverse_kernels.h"
 
 #include "core/wide.h"
+#include "ops/cuda/largest.cuh"
 #include "tensor/cuda/loops.cuh"
 
 namespace fovea {
@@ -39,53 +40,40 @@ struct PullRoot {
 Tensor of_rows(const Tensor& r) { return r.reshape({r.dim(0), r.dim(1), 1}); }
 Tensor of_columns(const Tensor& r) { return r.reshape({r.dim(0), 1, r.dim(1)}); }
 
-// Which column of which matrix has the largest sum.
-struct Largest {
+// Which column of which matrix has the largest sum; sums that are not above 0, and NaN, are none.
+struct LargestColumn {
   std::int64_t matrix, column;
   double sum;
 };
+__device__ double above_zero(double sum) { return sum > 0.0 ? sum : 0.0; }
 
-// The largest of numbers that are above 0, the first of equals; NaN is none.
-template <class G, class F>
-__device__ Largest largest_of(const G& g, std::int64_t count, const F& f) {
-  double top = 0;
-  for (std::int64_t i = g.lane; i < count; i += g.lanes)
-    if (const double own = f(i); own > top) top = own;
-  top = g.max(top);
-  double place = -static_cast<double>(count);
-  for (std::int64_t i = count - 1 - g.lane; i >= 0; i -= g.lanes)
-    if (f(i) == top) place = -static_cast<double>(i);
-  place = -g.max(place);
-  return {0, place < static_cast<double>(count) ? static_cast<std::int64_t>(place) : 0, top};
-}
-
-// That of each matrix, or of all for each: (count) Largest.
+// That of each matrix, or of all for each: (count) LargestColumn.
 template <class R>
 Tensor largest_columns(const Context& context, const Tensor& a, bool of_all) {
   const std::int64_t count = a.dim(0), p = a.dim(-1);
   const auto bytes = [&](std::int64_t items) {
-    return Tensor::empty(context, {items * static_cast<std::int64_t>(sizeof(Largest))}, DType::u8, Lifetime::scratch);
+    return Tensor::empty(context, {items * static_cast<std::int64_t>(sizeof(LargestColumn))}, DType::u8,
+                         Lifetime::scratch);
   };
   const Tensor sums = Tensor::empty(context, {count, p}, DType::f64, Lifetime::scratch), out = bytes(count);
   const R* const from = pointer<R>(a);
   double* const sum = pointer<double>(sums);
-  auto* const found = static_cast<Largest*>(out.raw());
+  auto* const found = static_cast<LargestColumn*>(out.raw());
   each(context, count * p, [=] __device__(std::int64_t i) {
     double total = 0;
     for (std::int64_t row = 0; row < p; ++row) total += static_cast<double>(from[(i / p * p + row) * p + i % p]);
     sum[i] = total;
   });
   rows(context, count, p, [=] __device__(const auto& g) {
-    Largest own = largest_of(g, p, [&](std::int64_t c) { return sum[g.row * p + c]; });
-    own.matrix = g.row;
-    if (g.lane == 0) found[g.row] = own;
+    const auto own = largest_of<double>(g, p, [&](std::int64_t c) { return above_zero(sum[g.row * p + c]); });
+    if (g.lane == 0) found[g.row] = {g.row, own.place, own.value};
   });
   if (!of_all) return out;
   const Tensor same = bytes(count);
-  auto* const to = static_cast<Largest*>(same.raw());
+  auto* const to = static_cast<LargestColumn*>(same.raw());
   rows(context, 1, count, [=] __device__(const auto& g) {
-    const Largest of_matrices = largest_of(g, count, [&](std::int64_t m) { return found[m].sum; });
-    for (std::int64_t m = g.lane; m < count; m += g.lanes) to[m] = found[of_matrices.column];
+    const std::int64_t top = largest_of<double>(g, count, [&](std::int64_t m) { return found[m].sum; }).place;
+    for (std::int64_t m = g.lane; m < count; m += g.lanes) to[m] = found[top];
   });
   return same;
 }
@@ -93,7 +81,7 @@ Tensor largest_columns(const Context& context, const Tensor& a, bool of_all) {
 template <class R>
 void start(const Context& context, const kernels::InverseStart& io) {
   const Tensor largest = largest_columns<R>(context, io.a, io.one_start);
-  const auto* const found = static_cast<const Largest*>(largest.raw());
+  const auto* const found = static_cast<const LargestColumn*>(largest.raw());
   R* const z = pointer<R>(io.z);
   const std::int64_t squares = io.z.dim(-1) * io.z.dim(-1);
   each(context, io.z.numel(), [=] __device__(std::int64_t i) { z[i] *= static_cast<R>(1.0 / found[i / squares].sum); });
@@ -105,7 +93,7 @@ void pull_start(const Context& context, const kernels::InverseStartPull& io) {
   const bool one_start = io.one_start;
   const Tensor largest = largest_columns<R>(context, io.a, one_start);
   const Tensor inner = Tensor::empty(context, {count}, DType::f64, Lifetime::scratch);
-  const auto* const found = static_cast<const Largest*>(largest.raw());
+  const auto* const found = static_cast<const LargestColumn*>(largest.raw());
   const R *const a = pointer<R>(io.a), *const g = pointer<R>(io.dz);
   R* const da = pointer<R>(io.da);
   double* const given = pointer<double>(inner);  // to the largest column of each matrix
@@ -118,7 +106,7 @@ void pull_start(const Context& context, const kernels::InverseStartPull& io) {
   });
   each(context, io.da.numel(), [=] __device__(std::int64_t i) {
     const std::int64_t m = i / squares;
-    const Largest top = found[m];
+    const LargestColumn top = found[m];
     R sum = da[i] + g[i] / static_cast<R>(top.sum);
     if (top.matrix == m && top.column == i % p)
       for (std::int64_t from = one_start ? 0 : m; from < (one_start ? count : m + 1); ++from)

@@ -1,6 +1,7 @@
 // The operations on a card against the same in double on the host, over the list of cases that the host has.
 
 #include "unit/ops/laws.h"
+#include "gpu/ops/pack_cases.h"
 #include "gpu/ops/width_cases.h"
 #include "gpu/support/card.h"
 
@@ -45,6 +46,10 @@ INSTANTIATE_TEST_SUITE_P(Widths, OnCard, ::testing::ValuesIn(width_cases()), kNa
 INSTANTIATE_TEST_SUITE_P(Sequences, OnCard, ::testing::ValuesIn(sequence_cases()), kNamedAsPrinted);
 INSTANTIATE_TEST_SUITE_P(Models, OnCard, ::testing::ValuesIn(model_cases()), kNamedAsPrinted);
 INSTANTIATE_TEST_SUITE_P(Features, OnCard, ::testing::ValuesIn(feature_cases()), kNamedAsPrinted);
+INSTANTIATE_TEST_SUITE_P(SequencePacks, OnCard, ::testing::ValuesIn(in_packs(sequence_cases())), kNamedAsPrinted);
+INSTANTIATE_TEST_SUITE_P(ModelPacks, OnCard, ::testing::ValuesIn(in_packs(model_cases())), kNamedAsPrinted);
+INSTANTIATE_TEST_SUITE_P(FeaturePacks, OnCard, ::testing::ValuesIn(in_packs(feature_cases())), kNamedAsPrinted);
+INSTANTIATE_TEST_SUITE_P(Directions, OnCard, ::testing::ValuesIn(many_directions()), kNamedAsPrinted);
 
 }  // namespace
 }  // namespace fovea::testing
