@@ -50,7 +50,7 @@ class AttentionOnDevice : public ::testing::TestWithParam<DeviceCase> {
     Tape tape(context, {.training = true});
     const Var o = attention(tape, q, k, v, mechanism, options).output;
     tape.backward(o, d_o);
-    if (!c.picks) EXPECT_EQ(memory_->reads, reads);
+    EXPECT_TRUE(memory_->reads == reads || c.picks);
     std::vector<Tensor> results{o.value().clone(host_)};
     for (const Var& x : leaves) results.push_back(x.grad().clone(host_));
     return results;
