@@ -15,13 +15,14 @@
 #include "measure/stopwatch.h"
 #include "report/html.h"
 
-// fovea bench decode: time and memory of one more token, by how many came before.
+// fovea bench decode: time and memory of one more token, by how many came before and how many sequences go on together.
 namespace fovea::cli {
 namespace {
 
 struct DecodeOptions {
   MachineOptions machine;
-  std::string model = "gpt2-small", attention, contexts = "1024,8192", dtype = "f32", weights = "bf16", out;
+  std::string model = "gpt2-small", attention, contexts = "1024,8192", batches = "1", dtype = "f32", weights = "bf16",
+              out;
   std::vector<std::string> set;
   std::int64_t tokens = 16;
 };
@@ -34,9 +35,11 @@ struct ModelSettings {
 
 struct DecodeRow {
   std::string attention;
-  std::int64_t context = 0;
-  double seconds = 0.0, spread = 0.0;  // of one token: median, and half the distance between the quartiles
-  std::size_t bytes = 0;               // that the sequence is remembered in
+  std::int64_t context = 0, batch = 1;
+  double seconds = 0.0, spread = 0.0;  // of one step: median, and half the distance between the quartiles
+  std::size_t bytes = 0;               // that the sequences are remembered in
+
+  double tokens_per_second() const { return static_cast<double>(batch) / seconds; }
 };
 
 struct DecodeReport {
@@ -67,49 +70,70 @@ ModelConfig config_of(const DecodeOptions& options, const std::string& attention
   return settings.model;
 }
 
-std::size_t bytes_of(const nn::Past& past) {
-  std::size_t sum = 0;
-  for (const nn::LayerPast& layer : past.layers)
-    for (const Tensor* t : {&layer.self.keys, &layer.self.values, &layer.self.state})
-      if (t->defined()) sum += t->bytes();
-  return sum;
+// Sequences that go on together, and how long each step took.
+struct Together {
+  std::vector<nn::Past> pasts;
+  std::vector<double> seconds = {};
+
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const nn::Past& past : pasts)
+      for (const nn::LayerPast& layer : past.layers) sum += layer.self.bytes();
+    return sum;
+  }
+};
+
+// `count` more tokens of every sequence; gives the seconds.
+double read(const Decoder& decoder, std::span<nn::Past> pasts, std::int64_t count) {
+  Tokens tokens(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i)
+    tokens[static_cast<std::size_t>(i)] = static_cast<std::int32_t>((pasts[0].length + i) * 31 % decoder.vocabulary());
+  std::vector<Reading> readings;
+  for (nn::Past& past : pasts) readings.push_back({&past, tokens});
+  const Stopwatch watch;
+  decoder.step(readings);
+  return watch.seconds();
 }
 
-// Reads tokens up to each context in turn, and times some single ones there.
+DecodeRow row_of(const Together& group, std::int64_t context) {
+  std::vector<double> seconds = group.seconds;
+  std::sort(seconds.begin(), seconds.end());
+  const std::size_t quarter = seconds.size() / 4;
+  return {.attention = {},
+          .context = context,
+          .batch = std::ssize(group.pasts),
+          .seconds = median(seconds),
+          .spread = 0.5 * (seconds[seconds.size() - 1 - quarter] - seconds[quarter]),
+          .bytes = group.bytes()};
+}
+
+// Reads tokens up to each context in turn, and times some single ones there: of one batch and another by turns.
 void measure(const Decoder& decoder, const DecodeOptions& options, const std::vector<std::int64_t>& contexts,
              const std::function<void(const DecodeRow&)>& done) {
   nn::Past past = decoder.new_past();
-  const auto read = [&](std::int64_t count) {
-    Tokens tokens(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i)
-      tokens[static_cast<std::size_t>(i)] = static_cast<std::int32_t>((past.length + i) * 31 % decoder.vocabulary());
-    const Stopwatch watch;
-    decoder.step({tokens}, {&past});
-    return watch.seconds();
-  };
-  read(1);  // packs the weights
+  read(decoder, {&past, 1}, 1);  // packs the weights
   for (const std::int64_t context : contexts) {
-    while (past.length < context) read(std::min(kChunk, context - past.length));
-    std::vector<double> seconds;
-    for (std::int64_t i = 0; i < options.tokens; ++i) seconds.push_back(read(1));
-    std::sort(seconds.begin(), seconds.end());
-    const std::size_t quarter = seconds.size() / 4;
-    done({{},
-          context,
-          median(seconds),
-          0.5 * (seconds[seconds.size() - 1 - quarter] - seconds[quarter]),
-          bytes_of(past)});
+    while (past.length < context) read(decoder, {&past, 1}, std::min(kChunk, context - past.length));
+    std::vector<Together> groups;
+    for (const std::int64_t batch : split_numbers(options.batches, "--batch"))
+      groups.push_back({std::vector(static_cast<std::size_t>(batch), past)});
+    for (Together& group : groups) read(decoder, group.pasts, 1);  // every sequence gets a memory of its own
+    for (std::int64_t i = 0; i < options.tokens; ++i)
+      for (Together& group : groups) group.seconds.push_back(read(decoder, group.pasts, 1));
+    for (const Together& group : groups) done(row_of(group, context));
   }
 }
 
 Table table_of(const DecodeReport& report) {
   Table table({{"context", Quantity::text},
-               {"time per token", Quantity::seconds},
+               {"batch", Quantity::text},
+               {"time per step", Quantity::seconds},
                {"tokens/s", Quantity::number},
                {"memory (MB)", Quantity::number}});
   for (const DecodeRow& row : report.rows)
-    table.add(row.attention, {std::to_string(row.context), TableCell(row.seconds, row.spread), 1.0 / row.seconds,
-                              1e-6 * static_cast<double>(row.bytes)});
+    table.add(row.attention,
+              {std::to_string(row.context), std::to_string(row.batch), TableCell(row.seconds, row.spread),
+               row.tokens_per_second(), 1e-6 * static_cast<double>(row.bytes)});
   return table;
 }
 
@@ -120,9 +144,11 @@ Plot plot_of(const DecodeReport& report, const std::string& title, const Axis& a
   plot.x = {"tokens before", "", Scale::log2};
   plot.y = axis;
   for (const DecodeRow& row : report.rows) {
-    if (plot.series.empty() || plot.series.back().name != row.attention) plot.series.push_back({row.attention});
-    plot.series.back().x.push_back(static_cast<double>(row.context));
-    plot.series.back().y.push_back(value(row));
+    const std::string name = row.batch == 1 ? row.attention : fmt::format("{}, {} together", row.attention, row.batch);
+    auto series = std::find_if(plot.series.begin(), plot.series.end(), [&](auto& s) { return s.name == name; });
+    if (series == plot.series.end()) series = plot.series.insert(series, {name});
+    series->x.push_back(static_cast<double>(row.context));
+    series->y.push_back(value(row));
   }
   return plot;
 }
@@ -132,9 +158,10 @@ Json json_of(const DecodeReport& report) {
   for (const DecodeRow& row : report.rows)
     rows.push_back({{"attention", row.attention},
                     {"context", row.context},
+                    {"batch", row.batch},
                     {"seconds", row.seconds},
                     {"spread", row.spread},
-                    {"tokens_per_second", 1.0 / row.seconds},
+                    {"tokens_per_second", row.tokens_per_second()},
                     {"bytes", row.bytes}});
   return {{"version", FOVEA_VERSION}, {"setting", report.setting}, {"machine", report.machine}, {"rows", rows}};
 }
@@ -152,7 +179,7 @@ void write_report(const DecodeReport& report, const Path& folder) {
                                   [](const DecodeRow& row) { return 1e3 * row.seconds; }),
                           "A state of constant size takes the same time after any number of tokens; a cache is read "
                           "whole for every one."});
-  page.figures.push_back({plot_of(report, "Memory of a sequence", {"memory", "MB", Scale::log},
+  page.figures.push_back({plot_of(report, "Memory of the sequences", {"memory", "MB", Scale::log},
                                   [](const DecodeRow& row) { return 1e-6 * static_cast<double>(row.bytes); }),
                           "What is remembered of the tokens before."});
   write_png(page.figures[0].plot, folder / "decode-time.png");
@@ -173,10 +200,11 @@ void run(const DecodeOptions& options, const Console& console) {
   const std::vector<std::string> names =
       options.attention.empty() ? std::vector<std::string>{""} : split_names(options.attention, "--attention");
   for (const std::string& name : names) {
-    const Model model(context, config_of(options, name, contexts.back() + options.tokens * std::ssize(contexts)));
+    const Model model(context, config_of(options, name, contexts.back() + 1));
     measure(Decoder(context, model, form), options, contexts, [&](DecodeRow row) {
       row.attention = model.config().layers.back();
-      console.note(fmt::format("{} after {} tokens: {:.2f} ms", row.attention, row.context, 1e3 * row.seconds));
+      console.note(fmt::format("{} after {} tokens, {} together: {:.2f} ms", row.attention, row.context, row.batch,
+                               1e3 * row.seconds));
       report.rows.push_back(std::move(row));
     });
   }
@@ -194,7 +222,7 @@ void add_bench_decode(Program& program, const Arguments& bench) {
   const Arguments verb = program.add(
       {"decode",
        "Times one more token after a number of others, with random weights.",
-       {"fovea bench decode --model gpt2-small --context 1024,8192",
+       {"fovea bench decode --model gpt2-small --context 128 --batch 1,8,32",
         "fovea bench decode --model gpt --attention norm,softmax --context 65536"}},
       [o](const Console& console) { run(*o, console); }, &bench);
   verb.add_option("--model", o->model, "preset of a language model").type_name("NAME").show_default();
@@ -202,6 +230,7 @@ void add_bench_decode(Program& program, const Arguments& bench) {
   verb.add_option("--context", o->contexts, "tokens before; one alone and --out: also its halves")
       .type_name("N,N")
       .show_default();
+  verb.add_option("--batch", o->batches, "sequences that go on together").type_name("N,N").show_default();
   verb.add_option("--tokens", o->tokens, "tokens that medians are taken over")
       .type_name("N")
       .check(in_range(1, 1 << 20))

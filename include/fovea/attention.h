@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,19 +77,27 @@ FOVEA_EXPORT Var t5_bias(Tape& tape, const Var& table, std::int64_t length, cons
 FOVEA_EXPORT std::vector<Var> make_weights(const Context& context, const Mechanism& mechanism, const LayerSizes& sizes,
                                            DType dtype, std::string_view name = "attention");
 
-// What a causal mechanism remembers between steps: cached keys and values, or a state of constant size.
-struct DecodeState {
-  Tensor keys, values;      // (b, capacity, kv_heads, d), the first `held` rows filled
-  Tensor state;             // recurrent mechanisms
+// What a causal mechanism remembers of one sequence between steps: cached keys and values, or a state of constant size.
+// Copies share memory until one of them is moved on.
+struct FOVEA_EXPORT DecodeState {
+  Tensor keys = {}, values = {};  // (1, capacity, kv_heads, d), the first `held` rows filled
+  std::shared_ptr<const Tensor> states =
+      {};                   // recurrent mechanisms, (sequences, ...): of all that moved on together, and
+  std::int64_t row = 0;     // which of them this one is
   std::int64_t length = 0;  // tokens seen
   std::int64_t held = 0;    // rows in the cache: those a later query may still read
+
+  std::size_t bytes() const;  // that the sequence is remembered in
 };
 
-// The step form: the same as the last rows of a causal attention over everything seen so far. No gradients.
-FOVEA_EXPORT Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
-                                   const Mechanism& mechanism, DecodeState& state,
+// The step form: every sequence goes on from a state of its own, and gets the same as the last rows of a causal
+// attention over everything it has seen so far. options.queries divides the rows of q, k and v among the sequences, one
+// for each state; lengths may differ. Without k and v nothing is added, and every query reads all that its sequence
+// has cached: cross-attention, of any mechanism that has it. No gradients; a sequence gets the same in any company.
+FOVEA_EXPORT Tensor attention_step(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const Mechanism& mechanism, std::span<DecodeState* const> states,
                                    const AttentionOptions& options = {});
-// The same as one of the operations of a tape that does not record.
+// The same for one sequence: q (1, n, heads, d_k).
 FOVEA_EXPORT Tensor attention_step(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v,
                                    const Mechanism& mechanism, DecodeState& state,
                                    const AttentionOptions& options = {});

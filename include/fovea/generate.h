@@ -37,7 +37,7 @@ struct FOVEA_EXPORT GenerateOptions {
   std::vector<std::int32_t> stop_ids = {};  // tokens that end a sequence
   std::vector<std::string> stop = {};       // texts that do; for generate_text() and text streams
   std::optional<std::int32_t> start = {};   // seq2seq: what the decoder reads first
-  std::int64_t batch = 8;                   // prompts that run together
+  std::int64_t batch = 32;                  // prompts that run together; their texts do not depend on it
 
   // Refuses what contradicts itself, naming the field.
   void check() const;
@@ -60,8 +60,9 @@ struct Generated {
   std::string text;    // of generate_text(), without the text that stopped it
 };
 
-// What weights are kept as, besides the model's own, while tokens are made one at a time. That is bound by reading
-// them: half the bytes, nearly twice the speed. Products of many rows (a prompt) use the model's own.
+// What weights are kept as, besides the model's own, while tokens are made. One prompt at a time is bound by reading
+// them: half the bytes, nearly twice the speed; 32 prompts read them once for all. Prompts of more than 64 tokens are
+// read with the model's own.
 enum class WeightForm : std::uint8_t {
   f32,   // exact
   bf16,  // 8 bits of precision

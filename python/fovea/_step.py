@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from fovea._attention import Call
 from fovea._mechanism import Mechanism
 
 # What one step of a causal sequence has no use for.
-_NOT_OF_STEPS = ("bias", "cu_seqlens", "cu_seqlens_k", "lengths", "lengths_k", "return_lse", "initial_state", "final_state",
+_NOT_OF_STEPS = ("bias", "cu_seqlens_k", "lengths_k", "return_lse", "initial_state", "final_state",
                  "dropout_p", "training", "positions", "align")
 
 
@@ -30,8 +31,13 @@ class DecodeState:
 
     @property
     def length(self) -> int:
-        """Tokens seen."""
-        return int(self._engine.length)
+        """Tokens seen, of the sequence that saw most."""
+        return max(self.lengths, default=0)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens that each sequence has seen."""
+        return list(self._engine.lengths)
 
     @property
     def nbytes(self) -> int:
@@ -40,8 +46,17 @@ class DecodeState:
 
     def copy(self) -> DecodeState:
         """A state that goes its own way from here, as the beams of a search do; memory is shared until it does."""
+        return self.select(range(len(self.lengths)))
+
+    def select(self, sequences: Iterable[int]) -> DecodeState:
+        """A state of these sequences in this order: those that are not done yet, or the beams to go on with, where one
+        may stand more than once. Memory is shared until a sequence goes on.
+
+        >>> DecodeState().select([]).lengths
+        []
+        """
         made = DecodeState.__new__(DecodeState)
-        made._engine = self._engine.copy()
+        made._engine = self._engine.select([whole(s, "sequences") for s in sequences])
         return made
 
     __copy__ = copy
@@ -59,6 +74,9 @@ def attention_step(q: Any, k: Any, v: Any, mechanism: str | Mechanism = "softmax
     state. The output is the last n rows of attention(..., causal=True) over all tokens so far. Mechanisms with the feature
     "step" have it; there are no gradients.
 
+    Sequences may differ in length: lengths=[...] or cu_seqlens=[...] say how many of the n tokens each has in this step, and
+    the state counts on for each.
+
     Options are scale, window, a Pattern as mask, alibi, rotary, input, weights, layer, layers, layout and the parameters
     of the mechanism, the same ones in every step.
 
@@ -74,7 +92,7 @@ def attention_step(q: Any, k: Any, v: Any, mechanism: str | Mechanism = "softmax
         raise TypeError(f"state must be a DecodeState, not {type(state).__name__}")
     for name in _NOT_OF_STEPS:
         if options.get(name) is not None and options[name] is not False:
-            raise NotImplementedError(f"attention_step has no {name}: a step is of whole batches, and without a gradient")
+            raise NotImplementedError(f"attention_step has no {name}: a step goes on from its state, without a gradient")
     if is_torch(q):
         q, k, v, options = _without_gradient(q, k, v, options)
     call = Call(q, k, v, mechanism, options)

@@ -1,4 +1,5 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
 
 #include <fmt/format.h>
 
@@ -8,7 +9,7 @@
 namespace fovea::python {
 namespace {
 
-// What a causal mechanism remembers between the steps of one batch, and whose memory it is.
+// What a causal mechanism remembers of the sequences of one batch, and whose memory it is.
 class StepMemory {
  public:
   nb::object step(nb::handle q, nb::handle k, nb::handle v, const Mechanism& mechanism, const nb::dict& options) {
@@ -22,16 +23,24 @@ class StepMemory {
     return array_from(request.turned(output), request.kind);
   }
 
-  std::int64_t length() const { return state_.length; }
+  nb::list lengths() const {
+    nb::list lengths;
+    for (const DecodeState& state : states_) lengths.append(state.length);
+    return lengths;
+  }
   std::size_t bytes() const {
     std::size_t sum = 0;
-    for (const Tensor* x : {&state_.keys, &state_.values, &state_.state}) sum += x->defined() ? x->bytes() : 0;
+    for (const DecodeState& state : states_) sum += state.bytes();
     return sum;
   }
-  // The tensors are shared until one of the two is moved on.
-  StepMemory copy() const {
+  // These sequences in this order; one may stand there more than once. The tensors are shared until one is moved on.
+  StepMemory select(const std::vector<std::size_t>& sequences) const {
     StepMemory other;
-    other.state_ = state_;
+    for (const std::size_t s : sequences) {
+      if (s >= states_.size())
+        fail(ErrorCode::usage, fmt::format("no sequence {}: the state has {}", s, states_.size()), "sequences");
+      other.states_.push_back(states_[s]);
+    }
     other.owner_ = owner_;
     other.dtype_ = dtype_;
     other.sizes_ = sizes_;
@@ -53,7 +62,7 @@ class StepMemory {
   static Shape sizes_of(const Request& r) {
     if (r.q.value().rank() != 4 || r.k.value().rank() != 4 || r.v.value().rank() != 4)
       fail(ErrorCode::shape, "q, k and v must have 4 axes (batch, n, heads, dim)", "attention_step");
-    return {r.k.dim(0), r.q.dim(2), r.k.dim(2), r.k.dim(3), r.v.dim(3)};
+    return {r.q.dim(2), r.k.dim(2), r.k.dim(3), r.v.dim(3)};
   }
 
   void check(const Request& request, const Mechanism& mechanism) const {
@@ -64,29 +73,37 @@ class StepMemory {
            "state", "a DecodeState for each layer and each sequence");
     if (now != sizes_ || request.q.dtype() != dtype_)
       fail(ErrorCode::shape,
-           fmt::format("the state is of batch, heads, kv_heads, d_k, d_v {} in {}, the step of {} in {}", sizes_.text(),
+           fmt::format("the state is of heads, kv_heads, d_k, d_v {} in {}, the step of {} in {}", sizes_.text(),
                        name_of(dtype_), now.text(), name_of(request.q.dtype())),
            "state");
   }
 
-  // A step that fails leaves the state as it was.
+  // A step that fails leaves the states as they were: what it may have written behind their rows is never read.
   Tensor move_on(const Request& request, const Mechanism& mechanism) {
-    const std::int64_t length = state_.length, held = state_.held;
+    std::vector<std::pair<std::int64_t, std::int64_t>> counts;
+    std::int64_t held = 0;
+    for (const DecodeState& state : states_) {
+      counts.emplace_back(state.length, state.held);
+      held = std::max(held, state.held);
+    }
     const auto context = request.context(held);
     const Running running;
     Tape tape(*context, {.record = false});
+    const AttentionOptions options = request.resolved(tape);
+    if (owner_.empty()) states_.resize(options.queries.rows(request.q.dim(0), request.q.dim(1), "lengths").size());
+    std::vector<DecodeState*> pointers;
+    for (DecodeState& state : states_) pointers.push_back(&state);
     try {
-      return attention_step(*context, request.q.value(), request.k.value(), request.v.value(), mechanism, state_,
-                            request.resolved(tape));
+      return attention_step(tape, request.q.value(), request.k.value(), request.v.value(), mechanism, pointers,
+                            options);
     } catch (...) {
-      if (length == 0) state_ = {};
-      state_.length = length;
-      state_.held = held;
+      states_.resize(counts.size());
+      for (std::size_t s = 0; s < counts.size(); ++s) std::tie(states_[s].length, states_[s].held) = counts[s];
       throw;
     }
   }
 
-  DecodeState state_;
+  std::vector<DecodeState> states_;
   std::string owner_;  // text of the mechanism
   DType dtype_ = DType::f32;
   Shape sizes_;
@@ -114,8 +131,8 @@ void bind_step(nb::module_& module) {
   nb::class_<StepMemory>(module, "DecodeState")
       .def(nb::init<>())
       .def("step", &StepMemory::step)
-      .def("copy", &StepMemory::copy)
-      .def_prop_ro("length", &StepMemory::length)
+      .def("select", &StepMemory::select)
+      .def_prop_ro("lengths", &StepMemory::lengths)
       .def_prop_ro("bytes", &StepMemory::bytes);
   module.def("t5_buckets", t5_buckets);
 }

@@ -17,8 +17,8 @@ enum class Form : std::uint8_t {
   i8,  // whole numbers up to 127 times a scale for each output
 };
 
-// Rows up to which a packed product reads less than a plain one would.
-inline constexpr std::int64_t kPackedRows = 16;
+// Rows of a sequence up to which packed weights beat the model's own.
+inline constexpr std::int64_t kPackedRows = 64;
 
 // One weight (in, out) as it is kept. Panels of 32 outputs lie one after another; within a panel the outputs of one
 // input lie side by side, in f32 and i8 in their order; in bf16 as 16 words, of which word i holds outputs i and 16 +
@@ -46,7 +46,7 @@ class PackedWeight {
   std::size_t bytes() const { return panels_.data.bytes(); }
 
   // x (rows, in) W + bias -> y (rows, out), all f32 and dense; the bias may be undefined. Sums are f32, in the order of
-  // the inputs: the same bits for a row at any number of threads and beside any other rows.
+  // the inputs: the same bits for a row at any number of threads and beside any number of other rows.
   void multiply(const Context& context, const Tensor& x, const Tensor& bias, const Tensor& y) const;
 
  private:

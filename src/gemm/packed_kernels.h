@@ -13,7 +13,7 @@ struct PackTensors {
 template <Device>
 void pack(const Context& context, const PackTensors& io);
 
-// x (rows, in) W + bias -> y (rows, out), rows at most kPackedRows.
+// x (rows, in) W + bias -> y (rows, out).
 struct PackedProduct {
   PackedPanels weight;
   Tensor x, bias, y;

@@ -28,12 +28,6 @@ struct Extension {
   }
 };
 
-// What one step of the model reads.
-struct StepInput {
-  std::vector<std::span<const std::int32_t>> tokens, sources;
-  std::vector<nn::Past*> pasts;
-};
-
 // The beams of one prompt.
 class Search {
  public:
@@ -48,13 +42,14 @@ class Search {
 
   std::int64_t rows() const { return over_ ? 0 : std::ssize(open_); }  // that the next step has of this search
 
-  void add_to(StepInput& input) {
+  void add_to(std::vector<Reading>& readings) {
     if (over_) return;
     for (Beam& beam : open_) {
-      input.tokens.push_back(length_ == 0 ? start_.tokens : std::span<const std::int32_t>(beam.ids).last(1));
-      input.pasts.push_back(&beam.past);
+      if (length_ == 0)
+        readings.push_back({&beam.past, start_.tokens, start_.source});
+      else
+        readings.push_back({&beam.past, std::span<const std::int32_t>(beam.ids).last(1)});
     }
-    if (length_ == 0 && !start_.source.empty()) input.sources.push_back(start_.source);
   }
 
   // logits (rows(), vocabulary) of that step.
@@ -77,7 +72,6 @@ class Search {
 
   // Twice as many as are followed: if every other one ends there are still enough.
   std::vector<Extension> best_of(const Tensor& logits) {
-    Tape tape(decoder_.context(), {.record = false});
     for (std::size_t b = 0; b < open_.size(); ++b) {
       const std::span row = row_of(logits, b);
       check_logits(row);
@@ -87,7 +81,7 @@ class Search {
         penalize(row, seen, options_.repetition_penalty);
       }
     }
-    const Tensor logs = log_softmax(tape, logits).value();
+    const Tensor logs = log_softmax(decoder_.tape(), logits).value();
     std::vector<Extension> best;
     for (std::size_t b = 0; b < open_.size(); ++b) add_best(row_of(logs, b), b, best);
     std::sort_heap(best.begin(), best.end());
@@ -165,11 +159,10 @@ std::vector<Generated> beam_search(const Decoder& decoder, std::span<const BeamT
   std::vector<Search> searches;
   for (const BeamTask& task : tasks) searches.emplace_back(decoder, task, options);
   for (;;) {
-    StepInput input;
-    for (Search& search : searches) search.add_to(input);
-    if (input.tokens.empty()) break;
-    const Tensor logits = input.sources.empty() ? decoder.step(input.tokens, input.pasts)
-                                                : decoder.step(input.tokens, input.pasts, input.sources);
+    std::vector<Reading> readings;
+    for (Search& search : searches) search.add_to(readings);
+    if (readings.empty()) break;
+    const Tensor logits = decoder.step(readings);
     const bool interrupted = stop != nullptr && stop->load();
     std::int64_t row = 0;
     for (Search& search : searches) {

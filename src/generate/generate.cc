@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/parallel.h"
 #include "generate/beam.h"
 #include "generate/sampler.h"
 #include "io/fields.h"
@@ -92,6 +93,20 @@ void finish(const Run& run, Sequence& sequence, GenerateEnd end) {
   if (run.watch.done) run.watch.done(sequence.number, sequence.out);
 }
 
+// The next token of each sequence, by its row of the logits.
+std::vector<std::int32_t> choose_next(const Run& run, std::span<Sequence* const> sequences, const Tensor& logits) {
+  const std::int64_t width = logits.dim(1);
+  std::vector<std::int32_t> chosen(sequences.size());
+  parallel_for(run.decoder.context(), std::ssize(sequences), [&](std::int64_t i) {
+    const Sequence& s = *sequences[static_cast<std::size_t>(i)];
+    const std::span<float> row{logits.data<float>() + i * width, static_cast<std::size_t>(width)};
+    check_logits(row);
+    penalize(row, s.seen, run.options.repetition_penalty);
+    chosen[static_cast<std::size_t>(i)] = choose(row, run.options, {run.options.seed, s.number, std::ssize(s.out.ids)});
+  });
+  return chosen;
+}
+
 // Takes a new token in; the sequence may end with it.
 void take(const Run& run, Sequence& sequence, std::int32_t id) {
   sequence.out.ids.push_back(id);
@@ -107,34 +122,36 @@ void take(const Run& run, Sequence& sequence, std::int32_t id) {
     finish(run, sequence, GenerateEnd::interrupted);
 }
 
-// The logits that follow on every sequence of the group that is not done, in order.
-Tensor step(const Run& run, std::span<Sequence> group, bool first) {
-  std::vector<std::span<const std::int32_t>> tokens, sources;
-  std::vector<nn::Past*> pasts;
-  for (Sequence& s : group) {
-    if (s.done) continue;
-    tokens.push_back(first ? s.start.tokens : std::span<const std::int32_t>(s.out.ids).last(1));
-    sources.push_back(s.start.source);
-    pasts.push_back(&s.past);
+// Every sequence reads on and takes its next token: what it starts from, or the last token that it took.
+void step(const Run& run, std::span<Sequence* const> sequences) {
+  std::vector<Reading> readings;
+  for (Sequence* s : sequences) {
+    if (s->out.ids.empty())
+      readings.push_back({&s->past, s->start.tokens, s->start.source});
+    else
+      readings.push_back({&s->past, std::span<const std::int32_t>(s->out.ids).last(1)});
   }
-  return first && run.decoder.translates() ? run.decoder.step(tokens, pasts, sources) : run.decoder.step(tokens, pasts);
+  const Tensor logits = run.decoder.step(readings);
+  const std::vector<std::int32_t> chosen = choose_next(run, sequences, logits);
+  for (std::size_t i = 0; i < sequences.size(); ++i) take(run, *sequences[i], chosen[i]);
 }
 
-// Prompts side by side, until all are done.
-void run_group(const Run& run, std::span<Sequence> group) {
-  const auto open = [&] { return std::any_of(group.begin(), group.end(), [](const auto& s) { return !s.done; }); };
-  for (bool first = true; open(); first = false) {
-    const Tensor logits = step(run, group, first);
-    const auto width = static_cast<std::size_t>(logits.dim(1));
-    float* row = logits.data<float>();
-    for (Sequence& s : group) {
-      if (s.done) continue;
-      const std::span<float> values{row, width};
-      check_logits(values);
-      penalize(values, s.seen, run.options.repetition_penalty);
-      take(run, s, choose(values, run.options, {run.options.seed, s.number, std::ssize(s.out.ids)}));
-      row += width;
+// Prompts side by side. One that is done leaves its place to the next that waits.
+void run_together(const Run& run, std::span<Sequence> sequences) {
+  std::vector<Sequence*> open;
+  auto waiting = sequences.begin();
+  while (!open.empty() || waiting != sequences.end()) {
+    std::vector<Sequence*> fresh;
+    for (; waiting != sequences.end() && std::ssize(open) + std::ssize(fresh) < run.options.batch; ++waiting) {
+      if (run.interrupted())
+        finish(run, *waiting, GenerateEnd::interrupted);
+      else
+        fresh.push_back(&*waiting);
     }
+    if (!open.empty()) step(run, open);
+    if (!fresh.empty()) step(run, fresh);
+    open.insert(open.end(), fresh.begin(), fresh.end());
+    std::erase_if(open, [](const Sequence* s) { return s->done; });
   }
 }
 
@@ -150,19 +167,21 @@ void show(const Run& run, Sequence& sequence) {
   finish(run, sequence, sequence.out.end);
 }
 
-// Beams of several prompts run together while packed weights serve them all: so a text stays the same in any company.
-std::int64_t prompts_together(const GenerateOptions& options) {
-  if (options.beams == 1) return options.batch;
-  return std::clamp<std::int64_t>(gemm::kPackedRows / options.beams, 1, options.batch);
-}
-
-void run_beams(const Run& run, std::span<Sequence> group) {
-  std::vector<BeamTask> tasks;
-  for (const Sequence& s : group) tasks.push_back({s.start, s.most});
-  std::vector<Generated> found = beam_search(run.decoder, tasks, run.options, run.stop);
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    group[i].out = std::move(found[i]);
-    show(run, group[i]);
+void run_beams(const Run& run, std::span<Sequence> sequences) {
+  const auto batch = static_cast<std::size_t>(run.options.batch);
+  for (; !sequences.empty(); sequences = sequences.subspan(std::min(batch, sequences.size()))) {
+    const std::span<Sequence> group = sequences.first(std::min(batch, sequences.size()));
+    if (run.interrupted()) {
+      for (Sequence& s : group) finish(run, s, GenerateEnd::interrupted);
+      continue;
+    }
+    std::vector<BeamTask> tasks;
+    for (const Sequence& s : group) tasks.push_back({s.start, s.most});
+    std::vector<Generated> found = beam_search(run.decoder, tasks, run.options, run.stop);
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      group[i].out = std::move(found[i]);
+      show(run, group[i]);
+    }
   }
 }
 
@@ -192,16 +211,10 @@ std::vector<Generated> Generator::run(std::span<const Tokens> prompts, const Gen
     check_ids({&*options.start, 1}, run.decoder.vocabulary(), "start");
   }
   std::vector<Sequence> sequences = make_sequences(run, prompts);
-  const auto batch = static_cast<std::size_t>(prompts_together(options));
-  for (std::size_t begin = 0; begin < sequences.size(); begin += batch) {
-    const std::span group = std::span(sequences).subspan(begin, std::min(batch, sequences.size() - begin));
-    if (run.interrupted())
-      for (Sequence& s : group) finish(run, s, GenerateEnd::interrupted);
-    else if (options.beams > 1)
-      run_beams(run, group);
-    else
-      run_group(run, group);
-  }
+  if (options.beams > 1)
+    run_beams(run, sequences);
+  else
+    run_together(run, sequences);
   std::vector<Generated> results;
   for (Sequence& s : sequences) results.push_back(std::move(s.out));
   return results;

@@ -211,6 +211,13 @@ void check_bias(const Context& context, const AttentionOptions& options, const T
 
 std::string_view name_of(Align align) { return align == Align::top_left ? "top-left" : "bottom-right"; }
 
+void check_operands(const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
+                    const AttentionOptions& options) {
+  check_shapes(q, k, v);
+  check_values(q, k, options);
+  check_extras(q, k, v, mechanism, options);
+}
+
 void refuse_feature(const Mechanism& mechanism, Feature feature, std::string_view what) {
   fail(ErrorCode::unsupported, fmt::format("attention \"{}\" has no {}", mechanism.name(), what),
        fmt::format("support matrix: {} x {}", mechanism.name(), name_of(feature)),
@@ -231,9 +238,7 @@ std::vector<Var> make_weights(const Context& context, const Mechanism& mechanism
 AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
                           const AttentionOptions& options) {
   const ZoneTimer timer(tape.context().zones(), Zone::attention);
-  check_shapes(q, k, v);
-  check_values(q, k, options);
-  check_extras(q, k, v, mechanism, options);
+  check_operands(q, k, v, mechanism, options);
   const AttentionResult result = mechanism.kind().run(make_call(tape, q, k, v, mechanism, options));
   check_bias(tape.context(), options, result.output.value());
   return result;

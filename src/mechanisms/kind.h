@@ -54,8 +54,29 @@ struct Flops {
   double forward, backward;
 };
 
-// How the step form remembers the past.
-enum class StepMemory : std::uint8_t { cache, state };
+// One step of several sequences after the checks that hold for every mechanism.
+struct StepCall {
+  const Call& call;                      // of the new rows alone, causal; k and v may be undefined: attention_step()
+  std::span<DecodeState* const> states;  // one for each sequence of call.queries
+};
+
+// What the step form remembers of a sequence.
+enum class StepMemory : std::uint8_t {
+  cache,  // a key and a value of each token
+  state,  // what the recurrent form carries, of constant size
+};
+
+// How a mechanism goes on from what it remembers. step_on_cache() and step_on_state() serve most of them.
+struct StepForm {
+  StepMemory memory = StepMemory::cache;
+  // Moves the states on, and gives the rows of q: (b, n, heads, d_v), zero where they belong to no sequence. Null:
+  // there is no step form.
+  Tensor (*run)(const StepCall& step) = nullptr;
+  // The first of `seen` cached positions that a query at position `seen` or later may read; null: 0.
+  std::int64_t (*first_needed)(const Mechanism& mechanism, const AttentionOptions& options,
+                               std::int64_t seen) = nullptr;
+  bool rotates_inside = false;  // rotates what it makes of q and k, not q and k: a cache keeps them as they came
+};
 
 // How a layer makes q, k and v for a mechanism, and what it does with the output before its last projection. Most
 // mechanisms leave all of it alone.
@@ -77,15 +98,12 @@ struct MechanismKind {
   Features features;
   bool (*lacks)(const Mechanism& mechanism, Feature feature) = nullptr;  // features that a setting takes away
   bool subquadratic;
-  StepMemory memory;
+  StepForm step = {};
   AttentionResult (*run)(const Call& call);
   // The plain definition, in double precision, on one sequence.
   reference::Result (*reference)(const reference::Problem& problem, const Mechanism& mechanism);
   // Floating-point operations that no exact algorithm of this mechanism avoids.
   Flops (*flops)(const Sizes& sizes, const Mechanism& mechanism);
-  // The first of `seen` cached positions that a query at position `seen` or later may read (cache only; null: 0).
-  std::int64_t (*first_needed)(const Mechanism& mechanism, const AttentionOptions& options,
-                               std::int64_t seen) = nullptr;
   // Weights besides q, k and v; null: none.
   std::vector<WeightSpec> (*weights)(const Mechanism& mechanism, const LayerSizes& sizes) = nullptr;
   bool log_factor = false;                                     // of one below quadratic: n log n rather than n
@@ -96,7 +114,6 @@ struct MechanismKind {
   bool rounds_freely = false;
   // Settings whose causal form weighs by later tokens too, as the published one does: not even its gradient is strict.
   bool (*leaks)(const Mechanism& mechanism) = nullptr;
-  bool rotates_inside = false;  // rotates what it makes of q and k, not q and k: a cache keeps them as they came
   // Settings whose gradient of k and v leaves out, by definition, what flows through a memory; null: none.
   bool (*stops_gradient)(const Mechanism& mechanism) = nullptr;
   LayerStyle style = {};
@@ -108,8 +125,21 @@ struct MechanismKind {
   bool (*draws)(const Mechanism& mechanism) = nullptr;
 };
 
+// The step forms that most mechanisms share. The first runs the causal form of each sequence over all that it has
+// cached; the second runs the causal form of all sequences at once, states in and states out.
+Tensor step_on_cache(const StepCall& step);
+Tensor step_on_state(const StepCall& step);
+inline StepForm cached_step(decltype(StepForm::first_needed) first_needed = nullptr) {
+  return {.memory = StepMemory::cache, .run = step_on_cache, .first_needed = first_needed};
+}
+inline StepForm state_step() { return {.memory = StepMemory::state, .run = step_on_state}; }
+
 // All of them, in the order of list.inc.
 std::span<const MechanismKind* const> mechanism_kinds();
+
+// Refuses shapes, types, values, weights and input that fit no call.
+void check_operands(const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
+                    const AttentionOptions& options);
 
 // "attention "nystrom" has no causal form", with the cell of the support matrix and what to use instead.
 [[noreturn]] void refuse_feature(const Mechanism& mechanism, Feature feature, std::string_view what);

@@ -105,6 +105,8 @@ std::vector<WeightSpec> score_weights(const Mechanism& mechanism, const LayerSiz
 }
 
 // The step form rotates queries before they meet W.
+bool is_scaled_dot(const Mechanism& mechanism) { return score_of(mechanism) == Score::scaled_dot; }
+
 bool score_lacks(const Mechanism& mechanism, Feature feature) {
   return feature == Feature::rotary && score_of(mechanism) == Score::bilinear;
 }

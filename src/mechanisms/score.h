@@ -15,6 +15,7 @@ std::span<const ScoreKind> score_kinds();
 
 ParameterSpec score_parameter();
 std::vector<WeightSpec> score_weights(const Mechanism& mechanism, const LayerSizes& sizes);
+bool is_scaled_dot(const Mechanism& mechanism);  // the score that needs nothing made of q and k
 bool score_lacks(const Mechanism& mechanism, Feature feature);
 
 // What the engine multiplies, once rotated and rounded to the type of the call: scale q . k.

@@ -1,128 +1,102 @@
-#include "fovea/zones.h"
+#include <fmt/format.h>
+
 #include "mechanisms/kind.h"
-#include "tile/launch.h"
 
 namespace fovea {
 namespace {
 
-constexpr std::int64_t kFirstCapacity = 64;
+constexpr std::string_view kWhere = "attention_step";
 
-// Room for `extra` more rows after `length`, doubling; what was there stays. A cache that another state sees too is
-// left to it: copies of a state cost nothing until one of them is moved on.
-void reserve(const Context& context, Tensor& cache, const Tensor& rows, std::int64_t length, std::int64_t extra) {
-  const std::int64_t needed = length + extra, now = cache.defined() ? cache.dim(1) : 0;
-  if (now >= needed && !cache.is_shared()) return;
-  const std::int64_t capacity = now >= needed ? now : std::max({kFirstCapacity, needed, 2 * now});
-  const Tensor larger = Tensor::zeros(context, rows.shape().with(1, capacity), rows.dtype(), Lifetime::persistent);
-  if (length > 0) larger.slice(1, 0, length).copy_from(cache.slice(1, 0, length));
-  cache = larger;
+void check_options(const AttentionOptions& options) {
+  if (!options.keys.empty() || options.bias.defined() || options.mask.defined())
+    fail(ErrorCode::unsupported, "a step has no bias, mask or lengths of keys", std::string(kWhere),
+         "a pattern, or a bias by distance");
+  if (options.align != Align::bottom_right)
+    fail(ErrorCode::unsupported, "a step with top-left alignment", "align", "the last query stands on the last key");
+  if (options.return_lse || options.initial_state.defined() || options.final_state)
+    fail(ErrorCode::unsupported, "a step gives its output alone: no log-sum-exp, and its state is the DecodeState",
+         std::string(kWhere), "attention()");
 }
 
-// Drops the first `count` cached rows.
-void drop(Tensor& cache, std::int64_t held, std::int64_t count) {
-  for (std::int64_t i = 0; i + count < held; ++i)  // row by row: source and target may overlap
-    cache.slice(1, i, i + 1).copy_from(cache.slice(1, i + count, i + count + 1));
+// Does what a sequence has cached go with the rows that are added, or else with the queries?
+void check_cache(const DecodeState& state, const Call& call) {
+  if (!state.keys.defined()) return;
+  const Tensor &keys = state.keys, &values = state.values;
+  const bool added = call.k.defined();
+  const bool fits = added ? call.k.dim(2) == keys.dim(2) && call.v.dim(3) == values.dim(3)
+                          : keys.dim(2) > 0 && call.q.dim(2) % keys.dim(2) == 0;
+  if (!fits || call.q.dim(3) != keys.dim(3) || call.q.dtype() != keys.dtype())
+    fail(ErrorCode::shape,
+         fmt::format("the cache holds {} keys of shape {}, the step has {} queries of shape {}", name_of(keys.dtype()),
+                     keys.shape().text(), name_of(call.q.dtype()), call.q.shape().text()),
+         "states", "a state for each layer and sequence");
 }
 
-// May the kernel for single queries take this step? Plain softmax over all that is cached.
-bool is_single_query(const Call& call) {
-  const AttentionOptions& o = call.options;
-  const Var &q = call.q, &k = call.k, &v = call.v;
-  const bool fits = q.dtype() == k.dtype() && q.dtype() == v.dtype() && q.dim(3) == k.dim(3) && v.dim(2) == k.dim(2) &&
-                    k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0;  // what does not is refused with the other calls
-  return fits && call.mechanism.text() == "softmax" && q.dim(0) == 1 && q.dim(1) == 1 && k.dim(1) == 1 &&
-         (q.dtype() == DType::f32 || q.dtype() == DType::bf16) && o.weights.empty() && !o.window && !o.pattern &&
-         !o.alibi && !o.rotary && !o.diagonal_bias.defined();
-}
-
-Tensor step_single(const Context& context, const Call& call, const DecodeState& state) {
-  const ZoneTimer timer(context.zones(), Zone::attention);
-  const Tensor q = call.q.value().contiguous(context);
-  const Tensor o = Tensor::empty(context, {1, 1, q.dim(2), state.values.dim(3)}, q.dtype());
-  const auto held = [&](const Tensor& cache) { return cache.slice(1, 0, state.held); };
-  tile::attend_query(context, scale_of(call), {q, held(state.keys), held(state.values), o});
-  return o;
-}
-
-Tensor step_cache(const Call& call, DecodeState& state) {
-  const Context& context = call.tape.context();
-  const MechanismKind& kind = call.mechanism.kind();
-  const Tensor &k = call.k.value(), &v = call.v.value();
-  const std::int64_t fresh = k.dim(1);
-  reserve(context, state.keys, k, state.held, fresh);
-  reserve(context, state.values, v, state.held, fresh);
-  state.keys.slice(1, state.held, state.held + fresh).copy_from(k);
-  state.values.slice(1, state.held, state.held + fresh).copy_from(v);
-  state.held += fresh;
-  state.length += fresh;
-  if (is_single_query(call)) return step_single(context, call, state);
-
-  AttentionOptions options = call.options;
-  options.causal = true;
-  const Tensor output = attention(call.tape, call.q, state.keys.slice(1, 0, state.held),
-                                  state.values.slice(1, 0, state.held), call.mechanism, options)
-                            .output.value();
-  // Dropped rows keep their distance to later ones, and whole blocks keep their phase: patterns see no difference.
-  const std::int64_t dropped = state.length - state.held;
-  const std::int64_t unneeded =
-      kind.first_needed == nullptr ? 0 : kind.first_needed(call.mechanism, options, state.length) - dropped;
-  if (unneeded > 0 && (unneeded == state.held || unneeded >= kFirstCapacity)) {
-    drop(state.keys, state.held, unneeded);
-    drop(state.values, state.held, unneeded);
-    state.held -= unneeded;
+void check_states(const StepCall& step) {
+  const Call& call = step.call;
+  if (call.queries.size() != step.states.size())
+    fail(ErrorCode::shape, fmt::format("{} sequences, but {} states", call.queries.size(), step.states.size()),
+         "states", "one for each sequence");
+  for (const DecodeState* state : step.states) {
+    check_cache(*state, call);
+    if (!call.k.defined() && !state->keys.defined())
+      fail(ErrorCode::usage, "neither new keys nor any that are cached", "states", "k and v");
   }
-  return output;
-}
-
-Tensor step_state(const Call& call, DecodeState& state) {
-  AttentionOptions options = call.options;
-  options.causal = true;
-  options.initial_state = state.state;
-  options.final_state = true;
-  const AttentionResult result = attention(call.tape, call.q, call.k, call.v, call.mechanism, options);
-  state.state = result.final_state.value();
-  state.length += call.k.dim(1);
-  return result.output.value();
 }
 
 // Positions of the new rows, (b, n).
-Tensor next_positions(const Context& context, const Tensor& q, std::int64_t first) {
-  const Tensor positions = Tensor::empty(context, {q.dim(0), q.dim(1)}, DType::i32);
-  for (std::int64_t i = 0; i < positions.numel(); ++i)
-    positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(first + i % q.dim(1));
-  return positions;
+Tensor next_positions(const StepCall& step) {
+  const Tensor& q = step.call.q.value();
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(q.dim(0) * q.dim(1)));
+  for (std::size_t s = 0; s < step.states.size(); ++s) {
+    const Sequences::Rows& rows = step.call.queries[s];
+    for (std::int64_t i = 0; i < rows.count; ++i)
+      positions[static_cast<std::size_t>(rows.batch * q.dim(1) + rows.begin + i)] =
+          static_cast<std::int32_t>(step.states[s]->length + i);
+  }
+  return Tensor::from<std::int32_t>(step.call.tape.context(), {q.dim(0), q.dim(1)}, positions);
 }
 
 }  // namespace
 
-Tensor attention_step(Context& context, const Tensor& q, const Tensor& k, const Tensor& v, const Mechanism& mechanism,
-                      DecodeState& state, const AttentionOptions& options) {
-  Tape tape(context, {.record = false});
-  return attention_step(tape, q, k, v, mechanism, state, options);
+std::size_t DecodeState::bytes() const {
+  std::size_t sum = states != nullptr ? states->bytes() / static_cast<std::size_t>(states->dim(0)) : 0;
+  for (const Tensor* cache : {&keys, &values}) sum += cache->defined() ? cache->bytes() : 0;
+  return sum;
+}
+
+Tensor attention_step(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v, const Mechanism& mechanism,
+                      std::span<DecodeState* const> states, const AttentionOptions& options) {
+  const StepForm& form = mechanism.kind().step;
+  const bool adds = k.defined(), recurrent = form.memory == StepMemory::state;
+  if (adds && !mechanism.supports(Feature::step)) refuse_feature(mechanism, Feature::step, "step form");
+  check_options(options);
+  if (adds)
+    check_operands(q, k, v, mechanism, options);
+  else if (!q.defined() || q.rank() != 4)
+    fail(ErrorCode::shape, "q must have 4 axes (batch, n, heads, dim)", "q");
+  AttentionOptions inner = options;
+  inner.causal = adds;
+  Call call{tape, q, k, v, mechanism, inner, options.queries.rows(q.dim(0), q.dim(1), "queries"), {}};
+  const StepCall step{call, states};
+  check_states(step);
+  if (options.rotary && recurrent) {
+    inner.positions = next_positions(step);
+  } else if (options.rotary && !form.rotates_inside) {
+    // Keys are cached rotated: their position is fixed when they are written.
+    const Tensor positions = next_positions(step);
+    call.q = rotate(tape, q, positions, *options.rotary);
+    if (adds) call.k = rotate(tape, k, positions, *options.rotary);
+    inner.rotary.reset();
+  }
+  // Cached keys alone are read by every mechanism that reads keys of another sequence.
+  return adds || (form.run != nullptr && !recurrent) ? form.run(step) : step_on_cache(step);
 }
 
 Tensor attention_step(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v, const Mechanism& mechanism,
                       DecodeState& state, const AttentionOptions& options) {
-  if (!mechanism.supports(Feature::step)) refuse_feature(mechanism, Feature::step, "step form");
-  if (!options.queries.empty() || !options.keys.empty() || options.bias.defined() || options.mask.defined())
-    fail(ErrorCode::unsupported, "the step form takes whole batches: no lengths, packing, bias or mask");
-  if (options.align != Align::bottom_right)
-    fail(ErrorCode::unsupported, "a step with top-left alignment", "align", "the last query stands on the last key");
-  const Context& context = tape.context();
-  const bool recurrent = mechanism.kind().memory == StepMemory::state;
-  AttentionOptions inner = options;
-  Call call{tape, q, k, v, mechanism, inner, {}, {}};
-  if (options.rotary && recurrent) {
-    inner.positions = next_positions(context, q, state.length);
-  } else if (options.rotary &&
-             !mechanism.kind()
-                  .rotates_inside) {  // keys are cached rotated: their position is fixed when they are written
-    const Tensor positions = next_positions(context, q, state.length);
-    call.q = rotate(tape, q, positions, *options.rotary);
-    call.k = rotate(tape, k, positions, *options.rotary);
-    inner.rotary.reset();
-  }
-  return recurrent ? step_state(call, state) : step_cache(call, state);
+  DecodeState* const states[] = {&state};
+  return attention_step(tape, q, k, v, mechanism, states, options);
 }
 
 }  // namespace fovea

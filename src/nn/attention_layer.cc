@@ -246,43 +246,42 @@ Var AttentionLayer::mix_source(Tape& tape, const Var& x, const Layout& layout, c
   return attention(tape, in.q, in.k, in.v, mechanism_, call).output;
 }
 
-// Every sequence follows on its own past: the rows of all of them share the products, not the attention.
+// What this layer remembers of each sequence.
+std::vector<DecodeState*> AttentionLayer::states(const Layout& layout, DecodeState LayerPast::*which) const {
+  std::vector<DecodeState*> states;
+  for (Past* const past : layout.pasts) states.push_back(&(past->layers[static_cast<std::size_t>(layer_)].*which));
+  return states;
+}
+
+// Every sequence follows on its own past.
 Var AttentionLayer::step(Tape& tape, const Var& x, const Layout& layout) const {
   const Qkv in = project(tape, x, x);
-  const auto sequences = layout.rows.rows(x.dim(0), x.dim(1), "rows");
-  const Tensor out = Tensor::zeros(tape.context(), {x.dim(0), x.dim(1), sizes_.heads, sizes_.d_v}, x.dtype());
-  for (std::size_t s = 0; s < sequences.size(); ++s) {
-    LayerPast& past = layout.pasts[s]->layers[static_cast<std::size_t>(layer_)];
-    const AttentionOptions call = options(tape, rows_of(x, sequences[s]), past.self.length + sequences[s].count);
-    rows_of(out, sequences[s])
-        .copy_from(attention_step(tape, rows_of(in.q, sequences[s]), rows_of(in.k, sequences[s]),
-                                  rows_of(in.v, sequences[s]), mechanism_, past.self, call));
-  }
-  return out;
+  const std::vector<DecodeState*> pasts = states(layout, &LayerPast::self);
+  std::int64_t seen = 0;
+  for (const DecodeState* past : pasts) seen = std::max(seen, past->length);
+  AttentionOptions call = options(tape, x, seen + longest(x, layout));
+  call.queries = layout.rows;
+  return attention_step(tape, in.q.value(), in.k.value(), in.v.value(), mechanism_, pasts, call);
 }
 
 // Keys and values of the source are made once, at the first step of a sequence.
 Var AttentionLayer::step_source(Tape& tape, const Var& x, const Layout& layout, const Source& source) const {
-  const Var q = in_heads(tape, (*q_)(tape, x), sizes_.d_k);
-  const auto sequences = layout.rows.rows(x.dim(0), x.dim(1), "rows");
-  const auto place = static_cast<std::size_t>(layer_);
+  const std::vector<DecodeState*> pasts = states(layout, &LayerPast::cross);
+  Var q;
   if (source.defined()) {
     const Qkv in = project(tape, x, source.rows);
     const auto from = source.layout->rows.rows(source.rows.dim(0), source.rows.dim(1), "rows");
-    for (std::size_t s = 0; s < sequences.size(); ++s) {
-      LayerPast& past = layout.pasts[s]->layers[place];
-      past.keys = rows_of(in.k, from[s]).clone(tape.context(), Lifetime::persistent);
-      past.values = rows_of(in.v, from[s]).clone(tape.context(), Lifetime::persistent);
+    for (std::size_t s = 0; s < pasts.size(); ++s) {
+      const auto kept = [&](const Var& y) { return rows_of(y, from[s]).clone(tape.context(), Lifetime::persistent); };
+      *pasts[s] = {.keys = kept(in.k), .values = kept(in.v), .length = from[s].count, .held = from[s].count};
     }
+    q = in.q;
+  } else {
+    q = in_heads(tape, (*q_)(tape, x), sizes_.d_k);
   }
-  const Tensor out = Tensor::zeros(tape.context(), {x.dim(0), x.dim(1), sizes_.heads, sizes_.d_v}, x.dtype());
-  for (std::size_t s = 0; s < sequences.size(); ++s) {
-    const LayerPast& past = layout.pasts[s]->layers[place];
-    rows_of(out, sequences[s])
-        .copy_from(attention(tape, rows_of(q, sequences[s]), past.keys, past.values, mechanism_, options(tape, x, 0))
-                       .output.value());
-  }
-  return out;
+  AttentionOptions call = options(tape, x, 0);
+  call.queries = layout.rows;
+  return attention_step(tape, q.value(), {}, {}, mechanism_, pasts, call);
 }
 
 Var AttentionLayer::operator()(Tape& tape, const Var& x, const Layout& layout, const Source& source) const {

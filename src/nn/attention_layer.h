@@ -36,6 +36,7 @@ class AttentionLayer {
   AttentionOptions options(Tape& tape, const Var& x, std::int64_t longest) const;
   Var mix(Tape& tape, const Var& x, const Layout& layout) const;
   Var mix_source(Tape& tape, const Var& x, const Layout& layout, const Source& source) const;
+  std::vector<DecodeState*> states(const Layout& layout, DecodeState LayerPast::*which) const;
   Var step(Tape& tape, const Var& x, const Layout& layout) const;
   Var step_source(Tape& tape, const Var& x, const Layout& layout, const Source& source) const;
 

@@ -11,7 +11,7 @@ namespace fovea::nn {
 // What one layer remembers of one sequence between the steps of generation.
 struct LayerPast {
   DecodeState self;
-  Tensor keys, values;  // of what cross-attention reads, (1, n, kv_heads, d); made at the first step
+  DecodeState cross;  // what cross-attention reads; made at the first step
 };
 
 // What a stack remembers of one sequence.

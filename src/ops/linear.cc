@@ -77,7 +77,7 @@ namespace {
 // x W + b by packed weights; undefined where there are none for this product.
 Tensor packed_product(Tape& tape, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const gemm::PackedWeights* weights = tape.packed();
-  if (weights == nullptr || tape.recording() || x.dim(0) > gemm::kPackedRows || x.dtype() == DType::f64) return {};
+  if (weights == nullptr || tape.recording() || x.dtype() == DType::f64) return {};
   const Context& context = tape.context();
   const gemm::PackedWeight* packed = weights->find(context, weight);
   if (packed == nullptr) return {};

@@ -93,19 +93,25 @@ void backward(const Context& context, const Work& work, const BackwardTensors& i
   });
 }
 
-void attend_query(const Context& context, double scale, const QueryTensors& io) {
-  visit_device(context, io, [&]<Device D>() {
-    attend_query<D>(context, {.dtype = io.q.dtype(),
-                              .n = io.keys.dim(1),
-                              .heads = io.q.dim(2),
-                              .kv_heads = io.keys.dim(2),
-                              .d_k = io.q.dim(3),
-                              .d_v = io.o.dim(3),
-                              .scale = scale,
-                              .q = io.q.raw(),
-                              .keys = array_of<In>(io.keys),
-                              .values = array_of<In>(io.values),
-                              .o = io.o.raw()});
+void attend_queries(const Context& context, double scale, std::span<const QueryTensors> queries) {
+  if (queries.empty()) return;
+  for (const QueryTensors& io : queries) check_device(context.device(), io);
+  visit_device(*context.memory(), [&]<Device D>() {
+    std::vector<Query> arrays;
+    for (const QueryTensors& io : queries)
+      arrays.push_back({.n = io.keys.dim(1),
+                        .q = array_of<In>(io.q),
+                        .keys = array_of<In>(io.keys),
+                        .values = array_of<In>(io.values),
+                        .o = array_of<Out>(io.o)});
+    const QueryTensors& first = queries[0];
+    attend_queries<D>(context, {.dtype = first.q.dtype(),
+                                .heads = first.q.dim(2),
+                                .kv_heads = first.keys.dim(2),
+                                .d_k = first.q.dim(3),
+                                .d_v = first.o.dim(3),
+                                .scale = scale,
+                                .queries = arrays});
   });
 }
 

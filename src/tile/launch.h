@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "fovea/pattern.h"
@@ -58,11 +59,11 @@ struct BackwardTensors {
 };
 void backward(const Context& context, const Work& work, const BackwardTensors& io);
 
-// Softmax attention of one query over n keys, see query.h. q and o (1, 1, heads, d), dense; keys and values
-// (1, n, kv_heads, d).
+// Softmax attention of single queries, each over n keys of its own, see query.h. q and o (1, 1, heads, d); keys and
+// values (1, n, kv_heads, d); of all queries the same heads, widths and type.
 struct QueryTensors {
   Tensor q, keys, values, o;
 };
-void attend_query(const Context& context, double scale, const QueryTensors& io);
+void attend_queries(const Context& context, double scale, std::span<const QueryTensors> queries);
 
 }  // namespace fovea::tile

@@ -4,20 +4,25 @@
 
 namespace fovea::tile {
 
-// Softmax attention of one query, the last of its sequence, over all keys: a step of generation. It is bound by reading
-// keys and values, which this does once and in the order of memory; the tiles of the other kernels would be packed for
-// a single row.
+// The last query of a sequence, over all of its keys.
 struct Query {
-  DType dtype = DType::f32;  // of all four: f32 or bf16
-  std::int64_t n = 0, heads = 0, kv_heads = 0, d_k = 0, d_v = 0;
-  double scale = 1.0;
-  const void* q = nullptr;  // (heads, d_k), dense
-  In keys, values;          // n rows of (kv_heads, d)
-  void* o = nullptr;        // (heads, d_v), dense
+  std::int64_t n = 0;  // keys
+  In q, keys, values;  // one row, and n rows
+  Out o;               // one row
 };
 
-// The same bits at any number of threads.
+// Softmax attention of single queries: a step of generation, of several sequences at once. It is bound by reading keys
+// and values, which this does once and in the order of memory; the tiles of the other kernels would be packed for a
+// single row.
+struct Queries {
+  DType dtype = DType::f32;  // of all four: f32 or bf16
+  std::int64_t heads = 0, kv_heads = 0, d_k = 0, d_v = 0;
+  double scale = 1.0;
+  std::span<const Query> queries;
+};
+
+// The same bits at any number of threads and beside any other queries.
 template <Device>
-void attend_query(const Context& context, const Query& query);
+void attend_queries(const Context& context, const Queries& queries);
 
 }  // namespace fovea::tile

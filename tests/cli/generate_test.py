@@ -116,6 +116,14 @@ class Generate(CliTest):
         self.assertEqual([r["prompt"] for r in document["results"]], ["one", "two", "three"])
         self.assertEqual(lines[:-1], [r["text"].replace("\n", "\\n").replace("\r", "\\r") for r in document["results"]])
 
+    def test_texts_do_not_depend_on_the_batch(self):
+        (self.folder / "prompts.txt").write_text("".join("x" * (1 + i % 5) + f"{i}\n" for i in range(37)))
+        for more in [["--temperature", "1.1", "--seed", "3"], ["--weights", "int8"], ["--beams", "2"]]:
+            run = self.generate("--data", "prompts.txt", "--tokens", "5", *more)
+            together, alone = self.document(*run), self.document(*run, "--batch", "1")
+            self.assertEqual(together["results"], alone["results"])
+            self.assertEqual(len(together["results"]), 37)
+
     def test_translates_lines(self):
         folder = self.folder / "translator"
         folder.mkdir()
@@ -209,6 +217,18 @@ class BenchDecode(CliTest):
             self.assertIn(name, self.snapshot("report"))
         self.assertIn("tokens/s", self.good(*run, "--context", "64,32").stdout)
         self.bad(2, "--context", *run, "--context", "0")
+
+    def test_sequences_together(self):
+        small = ["--set", "model.width=16", "--set", "model.heads=2", "--set", "model.inner=16", "--threads", "1"]
+        run = ["bench", "decode", "--model", "gpt", "--attention", "norm,softmax", "--tokens", "2", "--context", "40", *small]
+        rows = self.document(*run, "--batch", "1,3", "--out", "report")["rows"]
+        self.assertEqual([(r["attention"], r["batch"]) for r in rows],
+                         [("norm", 1), ("norm", 3), ("softmax", 1), ("softmax", 3)])
+        for one, three in zip(rows[::2], rows[1::2]):
+            self.assertEqual(three["bytes"], 3 * one["bytes"])
+            self.assertAlmostEqual(three["tokens_per_second"] * three["seconds"], 3)
+        self.assertIn("batch", self.good(*run, "--batch", "2").stdout)
+        self.bad(2, "--batch", *run, "--batch", "0")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,76 @@ class Causal : public Law {
   static std::vector<float> rows(const Tensor& x, std::int64_t begin, std::int64_t end) {
     return x.slice(1, begin, end).to_vector<float>();
   }
+  // The calls whose steps are compared.
+  std::vector<Trial> step_trials() {
+    std::vector<Trial> trials{trial()};
+    const auto with = [&](Feature feature, const auto& set) {
+      if (!has(feature)) return;
+      trials.push_back(trial());
+      set(trials.back().options);
+    };
+    with(Feature::rotary, [](AttentionOptions& o) { o.rotary = Rotary{}; });
+    with(Feature::window, [](AttentionOptions& o) { o.window = Window{5, -1}; });
+    with(Feature::alibi, [](AttentionOptions& o) { o.alibi = true; });
+    return trials;
+  }
+  Tensor step(Tape& tape, const Inputs& inputs, AttentionOptions options, const std::vector<DecodeState*>& states) {
+    options.weights = inputs.weights;
+    options.input = inputs.input;
+    return attention_step(tape, inputs.q.value(), inputs.k.value(), inputs.v.value(), mechanism(), states, options);
+  }
+  static std::vector<DecodeState*> pointers(std::vector<DecodeState>& states) {
+    std::vector<DecodeState*> all;
+    for (DecodeState& state : states) all.push_back(&state);
+    return all;
+  }
+  static Inputs rows_of(const Inputs& inputs, std::int64_t begin, std::int64_t end) {
+    return inputs.with([&](const Var& x) { return Var(x.value().slice(1, begin, end)); });
+  }
+  // The rows of all, one after another.
+  Inputs joined(const std::vector<Inputs>& parts) {
+    const auto join = [&](Var Inputs::*which) {
+      if (!(parts[0].*which).defined()) return Var();
+      std::int64_t n = 0;
+      for (const Inputs& part : parts) n += (part.*which).dim(1);
+      const Tensor all = Tensor::empty(context_, (parts[0].*which).shape().with(1, n));
+      n = 0;
+      for (const Inputs& part : parts) {
+        const Tensor& rows = (part.*which).value();
+        all.slice(1, n, n + rows.dim(1)).copy_from(rows);
+        n += rows.dim(1);
+      }
+      return Var(all);
+    };
+    return {join(&Inputs::q), join(&Inputs::k), join(&Inputs::v), join(&Inputs::input), parts[0].weights};
+  }
+  // What each sequence gives when all go on together: first a prompt of a third of it, then token by token.
+  std::vector<std::vector<float>> stepped(const std::vector<Inputs>& sequences, AttentionOptions options) {
+    std::vector<std::vector<float>> out(sequences.size());
+    std::vector<DecodeState> states(sequences.size());
+    Tape tape(context_, {.record = false});
+    for (std::int64_t round = 0;; ++round) {
+      std::vector<std::size_t> open;
+      std::vector<DecodeState*> pasts;
+      std::vector<Inputs> parts;
+      std::vector<std::int32_t>& ends = options.queries.cu_seqlens = {0};
+      for (std::size_t i = 0; i < sequences.size(); ++i) {
+        const std::int64_t end = sequences[i].q.dim(1) / 3 + round, begin = round == 0 ? 0 : end - 1;
+        if (end > sequences[i].q.dim(1)) continue;
+        open.push_back(i);
+        pasts.push_back(&states[i]);
+        parts.push_back(rows_of(sequences[i], begin, end));
+        ends.push_back(ends.back() + static_cast<std::int32_t>(end - begin));
+      }
+      if (open.empty()) return out;
+      const Tensor rows = step(tape, joined(parts), options, pasts);
+      for (std::size_t i = 0; i < open.size(); ++i) {
+        const auto values = rows.slice(1, ends[i], ends[i + 1]).to_vector<float>();
+        out[open[i]].insert(out[open[i]].end(), values.begin(), values.end());
+      }
+    }
+  }
+  static std::vector<double> doubles(const std::vector<float>& x) { return {x.begin(), x.end()}; }
   Tensor output(const Inputs& inputs, const Trial& s) {
     Tape tape(context_, {.record = false});
     return run(context_, tape, inputs, mechanism(), s).output.value();
@@ -69,37 +139,45 @@ TEST_P(Causal, NoGradientFlowsToTheFuture) {
 
 TEST_P(Causal, StepsGiveTheParallelForm) {
   if (!has(Feature::step)) return;
-  std::vector<Trial> trials{trial()};
-  if (has(Feature::rotary)) {
-    trials.push_back(trial());
-    trials.back().options.rotary = Rotary{};
-  }
-  if (has(Feature::window)) {
-    trials.push_back(trial());
-    trials.back().options.window = Window{5, -1};
-  }
-  if (has(Feature::alibi)) {
-    trials.push_back(trial());
-    trials.back().options.alibi = true;
-  }
-  for (const Trial& s : trials) {
+  for (const Trial& s : step_trials()) {
     const Inputs inputs = random_inputs(context_, mechanism(), s, DType::f32, 3);
     const std::vector<double> whole = output(inputs, s).to_vector<double>();
     const Tensor steps = Tensor::zeros(context_, {s.batch, s.n_q, s.heads, s.d_v});
-    DecodeState state;
-    AttentionOptions options = s.options;
+    std::vector<DecodeState> states(static_cast<std::size_t>(s.batch));
+    Tape tape(context_, {.record = false});
     for (std::int64_t t = 0; t < s.n_q;) {
       const std::int64_t count = t == 0 ? 5 : 1;  // a prompt, then one by one
-      const auto part = [&](const Var& x) { return x.value().slice(1, t, t + count); };
-      options.weights = inputs.weights;
-      if (inputs.input.defined()) options.input = part(inputs.input);
-      steps.slice(1, t, t + count)
-          .copy_from(
-              attention_step(context_, part(inputs.q), part(inputs.k), part(inputs.v), mechanism(), state, options));
+      const auto part = [&](const Var& x) { return Var(x.value().slice(1, t, t + count)); };
+      steps.slice(1, t, t + count).copy_from(step(tape, inputs.with(part), s.options, pointers(states)));
       t += count;
     }
-    EXPECT_EQ(state.length, s.n_q);
+    EXPECT_EQ(states[1].length, s.n_q);
     EXPECT_LT(relative_error(steps.to_vector<double>(), whole), 1e-5);
+  }
+}
+
+// Sequences of different lengths go on side by side; some are over before others, and leave. Each gets the bits that it
+// gets alone, and the rows of the parallel form.
+TEST_P(Causal, StepsAreTheSameInAnyCompany) {
+  if (!has(Feature::step) || !has(Feature::packed)) return;
+  for (Trial& s : step_trials()) {
+    s.batch = 1;
+    std::vector<Inputs> sequences;
+    for (const std::int64_t length : {12, 9, 37, 20}) {
+      s.n_q = s.n_k = length;
+      sequences.push_back(random_inputs(context_, mechanism(), s, DType::f32, static_cast<std::uint64_t>(length)));
+      sequences.back().weights = sequences[0].weights;
+    }
+    const std::vector<std::vector<float>> together = stepped(sequences, s.options);
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      s.n_q = s.n_k = sequences[i].q.dim(1);
+      EXPECT_LT(relative_error(doubles(together[i]), output(sequences[i], s).to_vector<double>()), 1e-5);
+      const std::vector<float> alone = stepped({sequences[i]}, s.options)[0];
+      if (mechanism().kind().rounds_freely)
+        EXPECT_LT(relative_error(doubles(together[i]), doubles(alone)), 1e-5);
+      else
+        EXPECT_EQ(together[i], alone) << "sequence " << i;
+    }
   }
 }
 

@@ -215,9 +215,12 @@ TEST_P(Robustness, AMissingStepFormIsNamed) {
   AttentionOptions options;
   options.weights = inputs.weights;
   options.input = inputs.input;
-  DecodeState state;
+  std::vector<DecodeState> states(static_cast<std::size_t>(s.batch));
+  std::vector<DecodeState*> pointers;
+  for (DecodeState& state : states) pointers.push_back(&state);
+  Tape tape(context_, {.record = false});
   try {
-    attention_step(context_, inputs.q.value(), inputs.k.value(), inputs.v.value(), mechanism(), state, options);
+    attention_step(tape, inputs.q.value(), inputs.k.value(), inputs.v.value(), mechanism(), pointers, options);
     ADD_FAILURE() << "ran without a word";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);

@@ -53,6 +53,14 @@ def test_beams_and_weights(model):
     assert exact.tolist() == rounded.tolist()
 
 
+@pytest.mark.parametrize("settings", [{"temperature": 1.0, "seed": 2}, {"weights": "int8"}, {"beams": 3}])
+def test_texts_do_not_depend_on_their_batch(model, settings):
+    prompts = [[i % 7 + 1] * (1 + i % 4) for i in range(35)]
+    together = model.generate(prompts, max_tokens=6, **settings)
+    alone = model.generate(prompts, max_tokens=6, batch=1, **settings)
+    assert [r.ids.tolist() for r in together] == [r.ids.tolist() for r in alone]
+
+
 def test_what_a_stream_raises_is_raised(model):
     def refuse(prompt, piece):
         raise RuntimeError("enough")

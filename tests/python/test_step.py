@@ -41,6 +41,32 @@ def test_steps_are_the_whole(info, rng):
     np.testing.assert_allclose(stepped(q, k, v, mechanism, [5, 1, 1, 6], **options), whole, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("mechanism", ["softmax", "norm", "window:left=4,right=0", "retnet"])
+def test_sequences_of_their_own_lengths(mechanism, rng):
+    q, k, v = arrays(rng, shape=(3, 13, 4, 8))
+    whole = fovea.attention(q, k, v, mechanism, causal=True)
+    prompts, state = [5, 2, 3], fovea.DecodeState()
+    out = fovea.attention_step(q[:, :5], k[:, :5], v[:, :5], mechanism, state=state, lengths=prompts)
+    assert state.lengths == prompts and state.length == 5
+    for b, n in enumerate(prompts):
+        np.testing.assert_allclose(out[b, :n], whole[b, :n], atol=1e-9)
+        assert not out[b, n:].any()
+    open_ = [0, 1, 2]
+    for t in range(8):
+        if t == 4:  # the second one is done, and the others change places
+            state, open_ = state.select([2, 0]), [2, 0]
+        at = [prompts[b] + t for b in open_]
+        out = fovea.attention_step(*(x[open_, at][:, None] for x in (q, k, v)), mechanism, state=state)
+        np.testing.assert_allclose(out[:, 0], whole[open_, at], atol=1e-9)
+    assert state.lengths == [11, 13]
+    packed = fovea.DecodeState()
+    rows = [np.concatenate([x[0, :5], x[1, :2]])[None] for x in (q, k, v)]
+    out = fovea.attention_step(*rows, mechanism, state=packed, cu_seqlens=[0, 5, 7])
+    np.testing.assert_allclose(out[0], np.concatenate([whole[0, :5], whole[1, :2]]), atol=1e-9)
+    with pytest.raises(ValueError, match="no sequence 2: the state has 2"):
+        packed.select([2])
+
+
 @pytest.mark.parametrize("mechanism", ["softmax", "norm"])
 def test_tensors_layouts_and_types(mechanism):
     q, k, v = (torch.randn(3, 4, 10, 8, dtype=torch.bfloat16) for _ in range(3))
@@ -89,7 +115,7 @@ def test_what_a_step_refuses(rng):
     state = fovea.DecodeState()
     with pytest.raises(TypeError, match="state must be a DecodeState"):
         fovea.attention_step(q, k, v, state=None)
-    for name, value in {"lengths": [1, 1], "bias": np.zeros((1, 1)), "dropout_p": 0.1, "return_lse": True}.items():
+    for name, value in {"lengths_k": [1, 1], "bias": np.zeros((1, 1)), "dropout_p": 0.1, "return_lse": True}.items():
         with pytest.raises(NotImplementedError, match=f"has no {name}"):
             fovea.attention_step(q, k, v, state=state, **{name: value})
     with pytest.raises(TypeError, match="casual"):
@@ -102,7 +128,9 @@ def test_what_a_step_refuses(rng):
     fovea.attention_step(q, k, v, state=state)
     with pytest.raises(ValueError, match='state of "softmax" cannot be moved on by "norm"'):
         fovea.attention_step(q, k, v, "norm", state=state)
-    for other in ([x[:1] for x in (q, k, v)], [x[:, :, :2] for x in (q, k, v)], [x.astype(np.float32) for x in (q, k, v)]):
+    with pytest.raises(ValueError, match="1 sequences, but 2 states"):
+        fovea.attention_step(*(x[:1] for x in (q, k, v)), state=state)
+    for other in ([x[:, :, :2] for x in (q, k, v)], [x.astype(np.float32) for x in (q, k, v)]):
         with pytest.raises(ValueError, match="the state is of"):
             fovea.attention_step(*other, state=state)
     assert state.length == 1

@@ -90,28 +90,28 @@ void kernels::pack<Device::cpu>(const Context& context, const PackTensors& io) {
 
 template <>
 void kernels::multiply_packed<Device::cpu>(const Context& context, const PackedProduct& io) {
-  using gemm::Form;
+  using gemm::Form, gemm::kPanel;
   const auto& [w, x, bias, y] = io;
   const auto kernel = w.form == Form::f32    ? gemm::cpu::multiply_f32
                       : w.form == Form::bf16 ? gemm::cpu::multiply_bf16
                                              : gemm::cpu::multiply_i8;
-  const std::int64_t rows = x.dim(0), bytes = w.panel_bytes();
+  const std::int64_t bytes = w.panel_bytes();
   const auto* weights = static_cast<const std::uint8_t*>(w.data.raw());
+  constexpr std::int64_t kBlock = 64;  // rows: their products with a panel stay on the stack
   parallel_ranges(context, w.panels(), gemm::grain(bytes), [&](std::int64_t begin, std::int64_t end) {
-    float products[gemm::kPackedRows * gemm::kPanel];
-    for (std::int64_t panel = begin; panel < end; ++panel) {
-      const std::int64_t first = panel * gemm::kPanel, count = std::min(gemm::kPanel, w.out - first);
-      const gemm::cpu::Panel one{weights + panel * bytes,
-                                 w.form == Form::i8 ? w.scales.data<float>() + first : nullptr,
-                                 x.data<float>(),
-                                 rows,
-                                 w.in,
-                                 products};
-      kernel(one);
-      for (std::int64_t row = 0; row < rows; ++row)
-        for (std::int64_t j = 0; j < count; ++j)
-          y.data<float>()[row * w.out + first + j] =
-              products[row * gemm::kPanel + j] + (bias.defined() ? bias.data<float>()[first + j] : 0.0f);
+    float products[kBlock * kPanel];
+    for (std::int64_t panel = begin; panel < end;
+         ++panel) {  // of all rows before the next: it is read from memory once
+      const std::int64_t first = panel * kPanel, count = std::min(kPanel, w.out - first);
+      for (std::int64_t at = 0; at < x.dim(0); at += kBlock) {
+        const std::int64_t rows = std::min(kBlock, x.dim(0) - at);
+        kernel({weights + panel * bytes, w.form == Form::i8 ? w.scales.data<float>() + first : nullptr,
+                x.data<float>() + at * w.in, rows, w.in, products});
+        for (std::int64_t row = 0; row < rows; ++row)
+          for (std::int64_t j = 0; j < count; ++j)
+            y.data<float>()[(at + row) * w.out + first + j] =
+                products[row * kPanel + j] + (bias.defined() ? bias.data<float>()[first + j] : 0.0f);
+      }
     }
   });
 }

@@ -67,10 +67,15 @@ struct PanelProduct {
   float* y;
 };
 
-// A block makes a panel of outputs, a lane each; its warps share the inputs and are joined in order.
+constexpr int kRows = 16;  // of a block: their sums stay in registers
+
+// A block makes a panel of outputs for some rows, a lane each; its warps share the inputs and are joined in order.
 template <gemm::Form kForm>
 __global__ void panel_kernel(PanelProduct p, Kept<kForm> weight) {
-  constexpr int kRows = gemm::kPackedRows;
+  const std::int64_t first = std::int64_t{blockIdx.y} * kRows;
+  p.x += first * p.in;
+  p.y += first * p.out;
+  p.rows = p.rows - first < kRows ? p.rows - first : kRows;
   __shared__ float sums[kWarps][kRows][kPanel];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t j = std::int64_t{blockIdx.x} * kPanel + lane;
@@ -101,8 +106,8 @@ void multiply_as(const Context& context, const kernels::PackedProduct& io) {
                        pointer<float>(io.weight.scales),
                        io.y.data<float>()};
   if (p.rows == 0 || p.out == 0) return;
-  panel_kernel<<<static_cast<unsigned>(io.weight.panels()), kThreads, 0, stream_of(context)>>>(
-      p, Kept<kForm>{io.weight.data.raw(), io.weight.in});
+  const dim3 grid(static_cast<unsigned>(io.weight.panels()), static_cast<unsigned>((p.rows + kRows - 1) / kRows));
+  panel_kernel<<<grid, kThreads, 0, stream_of(context)>>>(p, Kept<kForm>{io.weight.data.raw(), io.weight.in});
   check_cuda(cudaGetLastError(), "a product of packed weights");
 }
 

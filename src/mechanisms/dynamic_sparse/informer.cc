@@ -129,7 +129,6 @@ const MechanismKind& informer_kind() {
                    Feature::packed, Feature::grouped, Feature::strict},
       .lacks = lacks,
       .subquadratic = true,
-      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -196,7 +196,6 @@ const MechanismKind& reformer_kind() {
       .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed,
                    Feature::grouped},
       .subquadratic = true,
-      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

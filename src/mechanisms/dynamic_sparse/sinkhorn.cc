@@ -401,7 +401,6 @@ const MechanismKind& sinkhorn_kind() {
                    Feature::grouped, Feature::strict},
       .lacks = lacks,
       .subquadratic = false,
-      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

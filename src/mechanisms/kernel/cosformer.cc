@@ -119,7 +119,7 @@ const MechanismKind& cosformer_kind() {
       .features = kRecurrent,
       .lacks = lacks,
       .subquadratic = true,
-      .memory = StepMemory::state,
+      .step = state_step(),
       .run = run,
       .reference = define,
       .flops = flops,

@@ -101,13 +101,11 @@ const MechanismKind& flash_gau_kind() {
       .features = {Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed, Feature::rotary,
                    Feature::grouped, Feature::strict},
       .subquadratic = true,
-      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,
       .weights = weights,
       .rounds_freely = true,
-      .rotates_inside = true,
       .style = kGatedUnit,
   };
   return kind;

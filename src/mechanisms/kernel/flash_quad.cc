@@ -68,13 +68,11 @@ const MechanismKind& flash_quad_kind() {
                    Feature::grouped, Feature::strict},
       .lacks = lacks,
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = {.run = step_on_cache, .first_needed = window_start, .rotates_inside = true},
       .run = run,
       .reference = define,
       .flops = dense_flops,
-      .first_needed = window_start,
       .weights = weights,
-      .rotates_inside = true,
       .style = kGatedUnit,
   };
   return kind;

@@ -87,7 +87,7 @@ const MechanismKind& gla_kind() {
                      {"eps", 1e-5, 1e-12, 1.0, {}, "added to the mean square of a head inside the root"}},
       .features = kDecayed.with(Feature::rotary).with(Feature::scale),
       .subquadratic = true,
-      .memory = StepMemory::state,
+      .step = state_step(),
       .run = run,
       .reference = define,
       .flops = flops,

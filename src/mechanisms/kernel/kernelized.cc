@@ -33,11 +33,10 @@ const MechanismKind& kernelized_kind() {
       .parameters = {},
       .features = kPairwiseNoLse,
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = cached_step(window_start),
       .run = run,
       .reference = define,
       .flops = dense_flops,
-      .first_needed = window_start,
   };
   return kind;
 }

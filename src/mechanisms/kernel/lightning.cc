@@ -58,7 +58,7 @@ const MechanismKind& lightning_kind() {
                      {"eps", 1e-6, 1e-12, 1.0, {}, "added to the mean square inside the root"}},
       .features = kDecayed.with(Feature::rotary),
       .subquadratic = true,
-      .memory = StepMemory::state,
+      .step = state_step(),
       .run = run,
       .reference = define,
       .flops = scan_flops,

@@ -31,11 +31,10 @@ const MechanismKind& linear_kind() {
                      {"eps", 1e-6, 0.0, 1.0, {}, "keeps the denominator away from 0"}},
       .features = kRecurrent,  // no rotary: rotated features may be negative, and the denominator pass through 0
       .subquadratic = true,
-      .memory = StepMemory::state,
+      .step = state_step(),
       .run = run,
       .reference = define,
       .flops = scan_flops,
-      .first_needed = nullptr,
   };
   return kind;
 }

@@ -48,11 +48,10 @@ const MechanismKind& norm_kind() {
            {"eps", 1e-6, 1e-12, 1.0, {}, "keeps the norm away from 0"}},
       .features = kRecurrent.with(Feature::rotary),
       .subquadratic = true,
-      .memory = StepMemory::state,
+      .step = state_step(),
       .run = run,
       .reference = define,
       .flops = scan_flops,
-      .first_needed = nullptr,
   };
   return kind;
 }

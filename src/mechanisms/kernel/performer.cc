@@ -171,7 +171,7 @@ const MechanismKind& performer_kind() {
       .features = kRecurrent.with(Feature::scale),
       .lacks = lacks,
       .subquadratic = true,
-      .memory = StepMemory::state,
+      .step = state_step(),
       .run = run,
       .reference = define,
       .flops = flops,

@@ -156,7 +156,6 @@ const MechanismKind& polysketch_kind() {
       .features = {Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed, Feature::rotary,
                    Feature::grouped, Feature::strict},
       .subquadratic = true,
-      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -43,7 +43,7 @@ const MechanismKind& retnet_kind() {
                      {"eps", 1e-6, 1e-12, 1.0, {}, "added to the mean square inside the root"}},
       .features = kDecayed.with(Feature::rotary).with(Feature::scale),
       .subquadratic = true,
-      .memory = StepMemory::state,
+      .step = state_step(),
       .run = run,
       .reference = define,
       .flops = scan_flops,

@@ -159,7 +159,7 @@ const MechanismKind& rfa_kind() {
       .features = kRecurrent,
       .lacks = lacks,
       .subquadratic = true,
-      .memory = StepMemory::state,
+      .step = state_step(),
       .run = run,
       .reference = define,
       .flops = flops,

@@ -187,7 +187,6 @@ const MechanismKind& linformer_kind() {
                    Feature::dropout, Feature::grouped},
       .lacks = lacks,
       .subquadratic = true,
-      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -144,7 +144,6 @@ const MechanismKind& long_short_kind() {
                    Feature::packed, Feature::grouped, Feature::strict},
       .lacks = lacks,
       .subquadratic = true,
-      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

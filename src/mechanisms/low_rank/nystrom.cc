@@ -97,7 +97,6 @@ const MechanismKind& nystrom_kind() {
                    Feature::grouped},
       .lacks = lacks,
       .subquadratic = true,
-      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -108,7 +108,6 @@ const MechanismKind& skyformer_kind() {
       .features = {Feature::scale, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
                    Feature::grouped},
       .subquadratic = true,
-      .memory = StepMemory::cache,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -119,11 +119,10 @@ const MechanismKind& memformer_kind() {
                    Feature::strict},
       .lacks = lacks,
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = cached_step(window_start),
       .run = run,
       .reference = define,
       .flops = flops,
-      .first_needed = window_start,
       .weights = weights,
   };
   return kind;

@@ -96,7 +96,6 @@ const MechanismKind& s4d_kind() {
       .features = {Feature::causal, Feature::bidirectional, Feature::padding, Feature::packed, Feature::grouped,
                    Feature::strict},
       .subquadratic = true,
-      .memory = StepMemory::state,
       .run = run,
       .reference = define,
       .flops = flops,

@@ -128,11 +128,10 @@ const MechanismKind& additive_kind() {
       .features = {Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
                    Feature::window, Feature::pattern, Feature::step, Feature::grouped, Feature::strict},
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = cached_step(window_start),
       .run = run,
       .reference = define,
       .flops = dense_flops,
-      .first_needed = window_start,
       .weights = weights,
   };
   return kind;

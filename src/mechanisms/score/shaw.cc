@@ -188,7 +188,7 @@ const MechanismKind& shaw_kind() {
       .features = {Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding, Feature::packed,
                    Feature::scale, Feature::step, Feature::grouped, Feature::strict},
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = cached_step(),
       .run = run,
       .reference = define,
       .flops = dense_flops,

@@ -173,11 +173,10 @@ const MechanismKind& xl_kind() {
       .features = kPairwise,
       .lacks = lacks,
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = cached_step(window_start),
       .run = run,
       .reference = define,
       .flops = dense_flops,
-      .first_needed = window_start,
       .weights = weights,
   };
   return kind;

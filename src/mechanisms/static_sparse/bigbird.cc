@@ -171,7 +171,7 @@ const MechanismKind& bigbird_kind() {
       .features = kPairwise,
       .lacks = lacks,
       .subquadratic = true,
-      .memory = StepMemory::cache,
+      .step = cached_step(),
       .run = run,
       .reference = define,
       .flops = flops,

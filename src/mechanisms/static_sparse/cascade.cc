@@ -51,11 +51,10 @@ const MechanismKind& cascade_kind() {
                      {"factor", std::int64_t{2}, 1, 1024, {}, "the window is so many times wider in each layer"}},
       .features = kPairwise,
       .subquadratic = true,
-      .memory = StepMemory::cache,
+      .step = cached_step(first_needed),
       .run = run,
       .reference = define,
       .flops = flops,
-      .first_needed = first_needed,
       .picture = "cascade",
   };
   return kind;

@@ -132,11 +132,10 @@ const MechanismKind& diag_kind() {
       .features = kPairwise,
       .lacks = lacks,
       .subquadratic = true,
-      .memory = StepMemory::cache,
+      .step = cached_step(open_block),
       .run = run,
       .reference = define,
       .flops = flops,
-      .first_needed = open_block,
       .picture = "diag:block=8",
   };
   return kind;

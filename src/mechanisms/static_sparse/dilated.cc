@@ -52,11 +52,10 @@ const MechanismKind& dilated_kind() {
                      {"growth", std::int64_t{1}, 1, 1024, {}, "the dilation is so many times larger in each layer"}},
       .features = kPairwise,
       .subquadratic = true,
-      .memory = StepMemory::cache,
+      .step = cached_step(first_needed),
       .run = run,
       .reference = define,
       .flops = flops,
-      .first_needed = first_needed,
       .picture = "dilated:left=3,right=3,dilation=3",
   };
   return kind;

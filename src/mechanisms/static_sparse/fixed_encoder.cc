@@ -75,7 +75,7 @@ const MechanismKind& fixed_encoder_kind() {
       .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
                    Feature::packed, Feature::rotary, Feature::step, Feature::grouped, Feature::strict},
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = cached_step(),
       .run = run,
       .reference = define,
       .flops = flops,

@@ -96,7 +96,7 @@ const MechanismKind& logsparse_kind() {
                       "length of sub-sequences that each have the pattern and a few near keys; 0: none"}},
       .features = kPairwise,
       .subquadratic = true,
-      .memory = StepMemory::cache,
+      .step = cached_step(),
       .run = run,
       .reference = define,
       .flops = flops,

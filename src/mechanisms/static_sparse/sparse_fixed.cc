@@ -46,7 +46,7 @@ const MechanismKind& sparse_fixed_kind() {
             "lra: every query also reads the first column of a block, as the Long Range Arena does"}},
       .features = kPairwise,
       .subquadratic = false,  // at a given size; O(n sqrt n) where it grows with the length
-      .memory = StepMemory::cache,
+      .step = cached_step(),
       .run = run,
       .reference = define,
       .flops = flops,

@@ -44,7 +44,7 @@ const MechanismKind& sparse_strided_kind() {
                       "near keys on one side, the query's own included: the stride, or one more"}},
       .features = kPairwise,
       .subquadratic = false,  // at a given size; O(n sqrt n) where it grows with the length
-      .memory = StepMemory::cache,
+      .step = cached_step(),
       .run = run,
       .reference = define,
       .flops = flops,

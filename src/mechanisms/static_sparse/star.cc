@@ -70,7 +70,7 @@ const MechanismKind& star_kind() {
                       "its ends: without a neighbour, joined (the paper), or with a zero key (the published code)"}},
       .features = kPairwise,
       .subquadratic = true,
-      .memory = StepMemory::cache,
+      .step = cached_step(),
       .run = run,
       .reference = define,
       .flops = flops,

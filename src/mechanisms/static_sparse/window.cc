@@ -34,11 +34,10 @@ const MechanismKind& window_kind() {
                      {"right", std::int64_t{128}, 0, 1 << 30, {}, "keys after the query; causal calls read none"}},
       .features = kPairwise,
       .subquadratic = true,
-      .memory = StepMemory::cache,
+      .step = cached_step(first_needed),
       .run = run,
       .reference = define,
       .flops = flops,
-      .first_needed = first_needed,
       .picture = "window:left=4,right=4",
   };
   return kind;

@@ -26,11 +26,10 @@ const MechanismKind& entmax15_kind() {
       .features = kPairwiseNoLse,
       .lacks = score_lacks,
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = cached_step(window_start),
       .run = run,
       .reference = define,
       .flops = dense_flops,
-      .first_needed = window_start,
       .weights = score_weights,
   };
   return kind;

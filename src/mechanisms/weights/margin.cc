@@ -38,11 +38,10 @@ const MechanismKind& margin_kind() {
       .features = kPairwiseNoLse,
       .lacks = score_lacks,
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = cached_step(window_start),
       .run = run,
       .reference = define,
       .flops = dense_flops,
-      .first_needed = window_start,
       .weights = score_weights,
       .chooses = true,
   };

@@ -42,11 +42,10 @@ const MechanismKind& taylor_kind() {
       .features = kPairwiseNoLse,
       .lacks = lacks,
       .subquadratic = false,
-      .memory = StepMemory::cache,
+      .step = cached_step(window_start),
       .run = run,
       .reference = define,
       .flops = dense_flops,
-      .first_needed = window_start,
       .weights = score_weights,
   };
   return kind;

@@ -56,23 +56,24 @@ HWY_INLINE void to_weights(float* HWY_RESTRICT scores, std::int64_t count, float
 // Keys of the span token by token, all heads of a token side by side as they lie in memory; then the values.
 template <class T>
 void attend(const QuerySpan& span) {
-  const tile::Query& query = span.query;
-  const std::int64_t group = query.heads / query.kv_heads, part = 2 + query.d_v;
-  const auto d_k = static_cast<std::size_t>(query.d_k), d_v = static_cast<std::size_t>(query.d_v);
-  const auto scale = static_cast<float>(query.scale);
-  const T* keys = static_cast<const T*>(query.keys.data) + span.first * query.keys.row;
-  for (std::int64_t t = 0; t < span.count; ++t, keys += query.keys.row)
-    for (std::int64_t h = 0; h < query.heads; ++h)
-      span.scores[h * span.count + t] = scale * dot(span.q + h * query.d_k, keys + h / group * query.keys.head, d_k);
-  for (std::int64_t h = 0; h < query.heads; ++h) {
+  const tile::Queries& all = span.all;
+  const tile::In &k = span.query.keys, &v = span.query.values;
+  const std::int64_t group = all.heads / all.kv_heads, part = 2 + all.d_v;
+  const auto d_k = static_cast<std::size_t>(all.d_k), d_v = static_cast<std::size_t>(all.d_v);
+  const auto scale = static_cast<float>(all.scale);
+  const T* keys = static_cast<const T*>(k.data) + span.first * k.row;
+  for (std::int64_t t = 0; t < span.count; ++t, keys += k.row)
+    for (std::int64_t h = 0; h < all.heads; ++h)
+      span.scores[h * span.count + t] = scale * dot(span.q + h * all.d_k, keys + h / group * k.head, d_k);
+  for (std::int64_t h = 0; h < all.heads; ++h) {
     float* out = span.out + h * part;
     to_weights(span.scores + h * span.count, span.count, out);
     for (std::int64_t i = 2; i < part; ++i) out[i] = 0.0f;
   }
-  const T* values = static_cast<const T*>(query.values.data) + span.first * query.values.row;
-  for (std::int64_t t = 0; t < span.count; ++t, values += query.values.row)
-    for (std::int64_t h = 0; h < query.heads; ++h)
-      add_scaled(span.scores[h * span.count + t], values + h / group * query.values.head, span.out + h * part + 2, d_v);
+  const T* values = static_cast<const T*>(v.data) + span.first * v.row;
+  for (std::int64_t t = 0; t < span.count; ++t, values += v.row)
+    for (std::int64_t h = 0; h < all.heads; ++h)
+      add_scaled(span.scores[h * span.count + t], values + h / group * v.head, span.out + h * part + 2, d_v);
 }
 
 void attend_f32(const QuerySpan& span) { attend<float>(span); }
@@ -90,7 +91,7 @@ HWY_EXPORT(attend_f32);
 HWY_EXPORT(attend_bf16);
 
 void cpu::attend_span(const QuerySpan& span) {
-  span.query.dtype == DType::bf16 ? HWY_DYNAMIC_DISPATCH(attend_bf16)(span) : HWY_DYNAMIC_DISPATCH(attend_f32)(span);
+  span.all.dtype == DType::bf16 ? HWY_DYNAMIC_DISPATCH(attend_bf16)(span) : HWY_DYNAMIC_DISPATCH(attend_f32)(span);
 }
 
 }  // namespace fovea::tile

@@ -32,21 +32,22 @@ TileSize tile_size_for<Device::cuda>(const Pattern&, std::int64_t, std::int64_t)
   return cuda::kTile;
 }
 
-// As a problem of one row.
+// Each as a problem of one row: their keys lie apart.
 template <>
-void attend_query<Device::cuda>(const Context& context, const Query& query) {
-  const auto plan = plan_for(Device::cuda, Pattern::full(), 1, query.n);
-  const Piece piece{.nq = 1, .nk = query.n, .plan = plan.get()};
-  Problem problem;
-  problem.dtype = query.dtype;
-  problem.heads = query.heads;
-  problem.kv_heads = query.kv_heads;
-  problem.d_k = query.d_k;
-  problem.d_v = query.d_v;
-  problem.pieces = {&piece, 1};
-  problem.scale = query.scale;
-  cuda::forward(device::launch_of(context), problem,
-                {{query.q, 0, 0, query.d_k}, query.keys, query.values, {query.o, 0, 0, query.d_v}, {}});
+void attend_queries<Device::cuda>(const Context& context, const Queries& all) {
+  for (const Query& query : all.queries) {
+    const auto plan = plan_for(Device::cuda, Pattern::full(), 1, query.n);
+    const Piece piece{.nq = 1, .nk = query.n, .plan = plan.get()};
+    Problem problem;
+    problem.dtype = all.dtype;
+    problem.heads = all.heads;
+    problem.kv_heads = all.kv_heads;
+    problem.d_k = all.d_k;
+    problem.d_v = all.d_v;
+    problem.pieces = {&piece, 1};
+    problem.scale = all.scale;
+    cuda::forward(device::launch_of(context), problem, {query.q, query.keys, query.values, query.o, {}});
+  }
 }
 
 }  // namespace fovea::tile

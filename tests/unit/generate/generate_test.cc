@@ -116,6 +116,37 @@ TEST(Generate, ASequenceDoesNotDependOnItsBatch) {
   EXPECT_EQ(elsewhere.run(kPrompts, options)[2].ids, together[2].ids);
 }
 
+// More prompts than run together, of lengths below and above what packed weights read; they end at different steps, and
+// others take their places.
+TEST(Generate, TextsAreTheSameInAnyCompany) {
+  std::vector<Tokens> prompts;
+  for (int i = 0; i < 40; ++i) {
+    Tokens& prompt = prompts.emplace_back();
+    for (int t = 0; t < (i % 9 == 4 ? 70 : 1 + i % 6); ++t) prompt.push_back((i + 3 * t) % kVocabulary);
+  }
+  const GenerateOptions options{.max_tokens = 14, .temperature = 1.2, .seed = 4, .stop_ids = {2}, .start = 7};
+  for (const Case& c : {Case{"gpt", ""}, {"llama", ""}, {"gpt", "norm"}, {"gpt", "window:left=4"}, {"seq2seq", ""}})
+    for (const WeightForm form : {WeightForm::f32, WeightForm::bf16, WeightForm::i8}) {
+      Context context = make_context();
+      const Model model = stirred(context, c.preset, c.attention, 96);
+      Generator generator(context, model, form);
+      GenerateOptions alone = options, few = options;
+      alone.batch = 1;
+      few.batch = 3;
+      const auto all = generator.run(prompts, options), single = generator.run(prompts, alone),
+                 some = generator.run(prompts, few);
+      std::size_t ended = 0;
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        EXPECT_EQ(all[i].ids, single[i].ids) << c.preset << c.attention << i;
+        EXPECT_EQ(some[i].ids, single[i].ids) << c.preset << c.attention << i;
+        EXPECT_EQ(all[i].end, single[i].end);
+        ended += all[i].end == GenerateEnd::stop_id ? 1 : 0;
+      }
+      EXPECT_GT(ended, 3u);
+      EXPECT_LT(ended, prompts.size());
+    }
+}
+
 TEST(Generate, EqualPromptsAreDrawnApart) {
   Context context = make_context();
   const Model model = stirred(context, "gpt");

@@ -198,8 +198,9 @@ TEST_F(Attention, SupportMatrixErrorsNameTheCell) {
 
 TEST_F(Attention, StepCachesAreTrimmed) {
   DecodeState state;
+  Tape tape(context_, {.record = false});
   for (int t = 0; t < 500; ++t)
-    attention_step(context_, q_.value().slice(1, 0, 1), k_.value().slice(1, 0, 1), v_.value().slice(1, 0, 1),
+    attention_step(tape, q_.value().slice(1, 0, 1), k_.value().slice(1, 0, 1), v_.value().slice(1, 0, 1),
                    Mechanism::parse("diag:block=16"), state);
   EXPECT_EQ(state.length, 500);
   EXPECT_LE(state.held, 16);

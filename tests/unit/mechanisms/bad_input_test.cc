@@ -33,11 +33,32 @@ TEST_F(BadInput, NoStepForm) {
   for (const char* mechanism : {"linformer", "nystrom", "skyformer", "lara", "long-short", "informer", "reformer",
                                 "sinkhorn", "flash-gau", "sigmoid:shift=log-n"}) {
     DecodeState state;
-    EXPECT_ERROR(attention_step(context_, q_.value(), k_.value(), v_.value(), Mechanism::parse(mechanism), state,
+    Tape tape(context_, {.record = false});
+    EXPECT_ERROR(attention_step(tape, q_.value(), k_.value(), v_.value(), Mechanism::parse(mechanism), state,
                                 furnished(mechanism)),
                  ErrorCode::unsupported, "has no step form", "x step", "fovea list --with step");
     EXPECT_EQ(state.length, 0) << "a refused step leaves nothing behind";
   }
+}
+
+TEST_F(BadInput, StatesThatDoNotGoWithTheStep) {
+  Tape tape(context_, {.record = false});
+  DecodeState one, two;
+  DecodeState* const both[] = {&one, &two};
+  const Tensor &q = q_.value(), &k = k_.value(), &v = v_.value();
+  const Mechanism softmax("softmax");
+  EXPECT_ERROR(attention_step(tape, q, k, v, softmax, both), ErrorCode::shape, "1 sequences, but 2 states", "states",
+               "one for each");
+  EXPECT_ERROR(attention_step(tape, q, {}, {}, softmax, one), ErrorCode::usage, "neither new keys nor any", "states",
+               "");
+  EXPECT_ERROR(attention_step(tape, q, {}, {}, Mechanism("norm"), one), ErrorCode::usage, "neither new keys nor any",
+               "states", "");
+  attention_step(tape, q, k, v, softmax, one);
+  const std::int64_t seen = one.length;
+  const Tensor half = q.slice(3, 0, 1), narrow = k.slice(3, 0, 1);
+  EXPECT_ERROR(attention_step(tape, half, narrow, v, softmax, one), ErrorCode::shape, "the cache holds f64 keys",
+               "states", "each layer and sequence");
+  EXPECT_EQ(one.length, seen);
 }
 
 TEST_F(BadInput, NothingToWorkWith) {

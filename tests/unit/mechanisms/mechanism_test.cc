@@ -57,6 +57,11 @@ TEST(Mechanism, SettingsAreTyped) {
   EXPECT_THROW(Mechanism("norm", text), Error);
 }
 
+TEST(Mechanism, ThoseThatDecodeSayHow) {
+  for (const MechanismKind* kind : mechanism_kinds())
+    EXPECT_EQ(kind->step.run != nullptr, kind->features.has(Feature::step)) << kind->name;
+}
+
 TEST(Mechanism, ASettingMayTakeAFeatureAway) {
   EXPECT_TRUE(Mechanism("diag").supports(Feature::lse));
   EXPECT_FALSE(Mechanism::parse("diag:weights=rela").supports(Feature::lse));

@@ -281,12 +281,13 @@ TEST_F(Sparse, FlopsCountThePairsThatAreKept) {
 TEST_F(Sparse, StepCachesKeepWhatAWindowReads) {
   const auto held = [&](const char* mechanism, std::int64_t layer) {
     DecodeState state;
+    Tape tape(context_, {.record = false});
     AttentionOptions options;
     options.layer = layer;
     options.layers = layer + 1;
     const auto token = [](const Var& x) { return x.value().slice(1, 0, 1); };
     for (int t = 0; t < 400; ++t)
-      attention_step(context_, token(q_), token(k_), token(v_), Mechanism::parse(mechanism), state, options);
+      attention_step(tape, token(q_), token(k_), token(v_), Mechanism::parse(mechanism), state, options);
     return state.held;
   };
   EXPECT_LE(held("window:left=10", 0), 10 + 64);

@@ -65,6 +65,8 @@ TEST(PackedWeight, MultipliesOnEveryInstructionSet) {
                                  {8, 5, 100},
                                  {9, 12, 65},
                                  {16, 20, 70},
+                                 {64, 6, 33},
+                                 {131, 9, 40},
                                  {1, 300, 257}})
         for (const bool transposed : {false, true}) check(context, sizes, form, transposed);
   }
@@ -128,8 +130,9 @@ TEST(PackedWeights, ServeTheProductsOfTheirParameters) {
   for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(exact[i], rounded[i], 0.3);
   EXPECT_EQ(product(recording, x, w), exact);
   EXPECT_EQ(product(packing, x, other), product(plain, x, other));
-  const Tensor many = random_matrix(context, kPackedRows + 1, 24, 5);
-  EXPECT_EQ(product(packing, many, w), product(plain, many, w));
+  const Tensor many = random_matrix(context, 200, 24, 5);
+  const auto all = product(packing, many, w), some = product(packing, many.slice(0, 130, 134), w);
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + 130 * 48)) << "in any company";
   EXPECT_NE(product(packing, wide, w.transpose(0, 1)), product(plain, wide, w.transpose(0, 1)));
 }
 

@@ -33,19 +33,27 @@ struct Case {
         cache(random_values<T>(s.n * row, 2)),
         o(static_cast<std::size_t>(s.heads * s.d_v), T(NAN)) {}
 
-  std::vector<T> run(const Context& context) {
+  Query query() {
     const T* data = cache.data();
-    attend_query<Device::cpu>(context, {.dtype = dtype_of<T>,
-                                        .n = s.n,
-                                        .heads = s.heads,
-                                        .kv_heads = s.kv_heads,
-                                        .d_k = s.d_k,
-                                        .d_v = s.d_v,
-                                        .scale = 0.4,
-                                        .q = q.data(),
-                                        .keys = {data, 0, row, s.d_k},
-                                        .values = {data + s.kv_heads * s.d_k, 0, row, s.d_v},
-                                        .o = o.data()});
+    return {.n = s.n,
+            .q = {q.data(), 0, 0, s.d_k},
+            .keys = {data, 0, row, s.d_k},
+            .values = {data + s.kv_heads * s.d_k, 0, row, s.d_v},
+            .o = {o.data(), 0, 0, s.d_v}};
+  }
+  // This one and those beside it, of the same heads and widths.
+  void run_among(const Context& context, std::span<const Query> queries) const {
+    attend_queries<Device::cpu>(context, {.dtype = dtype_of<T>,
+                                          .heads = s.heads,
+                                          .kv_heads = s.kv_heads,
+                                          .d_k = s.d_k,
+                                          .d_v = s.d_v,
+                                          .scale = 0.4,
+                                          .queries = queries});
+  }
+  std::vector<T> run(const Context& context) {
+    const Query one = query();
+    run_among(context, {&one, 1});
     return o;
   }
 
@@ -101,6 +109,26 @@ TEST(Query, HasTheSameBitsAtAnyNumberOfThreads) {
   Case<float> one({700, 4, 2, 24, 40});
   const auto first = one.run(Context({.threads = 1}));
   for (const int threads : {2, 3}) EXPECT_EQ(one.run(Context({.threads = threads})), first);
+}
+
+// Sequences of different lengths, one without any key.
+TEST(Query, HasTheSameBitsInAnyCompany) {
+  std::vector<Case<float>> cases;
+  std::vector<std::vector<float>> alone;
+  for (const std::int64_t n : {700, 1, 128, 0, 129, 40}) {
+    cases.emplace_back(Sizes{n, 4, 2, 24, 40});
+    alone.push_back(cases.back().run(Context({.threads = 1})));
+  }
+  EXPECT_EQ(alone[3], std::vector<float>(160, 0.0f));
+  std::vector<Query> queries;
+  for (Case<float>& one : cases) {
+    std::fill(one.o.begin(), one.o.end(), NAN);
+    queries.push_back(one.query());
+  }
+  for (const int threads : {1, 3}) {
+    cases[0].run_among(Context({.threads = threads}), queries);
+    for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(cases[i].o, alone[i]) << i;
+  }
 }
 
 TEST(Query, StandsLargeScoresAndShowsWhatIsNotANumber) {
