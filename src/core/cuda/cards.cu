@@ -35,7 +35,7 @@ Cards ask() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     cudaGetLastError();
-    found.trouble = cudaGetErrorString(status);  // no card, no driver, or one too old: in the driver's words
+    found.trouble = found.driver == 0 ? "there is no driver" : cudaGetErrorString(status);
     return found;
   }
   for (int i = 0; i < count; ++i) {
