@@ -7,48 +7,58 @@ namespace {
 
 using namespace device;  // NOLINT
 
-constexpr std::int64_t kPiece = 1 << 14;  // elements that a block takes
-
-// A part of the tensors of one parameter; those that a kernel does not use are null.
+// The tensors of one parameter, or a part of them; those that a kernel does not use are null.
 struct Piece {
   void *a, *b, *c, *d;
   std::int64_t count;
   double shrink, pull;
 };
 
-// All parameters of one type, cut into pieces.
+// All parameters of one type, cut into pieces for the blocks of a card.
 class Pieces {
  public:
   explicit Pieces(DType dtype) : dtype_(dtype) {}
 
-  void add(std::array<Tensor, 4> of, double shrink = 1.0, double pull = 0.0) {
-    if (of[0].dtype() != dtype_) return;
-    const auto size = static_cast<std::int64_t>(size_of(dtype_));
-    for (std::int64_t begin = 0; begin < of[0].numel(); begin += kPiece) {
-      const auto at = [&](const Tensor& t) -> void* {
-        return t.defined() ? static_cast<std::byte*>(t.raw()) + begin * size : nullptr;
-      };
-      list_.push_back(
-          {at(of[0]), at(of[1]), at(of[2]), at(of[3]), std::min(kPiece, of[0].numel() - begin), shrink, pull});
-    }
+  void add(const std::array<Tensor, 4>& of, double shrink = 1.0, double pull = 0.0) {
+    if (of[0].dtype() != dtype_ || of[0].numel() == 0) return;
+    whole_.push_back({of[0].raw(), of[1].raw(), of[2].raw(), of[3].raw(), of[0].numel(), shrink, pull});
   }
-  const std::vector<Piece>& list() const { return list_; }
+
+  // Some 2000 in all, of 4096 elements or more.
+  std::vector<Piece> cut() const {
+    constexpr std::int64_t kWanted = 2048, kLeast = 4096;
+    std::int64_t total = 0;
+    for (const Piece& p : whole_) total += p.count;
+    const std::int64_t length = (total / kWanted + kLeast) / kLeast * kLeast;
+    std::vector<Piece> list;
+    for (const Piece& p : whole_)
+      for (std::int64_t begin = 0; begin < p.count; begin += length)
+        list.push_back({at(p.a, begin), at(p.b, begin), at(p.c, begin), at(p.d, begin),
+                        std::min(length, p.count - begin), p.shrink, p.pull});
+    return list;
+  }
 
   // f(piece, i) for all elements: a block for each piece.
   template <class F>
   void each_element(const Context& context, const F& f) const {
-    if (list_.empty()) return;
-    const Uploaded<Piece> pieces = upload(context, list_);
+    const Uploaded<Piece> pieces = upload(context, cut());
     const Piece* const all = pieces.data();
-    rows(context, pieces.size(), kPiece, [=] __device__(const auto& g) {
+    rows(context, pieces.size(), kByBlocks, [=] __device__(const auto& g) {
       const Piece piece = all[g.row];
       for (std::int64_t i = g.lane; i < piece.count; i += g.lanes) f(piece, i);
     });
   }
 
+  static constexpr std::int64_t kByBlocks = kWidestOfWarp + 1;
+
  private:
+  void* at(void* data, std::int64_t begin) const {
+    return data == nullptr ? nullptr
+                           : static_cast<std::byte*>(data) + begin * static_cast<std::int64_t>(size_of(dtype_));
+  }
+
   DType dtype_;
-  std::vector<Piece> list_;
+  std::vector<Piece> whole_;
 };
 
 template <class R>
@@ -131,7 +141,7 @@ void sum_pieces(const Context& context, const std::vector<Piece>& list, double* 
   if (list.empty()) return;
   const Uploaded<Piece> pieces = upload(context, list);
   const Piece* const all = pieces.data();
-  rows(context, pieces.size(), kPiece, [=] __device__(const auto& g) {
+  rows(context, pieces.size(), Pieces::kByBlocks, [=] __device__(const auto& g) {
     const Piece piece = all[g.row];
     double sum = 0.0;
     for (std::int64_t i = g.lane; i < piece.count; i += g.lanes) sum += f(static_cast<R*>(piece.a)[i]);
@@ -143,12 +153,12 @@ void sum_pieces(const Context& context, const std::vector<Piece>& list, double* 
 // put(the sum of f over all elements of all gradients).
 template <class F, class Put>
 void sum_gradients(const Context& context, const std::vector<Tensor>& grads, const F& f, const Put& put) {
-  const Pieces narrow = pieces_of<float>(grads), wide = pieces_of<double>(grads);
-  const std::size_t count = narrow.list().size() + wide.list().size();
+  const std::vector<Piece> narrow = pieces_of<float>(grads).cut(), wide = pieces_of<double>(grads).cut();
+  const std::size_t count = narrow.size() + wide.size();
   const DeviceScratch scratch(launch_of(context), count * sizeof(double));
   auto* const sums = static_cast<double*>(scratch.data());
-  sum_pieces<float>(context, narrow.list(), sums, f);
-  sum_pieces<double>(context, wide.list(), sums + narrow.list().size(), f);
+  sum_pieces<float>(context, narrow, sums, f);
+  sum_pieces<double>(context, wide, sums + narrow.size(), f);
   total(
       context, static_cast<std::int64_t>(count), [=] __device__(std::int64_t i) { return sums[i]; }, put);
 }

@@ -2,6 +2,7 @@
 
 #include "core/cuda/card_memory.h"
 #include "tensor/cuda/map.cuh"
+#include "tensor/cuda/turn.cuh"
 
 namespace fovea {
 namespace {
@@ -53,6 +54,7 @@ void convert(const Queue& queue, const Tensor& to, const Tensor& from) {
 
 template <class Word>
 void move(const Queue& queue, const MapPlan& plan, void* to, const void* from) {
+  if (const std::optional<TurnPlan> plan_of_turn = turn_of(plan)) return turn<Word>(queue, *plan_of_turn, to, from);
   Word* const target = static_cast<Word*>(to);
   const Word* const source = static_cast<const Word*>(from);
   each(queue, plan.count, [=] __device__(std::int64_t i) {

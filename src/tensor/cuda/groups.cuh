@@ -63,10 +63,12 @@ void add_groups(const Context& context, const Groups& groups, std::int64_t width
     group_windows_kernel<R><<<grid, threads, 0, stream_of(context)>>>(view, f, put, parts);
     check_cuda(cudaGetLastError(), "sums of groups");
   }
-  each(context, groups.targets * width, [=] __device__(std::int64_t i) {
-    const std::int64_t t = i / width, c = i % width;
-    if (!view.is_cut(t)) return;
-    const std::int64_t first = view.begin[t] / kWindow, last = (view.begin[t + 1] - 1) / kWindow;
+  // A target that is cut begins in one window, and has the last place of it.
+  each(context, windows * width, [=] __device__(std::int64_t i) {
+    const std::int64_t first = i / width, c = i % width;
+    const std::int64_t t = view.target[min((first + 1) * kWindow, view.count) - 1];
+    if (t >= view.targets || !view.is_cut(t) || view.begin[t] / kWindow != first) return;
+    const std::int64_t last = (view.begin[t + 1] - 1) / kWindow;
     R sum = parts[(first * 2 + 1) * width + c];
     for (std::int64_t window = first + 1; window <= last; ++window) sum += parts[window * 2 * width + c];
     put(t, c, sum);

@@ -68,6 +68,20 @@ TEST_F(CardTensors, CopiesConvertAsOnTheHost) {
     }
 }
 
+// Through tiles: axes of any length, with others between and around them.
+TEST_F(CardTensors, TurnsMatricesOfEverySize) {
+  for (DType dtype : {DType::u8, DType::bf16, DType::f32, DType::i64}) {
+    const Tensor numbers = Tensor::empty(host_, {3, 70, 2, 45}, dtype);
+    std::vector<double> values(static_cast<std::size_t>(numbers.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 251);
+    numbers.copy_from(Tensor::from<double>(host_, numbers.shape(), values));
+    const Tensor there = numbers.clone(card_);
+    for (const auto& [a, b] : {std::pair{1, 3}, std::pair{0, 3}, std::pair{1, 2}, std::pair{2, 3}})
+      EXPECT_TRUE(same_bits(there.transpose(a, b).clone(card_).clone(host_), numbers.transpose(a, b).clone(host_)))
+          << name_of(dtype) << " " << a << " " << b;
+  }
+}
+
 TEST_F(CardTensors, FillsOfAnyTypeAndStride) {
   for (DType dtype : kTypes)
     for (double value : {0.0, 3.0}) {
