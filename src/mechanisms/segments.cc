@@ -6,8 +6,9 @@
 namespace fovea {
 namespace {
 
-// The table as an index for take_rows, (b, segments width, heads).
-Tensor index_of(const Context& context, const SegmentTable& table, std::int64_t items, std::int64_t heads) {
+// The table as an index for take_rows of x, (b, segments width, heads).
+Index index_of(const Context& context, const SegmentTable& table, const Var& x) {
+  const std::int64_t items = x.dim(0), heads = x.dim(2);
   const std::int64_t places = std::ssize(table.rows) * table.width;
   std::vector<std::int32_t> index;
   index.reserve(static_cast<std::size_t>(items * places * heads));
@@ -16,7 +17,7 @@ Tensor index_of(const Context& context, const SegmentTable& table, std::int64_t 
       for (std::int64_t r = 0; r < table.width; ++r)
         index.insert(index.end(), static_cast<std::size_t>(heads),
                      r < std::ssize(rows) ? rows[static_cast<std::size_t>(r)] : -1);
-  return Tensor::from<std::int32_t>(context, {items, places, heads}, index);
+  return {Tensor::from<std::int32_t>(context, {items, places, heads}, index), -1, x.dim(1)};
 }
 
 std::vector<std::int32_t> repeated(const std::vector<std::int32_t>& counts, std::int64_t times) {
@@ -62,7 +63,7 @@ std::vector<std::int32_t> Segments::query_counts() const {
 
 Var stack_rows(Tape& tape, const Var& x, const SegmentTable& table) {
   const std::int64_t segments = static_cast<std::int64_t>(table.rows.size());
-  const Var rows = take_rows(tape, x, index_of(tape.context(), table, x.dim(0), x.dim(2)));
+  const Var rows = take_rows(tape, x, index_of(tape.context(), table, x));
   return reshape(tape, rows, {x.dim(0) * segments, table.width, x.dim(2), x.dim(3)});
 }
 

@@ -14,14 +14,14 @@ reference::ProbSparse settings(const Mechanism& m) {
   return {m.integer("factor"), m.choice("choice") == "prefix", m.choice("filler") == "sum", m.choice("term") == "keys"};
 }
 
-// The same row for every head and item: i32 (b, n_q, heads).
+// The same row of `rows` for every head and item: i32 (b, n_q, heads).
 template <class Row>
-Tensor index_by_query(const Call& call, const Row& row) {
+Index index_by_query(const Call& call, std::int64_t rows, const Row& row) {
   const Shape shape{call.q.dim(0), call.q.dim(1), call.q.dim(2)};
   std::vector<std::int32_t> index;
   for (std::int64_t r = 0; r < shape.numel(); ++r)
     index.push_back(static_cast<std::int32_t>(row(r / shape[2] % shape[1])));
-  return Tensor::from<std::int32_t>(call.tape.context(), shape, index);
+  return {Tensor::from<std::int32_t>(call.tape.context(), shape, index), -1, rows};
 }
 
 // What the other queries get: the mean of all values, or of those so far.
@@ -30,7 +30,7 @@ Var filler(const Call& call, bool sum) {
   const std::int64_t heads = call.q.dim(2), n_k = call.v.dim(1), shift = n_k - call.q.dim(1);
   if (!call.options.causal) {
     const Var mean = segment_mean(tape, call.v, 1).means;
-    return take_rows(tape, repeat_heads(tape, mean, heads), index_by_query(call, [](std::int64_t) { return 0; }));
+    return take_rows(tape, repeat_heads(tape, mean, heads), index_by_query(call, 1, [](std::int64_t) { return 0; }));
   }
   const DType dtype = wide_type(call.q.dtype());
   Var running = cumsum(tape, cast(tape, call.v, dtype));
@@ -44,7 +44,7 @@ Var filler(const Call& call, bool sum) {
   }
   const Var rows = repeat_heads(tape, cast(tape, running, call.q.dtype()), heads);
   return take_rows(tape, rows,
-                   index_by_query(call, [&](std::int64_t i) { return std::max<std::int64_t>(-1, i + shift); }));
+                   index_by_query(call, n_k, [&](std::int64_t i) { return std::max<std::int64_t>(-1, i + shift); }));
 }
 
 Var attend(const Call& call) {
@@ -55,13 +55,14 @@ Var attend(const Call& call) {
   const std::int64_t n_q = call.q.dim(1);
   const std::int64_t first = call.options.causal ? std::max<std::int64_t>(0, n_q - call.k.dim(1)) : 0;
   const Tensor measured = query_measures(call, how, scale);
-  const Tensor index = call.options.causal && how.prefix
-                           ? prefix_choice(context, measured, first, how.factor)
-                           : top_indices(context, measured, kept_of(n_q - first, how.factor));
+  const Index index(call.options.causal && how.prefix
+                        ? prefix_choice(context, measured, first, how.factor)
+                        : top_indices(context, measured, kept_of(n_q - first, how.factor)),
+                    -1, n_q, true);
   const Var q = take_rows(tape, call.q, index);
   AttentionOptions options;
   options.scale = scale;
-  if (call.options.causal) options.bias = causal_bias(call, index);
+  if (call.options.causal) options.bias = causal_bias(call, index.entries);
   const Call dense{
       tape, q, call.k, call.v, call.mechanism, options, Sequences{}.rows(q.dim(0), q.dim(1), "queries"), call.keys};
   return put_rows(tape, filler(call, how.sum), index, run_tiled(dense, {}).output);
