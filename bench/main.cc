@@ -30,6 +30,7 @@ class Benchmark {
     fmt::print("{:<52}{:>8}{:>8}{:>10}\n", "work", "ms", "reached", "bar");
     run_rates();
     run_growth();
+    run_packed();
     run_memory();
     run_steps();
     results_.anchor = median(anchors_);
@@ -101,6 +102,17 @@ class Benchmark {
       const RoundReport report = measure(cases, std::max(3, options_.rounds / 2));
       const double seconds = report.cases[1].seconds;
       add({work, Outcome::Unit::ratio, seconds / report.cases[0].seconds, kGrowthBar, seconds, 0.0});
+    }
+  }
+
+  void run_packed() {
+    for (const PackedRow& row : packed_rows()) {
+      if (!wanted(row.work)) continue;
+      const std::vector<TimedCase> cases{timed("packed", Pass::both, row.packed, {}),
+                                         timed("even", Pass::both, row.even, {})};
+      const RoundReport report = measure(cases, std::max(3, options_.rounds));
+      const double seconds = report.cases[0].seconds;
+      add({row.work, Outcome::Unit::ratio, seconds / report.cases[1].seconds, kPackedBar, seconds, 0.0});
     }
   }
 

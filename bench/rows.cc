@@ -119,6 +119,31 @@ std::vector<GrowthRow> growth_rows() {
   return rows;
 }
 
+// Batches of the Long Range Arena, forward and backward: lengths from 500 to 2000, one layer of width 64.
+std::vector<PackedRow> packed_rows() {
+  constexpr std::int64_t kSequences = 32, kShortest = 500, kLongest = 2000;
+  std::vector<PackedRow> rows;
+  for (const char* name : {"performer", "nystrom", "linformer", "sinkhorn", "reformer"}) {
+    PackedRow row;
+    row.work = fmt::format("packed, {} sequences of {} to {}: {}", kSequences, kShortest, kLongest, name);
+    row.packed.mechanism = Mechanism(name);
+    row.packed.heads = 2;
+    row.packed.dim = 32;
+    row.packed.n = 0;
+    row.even = row.packed;
+    for (std::int64_t s = 0; s < kSequences; ++s) {  // 7 steps through the range, so that neighbours differ
+      const std::int64_t place = s * 7 % kSequences,
+                         length = kShortest + place * (kLongest - kShortest) / (kSequences - 1);
+      row.packed.packed.push_back(static_cast<std::int32_t>(length));
+      row.packed.n += length;
+    }
+    row.even.batch = kSequences;
+    row.even.n = row.packed.n / kSequences;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
 AttentionProblem memory_problem() {
   AttentionProblem problem;
   problem.n = kLong;

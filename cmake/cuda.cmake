@@ -20,13 +20,20 @@ endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 
+list(JOIN FOVEA_CUDA_ARCHS ", " arch_names)
+target_compile_definitions(fovea_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:FOVEA_CUDA_ARCHS=\"${arch_names}\">")
 # Policies are constexpr or FOVEA_HD; what they take of the standard library (bit_cast, numeric_limits) is constexpr.
 target_compile_options(
   fovea_flags
-  INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-fno-math-errno>")
+  INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;--diag-suppress=445;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-fno-math-errno>")
 if("90a" IN_LIST FOVEA_CUDA_ARCHS)
   target_compile_definitions(fovea_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FOVEA_CUDA_HOPPER>)
 endif()
-option(FOVEA_SCAN_TENSOR_CORES "the linear engine's tensor-core kernels: no card has run them yet" OFF)
-target_compile_definitions(fovea_flags INTERFACE FOVEA_SCAN_TENSOR_CORES=$<BOOL:${FOVEA_SCAN_TENSOR_CORES}>)
-list(APPEND FOVEA_DEPENDENCIES CUDA::cudart_static)
+# Matrix products. Of the toolkit, else of the packages.
+set(packages ${PROJECT_SOURCE_DIR}/build/cuda-packages/nvidia/cu13)
+find_path(CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${packages}/include REQUIRED)
+find_library(CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 HINTS ${CUDAToolkit_LIBRARY_DIR} ${packages}/lib REQUIRED)
+add_library(fovea_cublaslt SHARED IMPORTED)
+set_target_properties(fovea_cublaslt PROPERTIES IMPORTED_LOCATION ${CUBLASLT_LIBRARY}
+                                                INTERFACE_INCLUDE_DIRECTORIES ${CUBLASLT_INCLUDE})
+set(FOVEA_CUDA_LIBRARIES CUDA::cudart_static fovea_cublaslt)

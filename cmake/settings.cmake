@@ -31,14 +31,31 @@ target_compile_definitions(fovea_flags INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE
 
 # Which devices have kernels, for src/core/visit_device.h: the one place that knows.
 set(FOVEA_DEVICES cpu)
+if(FOVEA_CUDA)
+  list(APPEND FOVEA_DEVICES cuda)
+endif()
 list(TRANSFORM FOVEA_DEVICES PREPEND "Device::" OUTPUT_VARIABLE device_names)
 list(JOIN device_names ", " FOVEA_DEVICE_LIST)
 configure_file(${PROJECT_SOURCE_DIR}/src/core/built_devices.h.in ${PROJECT_BINARY_DIR}/generated/core/built_devices.h)
 
-# Adds a folder's sources as an object library that ends up in libfovea.
-function(fovea_folder name)
+# Begins a component: the folders that follow, and what they need besides that of the components before it.
+macro(fovea_component name)
+  set(component ${name})
+  cmake_parse_arguments(component "" "" "NEEDS" ${ARGN})
+  list(APPEND needs ${component_NEEDS})
+  set(needs_of_${name} ${needs})
+endmacro()
+
+# Adds a folder's sources as an object library of the component begun last.
+macro(fovea_folder name)
+  fovea_objects(${name} ${ARGN})
+  if(TARGET fovea_${name})
+    list(APPEND folders_of_${component} fovea_${name})
+  endif()
+endmacro()
+function(fovea_objects name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
-  if(NOT sources)
+  if(NOT sources)  # headers alone
     return()
   endif()
   if(FOVEA_CUDA)
@@ -47,8 +64,7 @@ function(fovea_folder name)
   endif()
   add_library(fovea_${name} OBJECT ${sources})
   target_include_directories(fovea_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(fovea_${name} PUBLIC fovea_flags ${FOVEA_DEPENDENCIES})
-  set_property(GLOBAL APPEND PROPERTY FOVEA_FOLDERS fovea_${name})
+  target_link_libraries(fovea_${name} PUBLIC fovea_flags ${needs})
   fovea_join(fovea_${name} ${ARGN})
 endfunction()
 

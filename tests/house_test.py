@@ -119,6 +119,7 @@ class HouseTest(unittest.TestCase):
             result = self.house({"src/ops/a.cc": f"void f() {{ {line} }}\n"})
             self.assertEqual(result.returncode, 1)
             self.assertIn("src/ops/a.cc:1", result.stdout)
+            self.assertEqual(self.house({"src/mechanisms/tiled.cc": f"void f() {{ {line} }}\n"}).returncode, 1)
 
     def test_python_is_measured_too(self):
         result = self.house({"dev/a.py": "def f(a, b):\n" + "    a += 1\n" * 90})

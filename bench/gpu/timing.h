@@ -48,16 +48,16 @@ class DeviceArray {
   void* data_ = nullptr;
 };
 
-inline double median_ms(int rounds, const std::function<void(int)>& run) {
+inline double median_ms(int rounds, const std::function<void(int)>& run, cudaStream_t stream = nullptr) {
   cudaEvent_t begin, end;
   must(cudaEventCreate(&begin));
   must(cudaEventCreate(&end));
   for (int i = 0; i < 3; ++i) run(i);
   std::vector<float> times;
   for (int i = 0; i < rounds; ++i) {
-    must(cudaEventRecord(begin));
+    must(cudaEventRecord(begin, stream));
     run(i);
-    must(cudaEventRecord(end));
+    must(cudaEventRecord(end, stream));
     must(cudaEventSynchronize(end));
     times.push_back(0);
     must(cudaEventElapsedTime(&times.back(), begin, end));

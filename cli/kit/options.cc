@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/devices.h"
 #include "core/nearest.h"
 #include "fovea/error.h"
 #include "fovea/model.h"
@@ -25,21 +26,38 @@ bool read_number(std::string_view text, Number& number) {
   fail(ErrorCode::usage, fmt::format("expected {}, got \"{}\"", expected, got), option, std::move(hint));
 }
 
+// cpu, cuda, cuda:N, or auto: the first card there is, else the CPU.
+void choose_device(const std::string& name, ContextOptions& options, const Console& console) {
+  options.device = name == "cpu" ? Device::cpu : Device::cuda;
+  if (name == "cpu" || name == "cuda") return;
+  if (name.starts_with("cuda:") && read_number(std::string_view(name).substr(5), options.index)) return;
+  if (name != "auto") refuse("--device", "cpu, cuda, cuda:N or auto", name, "--device cpu");
+  options.device = Device::cpu;
+  for (const DeviceState& state : devices()) {
+    if (state.device != Device::cuda) continue;
+    if (!state.list.empty())
+      options.device = Device::cuda;
+    else
+      console.note(fmt::format("no CUDA ({}): running on the CPU", state.trouble));
+  }
+}
+
 }  // namespace
 
-ContextOptions MachineOptions::context() const {
+ContextOptions MachineOptions::context(const Console& console) const {
   ContextOptions options;
   options.threads = static_cast<int>(threads);
   options.seed = seed;
-  if (device != "cpu" && device != "cuda") refuse("--device", "cpu or cuda", device, "--device cpu");
-  options.device = device == "cpu" ? Device::cpu : Device::cuda;
+  options.tf32 = tf32;
+  choose_device(device, options, console);
   if (!memory_limit.empty()) options.memory.limit = parse_bytes(memory_limit, "--memory-limit");
   return options;
 }
 
 void add_machine_options(const Arguments& verb, MachineOptions& options) {
   verb.add_option("--threads", options.threads, "threads [all cores]").type_name("N").check(in_range(0, 1024));
-  verb.add_option("--device", options.device, "cpu or cuda").type_name("NAME").show_default();
+  verb.add_option("--device", options.device, "cpu, cuda, cuda:N or auto").type_name("NAME").show_default();
+  if (is_built(Device::cuda)) verb.add_flag("--tf32", options.tf32, "let a card multiply f32 with 10 bits: faster");
   verb.add_option("--memory-limit", options.memory_limit, "refuse to use more, e.g. 4GB [what there is]")
       .type_name("SIZE");
 }

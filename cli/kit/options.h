@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/kit/arguments.h"
+#include "cli/kit/console.h"
 #include "fovea/context.h"
 #include "fovea/dtype.h"
 
@@ -16,8 +17,9 @@ struct MachineOptions {
   std::string device = "cpu";
   std::uint64_t seed = 0;
   std::string memory_limit;
+  bool tf32 = false;
 
-  ContextOptions context() const;
+  ContextOptions context(const Console& console) const;  // says so where `auto` finds no card
 };
 void add_machine_options(const Arguments& verb, MachineOptions& options);
 

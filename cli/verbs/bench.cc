@@ -142,7 +142,7 @@ void show(const BenchOptions& options, const BenchReport& report, const Console&
 }
 
 void run(const BenchOptions& options, const Console& console) {
-  Context context(options.machine.context());
+  Context context(options.machine.context(console));
   BenchReport report;
   report.command = console.command;
   report.setting = describe(options, context);

@@ -162,7 +162,7 @@ void write_report(const DecodeReport& report, const Path& folder) {
 }
 
 void run(const DecodeOptions& options, const Console& console) {
-  Context context(options.machine.context());
+  Context context(options.machine.context(console));
   const WeightForm form = weight_form(options.weights);
   const std::vector<std::int64_t> contexts = contexts_of(options);
   DecodeReport report{console.command,

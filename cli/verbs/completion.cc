@@ -44,9 +44,12 @@ std::vector<Values> known_values() {
   for (std::string_view name : ModelConfig::preset_names()) models.emplace_back(name);
   models.insert(models.end(), mechanisms.begin(), mechanisms.end());
   for (int i = 0; i < kFeatures; ++i) features.emplace_back(name_of(static_cast<Feature>(i)));
-  return {{"--attention", models},       {"--with", features},
-          {"--device", {"cpu", "cuda"}}, {"--dtype", {"f32", "bf16", "f16", "f64"}},
-          {"list", mechanisms},          {"completion", {"bash", "zsh", "fish"}}};
+  return {{"--attention", models},
+          {"--with", features},
+          {"--device", {"auto", "cpu", "cuda"}},
+          {"--dtype", {"f32", "bf16", "f16", "f64"}},
+          {"list", mechanisms},
+          {"completion", {"bash", "zsh", "fish"}}};
 }
 
 std::string names_of(const std::vector<Item>& items) {

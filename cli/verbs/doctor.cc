@@ -5,6 +5,7 @@
 
 #include "cli/kit/options.h"
 #include "cli/kit/verb.h"
+#include "core/devices.h"
 #include "core/isa.h"
 #include "fovea/version.h"
 #include "gemm/rate.h"
@@ -58,9 +59,39 @@ std::vector<Finding> findings(const Context& context, const Machine& machine, do
       huge_page_finding(machine),
       {"oneDNN", onednn_version(), ""},
       {"sgemm 2048^3", fmt::format("{:.0f} GFLOP/s", rate / 1e9), ""},
-      {"built", "CPU kernels", ""},
-      {"not built", "CUDA, MPI, NCCL", ""},
+      {"built", is_built(Device::cuda) ? "CPU and CUDA kernels" : "CPU kernels", ""},
+      {"not built", is_built(Device::cuda) ? "MPI, NCCL" : "CUDA, MPI, NCCL", ""},
   };
+}
+
+// Of every kind of device but the CPU.
+std::vector<Finding> device_findings() {
+  std::vector<Finding> found;
+  for (const DeviceState& state : devices()) {
+    if (state.device == Device::cpu) continue;
+    found.push_back({"CUDA", state.versions, state.trouble.empty() ? "" : state.trouble + ": running on the CPU"});
+    found.push_back({"products", gemm::product_library(state.device), ""});
+    for (std::size_t i = 0; i < state.list.size(); ++i)
+      found.push_back({fmt::format("card {}", i),
+                       fmt::format("{}, {:.1f} GB, {:.1f} free", state.list[i].name, gigabytes(state.list[i].bytes),
+                                   gigabytes(state.list[i].available)),
+                       ""});
+  }
+  return found;
+}
+
+Json devices_json() {
+  Json cards = Json::array();
+  for (const DeviceState& state : devices())
+    for (const DeviceState::Entry& entry : state.list)
+      if (state.device != Device::cpu)
+        cards.push_back({{"device", name_of(state.device)},
+                         {"name", entry.name},
+                         {"bytes", entry.bytes},
+                         {"free_bytes", entry.available},
+                         {"versions", state.versions},
+                         {"products", gemm::product_library(state.device)}});
+  return cards;
 }
 
 Json as_json(const Context& context, const Machine& machine, double rate) {
@@ -77,7 +108,8 @@ Json as_json(const Context& context, const Machine& machine, double rate) {
       {"huge_pages", machine.huge_pages},
       {"onednn", onednn_version()},
       {"sgemm_gflops", rate / 1e9},
-      {"built", {{"cpu", true}, {"cuda", false}, {"mpi", false}, {"nccl", false}}},
+      {"built", {{"cpu", true}, {"cuda", is_built(Device::cuda)}, {"mpi", false}, {"nccl", false}}},
+      {"cards", devices_json()},
   };
 }
 
@@ -98,10 +130,12 @@ double best_rate(const Context& context) {
 }
 
 void run(const MachineOptions& options, const Console& console) {
-  const Context context(options.context());
+  const Context context(options.context(console));
   const Machine machine = this_machine();
   const double rate = best_rate(context);
-  console.print(as_text(findings(context, machine, rate)));
+  std::vector<Finding> found = findings(context, machine, rate);
+  for (Finding& f : device_findings()) found.push_back(std::move(f));
+  console.print(as_text(found));
   console.document(as_json(context, machine, rate));
 }
 

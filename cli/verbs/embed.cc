@@ -104,7 +104,7 @@ void run(const EmbedVerb& verb, const Console& console) {
   const std::vector<std::string> texts = texts_of(verb);
   if (verb.out.empty() && verb.neighbours == 0)
     fail(ErrorCode::usage, "what to do with the vectors?", "fovea embed", "--out FILE, or --neighbours K");
-  Context context(verb.machine.context());
+  Context context(verb.machine.context(console));
   const std::string folder = checkpoint_of(verb.model, "fovea embed").string();
   const Model model = load_model(context, folder);
   const std::optional<Tokenizer> tokenizer = load_tokenizer(model, folder);

@@ -10,6 +10,7 @@
 #include "cli/kit/run_progress.h"
 #include "cli/kit/verb.h"
 #include "core/nearest.h"
+#include "data/kinds.h"
 #include "experiment/run_folder.h"
 #include "experiment/scores.h"
 
@@ -38,7 +39,7 @@ RunSettings settings_of(const fs::path& checkpoint, const Model& model, const Ev
     settings.data.kind.clear();  // that of the training data
   }
   set_fields(settings, options.set);
-  const bool generated = settings.data.source == "listops";
+  const bool generated = is_generated(settings.data.source);
   if (generated && options.split != "train") settings.data.train = 1;
   return settings;
 }
@@ -51,7 +52,7 @@ const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::str
 
 void run(const EvalVerbOptions& options, const Console& console) {
   split_of({}, options.split);  // a mistyped name is found before the work, not after
-  Context context(options.machine.context());
+  Context context(options.machine.context(console));
   const fs::path checkpoint = checkpoint_of(options.folder, "fovea eval");
   const Model model = load_model(context, checkpoint.string());
   RunSettings settings = settings_of(checkpoint, model, options);

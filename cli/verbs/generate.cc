@@ -111,7 +111,7 @@ TextWatch watch_of(const GenerateVerb& verb, const Console& console, const std::
 void run(const GenerateVerb& verb, const Console& console) {
   const WeightForm form = weight_form(verb.weights);
   const std::vector<std::string> prompts = prompts_of(verb), references = references_of(verb, prompts.size());
-  Context context(verb.machine.context());
+  Context context(verb.machine.context(console));
   const Path folder = checkpoint_of(verb.folder, "fovea generate");
   const Model model =
       load_model(context, folder.string(), verb.dtype ? std::optional(parse_dtype(*verb.dtype)) : std::nullopt);

@@ -38,7 +38,7 @@ void run_import(const ImportVerb& verb, const Console& console) {
   ImportOptions options{.pooling = parse_pooling(verb.pooling)};
   if (!verb.ignore.empty()) options.ignore = split_names(verb.ignore, "--ignore");
   require_new_folder(verb.out);
-  Context context(verb.machine.context());
+  Context context(verb.machine.context(console));
   const Imported imported = import_model(context, verb.folder, options);
   const Model& model = imported.model;
   if (imported.tokenizer)
@@ -59,7 +59,7 @@ void run_import(const ImportVerb& verb, const Console& console) {
 
 void run_export(const ExportVerb& verb, const Console& console) {
   require_new_folder(verb.out);
-  Context context(verb.machine.context());
+  Context context(verb.machine.context(console));
   const std::string folder = checkpoint_of(verb.model, "fovea export").string();
   const Model model = load_model(context, folder);
   const std::optional<Tokenizer> tokenizer = load_tokenizer(model, folder);

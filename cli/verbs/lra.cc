@@ -19,12 +19,16 @@ namespace {
 struct LraOptions {
   RunOptions run;
   std::string attention = "transformer,transnormer-t2";
+  std::string protocol;
   std::string resume;
 };
 
 ComparisonPlan plan_of(const ArenaTask& task, const LraOptions& options) {
   if (!options.resume.empty()) return load_comparison(options.resume);
-  return plan_comparison(task.protocol, split_names(options.attention, "--attention"), options.run.choices());
+  const RunChoices choices = options.run.choices();
+  if (!task.files.empty() && !choices.data && choices.config.empty())
+    fail(ErrorCode::usage, fmt::format("{} needs its data", task.title), "--data", std::string(task.files));
+  return plan_comparison(task.protocol(options.protocol), split_names(options.attention, "--attention"), choices);
 }
 
 std::size_t longest(const std::vector<std::string>& names) {
@@ -42,7 +46,7 @@ CompareReport run_all(const Comparison& comparison, RunEnvironment environment) 
 void run(const ArenaTask& task, const LraOptions& options, const Console& console) {
   const ComparisonPlan plan = plan_of(task, options);
   RunProgress progress(console, longest(plan.models));
-  const ContextOptions machine = options.run.machine.context();
+  const ContextOptions machine = options.run.machine.context(console);
   const Comparison comparison(plan, machine, progress);
   console.note(describe_data(comparison.data()));
   CompareReport report =
@@ -62,7 +66,8 @@ void run(const ArenaTask& task, const LraOptions& options, const Console& consol
 
 void add_task(Program& program, const Arguments& group, const ArenaTask& task) {
   const auto options = std::make_shared<LraOptions>();
-  const std::string typed = fmt::format("fovea lra {}", task.name);
+  options->protocol = task.protocols.front().name;
+  const std::string typed = fmt::format("fovea lra {}{}", task.name, task.files.empty() ? "" : " --data FOLDER");
   const Arguments verb = program.add(
       {std::string(task.name),
        fmt::format("Trains models on {}, each with the same budget, and compares them in a table and a report page.",
@@ -72,6 +77,12 @@ void add_task(Program& program, const Arguments& group, const ArenaTask& task) {
       [options, &task](const Console& console) { run(task, *options, console); }, &group);
   verb.add_option("--attention", options->attention, "models or mechanisms (fovea list)")
       .type_name("A,B")
+      .show_default();
+  std::string names;
+  for (const TaskProtocol& protocol : task.protocols)
+    names += fmt::format("{}{} ({})", names.empty() ? "" : "; ", protocol.name, protocol.summary);
+  verb.add_option("--protocol", options->protocol, "how models are made and trained: " + names)
+      .type_name("NAME")
       .show_default();
   verb.add_option("--resume", options->resume, "continue the comparison in this folder").type_name("FOLDER");
   add_run_options(verb, options->run);

@@ -68,7 +68,7 @@ void check(const Interrupt& interrupt) {
 
 void run_train(const TokenizeOptions& options, const Console& console) {
   require_free(options.out);
-  const Context context(options.machine.context());
+  const Context context(options.machine.context(console));
   const Interrupt interrupt;
   const Stopwatch watch;
   std::vector<std::string> texts;
@@ -103,7 +103,7 @@ void run_train(const TokenizeOptions& options, const Console& console) {
 
 void run_encode(const TokenizeOptions& options, const Console& console) {
   require_free(options.out);
-  const Context context(options.machine.context());
+  const Context context(options.machine.context(console));
   const Interrupt interrupt;
   const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
   const std::vector<Path> files = text_files(options.data);

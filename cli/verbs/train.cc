@@ -57,7 +57,7 @@ void run(const TrainOptions& options, const Console& console) {
   const std::string& folder = settings.train.out;
   const std::string name = settings.name();
   RunProgress progress(console, name.size());
-  const ContextOptions machine = options.run.machine.context();
+  const ContextOptions machine = options.run.machine.context(console);
   const Dataset data = load_data(Context(machine), settings, Path(folder) / "last", progress);
   fit_to_data(settings, data);
   console.note(describe_data(data));

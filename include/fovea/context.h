@@ -13,6 +13,8 @@ struct ContextOptions {
   int threads = 0;  // 0: OMP_NUM_THREADS, else every core that the process may use
   std::uint64_t seed = 0;
   Device device = Device::cpu;
+  int index = 0;      // of several cards
+  bool tf32 = false;  // may a card multiply f32 with 10 bits? (tensor cores: several times as fast)
   Allocator::Options memory = {};
   std::shared_ptr<Memory> pages = nullptr;  // where blocks come from, and the device; null: a memory of `device`
 };
@@ -26,6 +28,7 @@ class FOVEA_EXPORT Context {
   void set_threads(int threads);
   std::uint64_t seed() const { return options_.seed; }
   Device device() const { return options_.device; }
+  bool tf32() const { return options_.tf32; }
   const std::shared_ptr<Memory>& memory() const { return allocator_->memory(); }
   const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
   ZoneTimes& zones() const { return *zones_; }

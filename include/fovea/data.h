@@ -93,7 +93,7 @@ FOVEA_EXPORT bool empty(const std::shared_ptr<const Split>& split);
 // What a data set is made from. The same names are used in JSON, after --set data. and in run.json. What a kind of data
 // has no use for is passed over.
 struct FOVEA_EXPORT DataSettings {
-  std::string source = "listops";                    // "listops" (generated), a folder or a file
+  std::string source = "listops";                    // "listops" or "pathfinder" (generated), a folder or a file
   std::string kind;                                  // one of data_kinds(); empty: told by the files
   std::int64_t train = 0, validation = 0, test = 0;  // examples of each, at most; 0: all
   std::uint64_t seed = 0;                            // of generated data
@@ -102,8 +102,8 @@ struct FOVEA_EXPORT DataSettings {
   std::int64_t vocabulary = 8000;  // of a tokeniser that is trained
   std::string source_language, target_language;  // of parallel text: the ends of its files' names
   std::int64_t shift = 0;                        // pixels by which training pictures are moved at random
-  std::int64_t size = 0;                         // pictures with texts are drawn to it; 0: as the first is
-  bool flip = false;                             // training pictures are mirrored at random
+  std::int64_t size = 0;  // pictures with texts are drawn to it; 0: as the first is; of generated ones 32 or 64
+  bool flip = false;      // training pictures are mirrored at random
   std::int64_t input_length = 96, label_length = 48, horizon = 24;  // rows of series: read, read again, foretold
   bool univariate = false;                                          // of series only the last column
   std::vector<double> mean = {}, deviation = {};                    // empty: those of the training part

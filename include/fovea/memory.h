@@ -31,7 +31,8 @@ class FOVEA_EXPORT Memory {
   Memory& operator=(const Memory&) = delete;
 
   Device device() const { return device_; }
-  virtual std::size_t size() const = 0;  // bytes there are
+  virtual std::size_t size() const = 0;                     // bytes there are
+  virtual std::size_t available() const { return size(); }  // those that nobody has
 
   virtual void* map(std::size_t bytes) = 0;  // 64-byte aligned; null when there are no more
   virtual void unmap(void* data, std::size_t bytes) = 0;
@@ -98,6 +99,7 @@ class FOVEA_EXPORT Allocator {
  private:
   void* take_cached(std::size_t bytes);
   void* map_fresh(std::size_t bytes);
+  void unmap_cached();
   std::size_t gap() const;  // bytes behind a block that tests watch
   void count(Lifetime lifetime, std::size_t bytes);
 

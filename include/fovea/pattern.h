@@ -37,13 +37,17 @@ class FOVEA_EXPORT Pattern {
   static Pattern distances(std::vector<std::int64_t> distances);  // query - key is one of these
   // key / width is one of rows[query / width]; queries beyond the rows keep nothing.
   static Pattern blocks(std::int64_t width, std::vector<std::vector<std::int64_t>> rows);
-  // Any other. `keep` is called while a plan is compiled, n_q * n_k times at most, possibly from several threads.
-  static Pattern predicate(std::string name, std::function<bool(std::int64_t query, std::int64_t key)> keep);
+  // Any other. `keep` is called while a plan is compiled, n_q * n_k times at most, possibly from several threads. What
+  // has a key is compiled once: patterns of equal names and keys keep the same pairs. Without one each is of its own.
+  static Pattern predicate(std::string name, std::function<bool(std::int64_t query, std::int64_t key)> keep,
+                           const std::string& key = {});
   // The same for a rectangle at a time, as mask() has it; `bits` arrives cleared. Never asked about a pair that is not
   // there.
   using Fill = std::function<void(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits)>;
-  static Pattern filled(std::string name, Fill fill);
+  static Pattern filled(std::string name, Fill fill, const std::string& key = {});
 
+  // The pattern seen from a part of the rows: its positions 0 are `query` and `key` here.
+  Pattern shifted(std::int64_t query, std::int64_t key) const;
   // The pattern among the tokens first, first + step, ... alone, numbered from 0.
   Pattern every(std::int64_t step, std::int64_t first) const;
   Pattern operator~() const;  // all other pairs
@@ -57,7 +61,7 @@ class FOVEA_EXPORT Pattern {
   // The kept pairs as bits, `words` 64-bit words per key: bit i of key j's words is query rect.query_begin + i.
   // bits.size() is at least words * keys; what lies outside the rectangle is cleared.
   void mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const;
-  // Equal texts mean equal patterns, except predicates, which get a unique one: plans are cached by it.
+  // Equal texts mean equal patterns: plans are found by it.
   const std::string& text() const;
 
  private:

@@ -13,8 +13,9 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 
-std::shared_ptr<Memory> memory_of(Device device) {
-  return visit_built(BuiltDevices(), device, []<Device D>() { return kernels::make_memory<D>(); });
+std::shared_ptr<Memory> memory_of(const ContextOptions& options) {
+  return visit_built(BuiltDevices(), options.device,
+                     [&]<Device D>() { return kernels::make_memory<D>(options.index); });
 }
 
 }  // namespace
@@ -22,7 +23,7 @@ std::shared_ptr<Memory> memory_of(Device device) {
 Context::Context(ContextOptions options)
     : options_(std::move(options)),
       allocator_(std::make_shared<Allocator>(options_.memory,
-                                             options_.pages != nullptr ? options_.pages : memory_of(options_.device))) {
+                                             options_.pages != nullptr ? options_.pages : memory_of(options_))) {
   options_.device = memory()->device();
   chosen_isa();  // reads FOVEA_ISA before the first kernel is dispatched
   set_threads(options_.threads);

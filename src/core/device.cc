@@ -1,3 +1,4 @@
+#include "core/devices.h"
 #include "core/visit_device.h"
 
 namespace fovea {
@@ -7,8 +8,20 @@ std::string_view name_of(Device device) {
   return kNames[static_cast<std::size_t>(device)];
 }
 
+namespace {
+
+template <Device... kBuilt>
+std::vector<DeviceState> look_at(DeviceList<kBuilt...>) {
+  return {kernels::look_at_devices<kBuilt>()...};
+}
+
+}  // namespace
+
+std::vector<DeviceState> devices() { return look_at(BuiltDevices()); }
+
 void refuse_device(Device device) {
-  fail(ErrorCode::unsupported, "this build has no backend for " + std::string(device == Device::cuda ? "CUDA" : name_of(device)), "device",
+  fail(ErrorCode::unsupported,
+       "this build has no backend for " + std::string(device == Device::cuda ? "CUDA" : name_of(device)), "device",
        "--device cpu");
 }
 

@@ -100,7 +100,16 @@ std::size_t Allocator::gap() const { return host_ ? guard::gap() : 0; }
 
 void* Allocator::map_fresh(std::size_t bytes) {
   void* data = memory_->map(bytes + gap());
-  if (data == nullptr) fail(ErrorCode::out_of_memory, "the system refused " + megabytes(bytes));
+  if (data == nullptr) {  // blocks that wait for reuse may be what is missing
+    unmap_cached();
+    data = memory_->map(bytes + gap());
+  }
+  if (data == nullptr)
+    fail(ErrorCode::out_of_memory,
+         "out of memory: " + megabytes(total_.now) + " in use, " + megabytes(bytes) + " more asked for, " +
+             megabytes(memory_->available()) + " free",
+         std::string(name_of(memory_->device())),
+         "a shorter sequence, a smaller batch, or a mechanism of linear cost (fovea list)");
   if (host_) hide(data, bytes + gap());
   return data;
 }
@@ -130,6 +139,10 @@ void Allocator::reset_peaks() {
 
 void Allocator::trim() {
   const std::lock_guard lock(mutex_);
+  unmap_cached();
+}
+
+void Allocator::unmap_cached() {
   for (auto& [size, blocks] : cached_)
     for (void* data : blocks) memory_->unmap(data, size + gap());
   cached_.clear();

@@ -56,11 +56,11 @@ auto visit_device(Memory& memory, const F& f) {
   return visit_built(BuiltDevices(), kernels_of(memory.device()), f);
 }
 
-// Refuses tensors, also those inside of structs and lists, that are not on a device.
+// Refuses tensors, also those inside of structs and lists, that are not on a device. Nothing is nowhere.
 template <class T>
 void check_device(Device device, const T& operand) {
   if constexpr (requires { operand.device(), operand.defined(); }) {
-    if (operand.defined() && operand.device() != device) refuse_mixed(operand.device(), device);
+    if (operand.defined() && operand.numel() > 0 && operand.device() != device) refuse_mixed(operand.device(), device);
   } else if constexpr (std::ranges::range<T>) {
     if constexpr (!std::is_trivially_copyable_v<std::ranges::range_value_t<T>>)
       for (const auto& one : operand) check_device(device, one);

@@ -7,6 +7,7 @@
 #include "core/nearest.h"
 #include "data/labelled.h"
 #include "data/listops/listops.h"
+#include "data/pathfinder/pathfinder.h"
 #include "io/fields.h"
 
 namespace fovea {
@@ -53,6 +54,27 @@ Dataset load_listops(const Context& context, const DataSettings& settings, const
   return dataset_of(std::move(data));
 }
 
+// Generated; files of it are pictures like others.
+Dataset load_pathfinder(const Context& context, const DataSettings& settings, const DataUse& use) {
+  if (!is_generated(settings.source))
+    return load_pictures(context, settings, {.task = Task::classify, .max_length = use.max_length});
+  pathfinder::Sizes sizes;
+  const auto limit = [](std::int64_t wanted, std::int64_t& size) {
+    if (wanted > 0) size = wanted;
+  };
+  limit(settings.train, sizes.train);
+  limit(settings.validation, sizes.validation);
+  limit(settings.test, sizes.test);
+  constexpr std::int64_t kUsualSide = 32;
+  const pathfinder::Scene scene = pathfinder::scene_of(settings.size > 0 ? settings.size : kUsualSide);
+  pathfinder::Parts drawn = pathfinder::generate(context, settings.seed, scene, sizes);
+  const auto shared = [](Pictures& part) { return std::make_shared<const Pictures>(std::move(part)); };
+  Dataset data = pixel_data({shared(drawn.train), shared(drawn.validation), shared(drawn.test)}, settings);
+  data.name = "Pathfinder";
+  data.classes = 2;
+  return data;
+}
+
 struct Kind {
   DataKind text;
   Task task;
@@ -66,6 +88,9 @@ constexpr Kind kKinds[] = {
     {{"labels", "{train,dev,test}.tsv: label<TAB>text, or GLUE's columns"}, Task::classify, load_labelled},
     {{"pairs", "papers.tsv and pairs.{train,valid,test}.tsv, or GLUE's pairs"}, Task::match, load_pairs},
     {{"pictures", "idx files as MNIST's, or CIFAR-10's .bin"}, Task::vision, load_pictures},
+    {{"pathfinder", "Pathfinder: generated, or idx files of it, as sequences of pixels"},
+     Task::classify,
+     load_pathfinder},
     {{"captions", "{train,valid,test}.captions: picture.png<TAB>text"}, Task::image_text, load_captions},
     {{"series", "a .csv: date, then columns of numbers"}, Task::forecast, load_series},
 };
@@ -94,15 +119,17 @@ std::string_view kind_of_folder(const DataSettings& settings) {
 
 const Kind& kind_of(const DataSettings& settings) {
   if (!settings.kind.empty()) return kind_named(settings.kind);
-  if (settings.source == "listops") return kind_named("listops");
+  if (is_generated(settings.source)) return kind_named(settings.source);
   if (is_folder(settings.source)) return kind_named(kind_of_folder(settings));
   if (!is_there(settings.source))
     fail(ErrorCode::bad_input, fmt::format("no folder or file \"{}\"", settings.source), "data.source",
-         "listops, a folder or a file: see fovea train --help");
+         "listops, pathfinder, a folder or a file: see fovea train --help");
   return kind_named(has_end(settings.source, ".csv") ? "series" : "text");
 }
 
 }  // namespace
+
+bool is_generated(std::string_view source) { return source == "listops" || source == "pathfinder"; }
 
 std::span<const DataKind> data_kinds() {
   static const auto kinds = [] {
@@ -122,7 +149,7 @@ Dataset load_data(const Context& context, const DataSettings& settings, const Da
 
 void DataSettings::fields(FieldVisitor& v) {
   constexpr double kMost = 100e6;
-  v("source", source, "\"listops\" (generated), a folder or a file");
+  v("source", source, "\"listops\" or \"pathfinder\" (generated), a folder or a file");
   v("kind", kind, "kind of data; empty: told by the files");
   v("train", train, "training examples, at most; 0: all", between(0, kMost));
   v("validation", validation, "validation examples, at most; 0: all", between(0, kMost));

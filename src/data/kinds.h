@@ -2,6 +2,7 @@
 
 #include "core/rng.h"
 #include "data/files.h"
+#include "data/pictures/pictures.h"
 #include "data/text/language.h"
 #include "fovea/data.h"
 #include "fovea/tokenizer.h"
@@ -13,9 +14,14 @@ Dataset load_text(const Context& context, const DataSettings& settings, const Da
 Dataset load_parallel(const Context& context, const DataSettings& settings, const DataUse& use);
 Dataset load_labelled(const Context& context, const DataSettings& settings, const DataUse& use);
 Dataset load_pairs(const Context& context, const DataSettings& settings, const DataUse& use);
+// Pictures as sequences of their values, for classify.
+Dataset pixel_data(const PictureParts& parts, const DataSettings& settings);
 Dataset load_pictures(const Context& context, const DataSettings& settings, const DataUse& use);
 Dataset load_captions(const Context& context, const DataSettings& settings, const DataUse& use);
 Dataset load_series(const Context& context, const DataSettings& settings, const DataUse& use);
+
+// Data that is made where no folder is named: "listops", "pathfinder".
+bool is_generated(std::string_view source);
 
 // How they tell their files from others.
 bool is_pictures(const Path& folder);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/nearest.h"
+#include "data/kinds.h"
 #include "fovea/tokenizer.h"
 #include "io/file.h"
 
@@ -81,18 +82,16 @@ bool is_preset(const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-constexpr std::string_view kGenerated = "listops";
-
 // A run does not depend on the folder it was started in. What is not there is a name, or refused later.
 void make_absolute(std::string& path) {
-  if (!path.empty() && path != kGenerated && is_there(path))
+  if (!path.empty() && !is_generated(path) && is_there(path))
     path = std::filesystem::absolute(path).lexically_normal().string();
 }
 
 constexpr const char* kUsualAttention = "transnormer-t2";
 
 // The names of preset and attention, and the model that they make before anything else changes it.
-void choose_model(const Json& file, const RunChoices& o, RunSettings& settings) {
+void choose_model(const Json& file, const RunChoices& o, std::optional<Task> asked, RunSettings& settings) {
   const std::string preset = chosen_name(file, "preset", o.model, settings.preset);
   const std::string attention = chosen_name(file, "attention", o.attention, settings.attention);
   const bool fresh = settings.preset.empty() && settings.attention.empty();
@@ -103,18 +102,27 @@ void choose_model(const Json& file, const RunChoices& o, RunSettings& settings) 
     fail(ErrorCode::usage, fmt::format("unknown model \"{}\"", preset), "--model",
          name_hint(preset, ModelConfig::preset_names()));
   if (preset.empty() && !is_preset(attention))
-    if (const std::optional<Task> task = task_of_data(settings.data, file, o)) settings.preset = usual_preset(*task);
+    if (const std::optional<Task> task = asked ? asked : task_of_data(settings.data, file, o))
+      settings.preset = usual_preset(*task);
   if (settings.preset.empty() && attention.empty()) settings.attention = kUsualAttention;
   settings.model = ModelConfig::preset(settings.preset.empty() ? settings.attention : settings.preset);
   if (!settings.preset.empty() && !attention.empty()) settings.model.set_attention(attention);
 }
 
+// As many layers as wanted, in the order and shares of those that were there.
+void set_depth(std::int64_t depth, ModelConfig& model) {
+  std::vector<std::string> layers;
+  for (std::int64_t i = 0; i < depth; ++i)
+    layers.push_back(model.layers[static_cast<std::size_t>(i * std::ssize(model.layers) / depth)]);
+  model.layers = std::move(layers);
+}
+
 // Chooses the model; gives the config file.
-Json begin_with(const RunChoices& o, RunSettings& settings) {
+Json begin_with(const RunChoices& o, std::optional<Task> asked, RunSettings& settings) {
   Json file = read_config(o.config);
   refuse_two_choices(file, o);
   if (o.data) settings.data.kind.clear();  // that of other data
-  choose_model(file, o, settings);
+  choose_model(file, o, asked, settings);
   return file;
 }
 
@@ -165,16 +173,19 @@ void RunSettings::fields(FieldVisitor& v) {
 RunSettings new_run(const Protocol& protocol, const RunChoices& choices) {
   RunSettings settings;
   settings.data = protocol.data;
-  const Json file = begin_with(choices, settings);
+  const Json file = begin_with(choices, protocol.task, settings);
   settings.train = protocol.train ? *protocol.train : TrainConfig::usual(settings.model);
-  if (choices.config.empty()) set_fields(settings, protocol.set);
+  if (choices.config.empty()) {
+    if (protocol.depth > 0) set_depth(protocol.depth, settings.model);
+    set_fields(settings, protocol.set);
+  }
   apply_choices(file, choices, settings);
   return settings;
 }
 
 RunSettings changed_run(const RunSettings& before, const RunChoices& choices) {
   RunSettings settings = before;
-  const Json file = begin_with(choices, settings);
+  const Json file = begin_with(choices, {}, settings);
   apply_choices(file, choices, settings);
   return settings;
 }
@@ -187,7 +198,7 @@ Dataset load_data(const Context& context, const RunSettings& settings, const Pat
     use.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder.string()));
   const std::string_view kind = data_kind(settings.data);
   observer.on_detail(fmt::format("reading {} ({})", settings.data.source, kind));
-  if (settings.data.kind.empty() && settings.data.source != kGenerated)
+  if (settings.data.kind.empty() && !is_generated(settings.data.source))
     for (const DataKind& known : data_kinds())
       if (known.name == kind)
         observer.on_note(fmt::format("taken for {}: {}; --set data.kind=NAME for another", kind, known.summary));
@@ -201,7 +212,7 @@ void fit_to_data(RunSettings& settings, const Dataset& data) {
   } catch (const Error& error) {
     throw error.inside("model");
   }
-  if (settings.data.source != kGenerated) settings.data.kind = data_kind(settings.data);
+  if (!is_generated(settings.data.source)) settings.data.kind = data_kind(settings.data);
   settings.data.mean = data.mean;
   settings.data.deviation = data.deviation;
 }

@@ -33,6 +33,8 @@ struct Protocol {
   DataSettings data = {};
   std::optional<TrainConfig> train = {};  // none: what usually suits the model
   std::vector<std::string> set = {};      // changes of the model, as RunChoices has them; a config file decides itself
+  std::int64_t depth = 0;                 // layers, the preset's drawn out; 0: as many as it has
+  std::optional<Task> task = {};          // what models are asked; none: what is usual for the data
 };
 
 // What is chosen for a run: a config file, then single settings, then those that have a name of their own.

@@ -27,13 +27,23 @@ struct Published {
   std::span<const PublishedScore> scores;
 };
 
+// How the models of a task are made and trained. Names are in protocol_names().
+struct TaskProtocol {
+  std::string_view name, summary;
+  Protocol settings;
+};
+
 // One task of an arena. A new one is a row in tasks.cc; what runs, compares and reports knows no task.
 struct ArenaTask {
   std::string_view name;   // "listops"
   std::string_view title;  // "ListOps"
+  std::string_view files;  // what --data has to be; empty: it is generated
   Metric metric;
-  Protocol protocol;  // data, budget and training settings, where nothing else is chosen
+  std::vector<TaskProtocol> protocols;  // the first where none is named
   std::span<const Published> published;
+
+  const Protocol& protocol() const { return protocols.front().settings; }
+  const Protocol& protocol(std::string_view name) const;  // refuses those that the task has not
 };
 
 // Those of the Long-Range Arena.

@@ -16,4 +16,8 @@ void multiply(const Context& context, const Product& io);
 template <Device>
 double time_product(const Context& context, std::int64_t n);
 
+// Name and version of what makes the products.
+template <Device>
+std::string product_library();
+
 }  // namespace fovea::kernels

@@ -11,4 +11,8 @@ double gemm_rate(const Context& context, std::int64_t n) {
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds;
 }
 
+std::string product_library(Device device) {
+  return visit_built(BuiltDevices(), device, []<Device D>() { return kernels::product_library<D>(); });
+}
+
 }  // namespace fovea::gemm

@@ -40,11 +40,25 @@ bool is_causal(const AttentionProblem& problem) {
   return problem.causal || !problem.mechanism.supports(Feature::bidirectional);
 }
 
-Flops flops_of(const AttentionProblem& problem) {
+Flops flops_of_sequence(const AttentionProblem& problem, std::int64_t n) {
   const auto d = static_cast<double>(problem.dim);
-  const Sizes sizes{static_cast<double>(problem.n), static_cast<double>(problem.heads), d, d, is_causal(problem)};
+  const Sizes sizes{static_cast<double>(n), static_cast<double>(problem.heads), d, d, is_causal(problem)};
   return problem.window ? pairwise_flops(window_pairs(problem), sizes)
                         : problem.mechanism.kind().flops(sizes, problem.mechanism);
+}
+
+Flops flops_of(const AttentionProblem& problem) {
+  if (problem.packed.empty()) return flops_of_sequence(problem, problem.n);
+  Flops all{};
+  for (const std::int32_t length : problem.packed) {
+    const Flops one = flops_of_sequence(problem, length);
+    all = {all.forward + one.forward, all.backward + one.backward};
+  }
+  return all;
+}
+
+std::int64_t longest(const AttentionProblem& problem) {
+  return problem.packed.empty() ? problem.n : *std::max_element(problem.packed.begin(), problem.packed.end());
 }
 
 }  // namespace
@@ -63,6 +77,9 @@ AttentionCase::AttentionCase(Context& context, AttentionProblem problem, Attenti
     : context_(context), problem_(std::move(problem)), data_(std::move(data)) {
   options_.causal = is_causal(problem_);
   options_.window = problem_.window;
+  if (!problem_.packed.empty()) options_.queries.cu_seqlens.push_back(0);
+  for (const std::int32_t length : problem_.packed)
+    options_.queries.cu_seqlens.push_back(options_.queries.cu_seqlens.back() + length);
   const std::int64_t width = problem_.heads * problem_.dim;
   options_.weights = make_weights(context, problem_.mechanism,
                                   {.heads = problem_.heads,
@@ -70,7 +87,7 @@ AttentionCase::AttentionCase(Context& context, AttentionProblem problem, Attenti
                                    .d_k = problem_.dim,
                                    .d_v = problem_.dim,
                                    .width = width,
-                                   .max_length = problem_.n},
+                                   .max_length = longest(problem_)},
                                   problem_.dtype);
 }
 

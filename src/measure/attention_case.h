@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "fovea/attention.h"
 
@@ -10,6 +11,7 @@ namespace fovea {
 struct AttentionProblem {
   Mechanism mechanism{"softmax"};
   std::int64_t batch = 1, n = 1024, heads = 8, dim = 64;
+  std::vector<std::int32_t> packed = {};  // lengths of the sequences that n rows consist of; empty: one for each item
   bool causal = false;
   std::optional<Window> window;
   DType dtype = DType::f32;

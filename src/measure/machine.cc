@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <sched.h>
 #include <sys/utsname.h>
 
@@ -12,6 +11,7 @@
 #include <sstream>
 
 #include "core/isa.h"
+#include "gemm/rate.h"
 
 namespace fovea {
 namespace {
@@ -89,8 +89,8 @@ std::string Machine::text() const {
 }
 
 std::string onednn_version() {
-  const dnnl_version_t* version = dnnl_version();
-  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+  const std::string library = gemm::product_library(Device::cpu);
+  return library.substr(library.find(' ') + 1);
 }
 
 std::string compiler_version() {

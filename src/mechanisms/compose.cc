@@ -1,5 +1,7 @@
 #include "mechanisms/compose.h"
 
+#include <map>
+
 #include "autograd/add_into.h"
 
 namespace fovea {
@@ -58,6 +60,51 @@ bool is_whole(const Call& call) {
   return covers(call.queries, call.q) && covers(call.keys, call.k);
 }
 
+// Some sequences of a call, packed in one item.
+struct Packed {
+  Var q, k, v;
+  AttentionOptions options;
+};
+
+Packed pack(const Call& call, const std::vector<std::size_t>& members) {
+  Tape& tape = call.tape;
+  const auto join = [&](const Var& x, const std::vector<Sequences::Rows>& rows) {
+    std::vector<Var> parts;
+    for (std::size_t s : members) parts.push_back(sequence_of(tape, x, rows[s]));
+    return x.defined() ? concat(tape, parts, 1) : x;
+  };
+  const auto ends = [&](const std::vector<Sequences::Rows>& rows) {
+    Sequences packed{{}, {0}};
+    for (std::size_t s : members)
+      packed.cu_seqlens.push_back(packed.cu_seqlens.back() + static_cast<std::int32_t>(rows[s].count));
+    return packed;
+  };
+  Packed packed{join(call.q, call.queries), join(call.k, call.keys), join(call.v, call.keys), call.options};
+  packed.options.align = Align::bottom_right;
+  packed.options.input = join(call.options.input, call.keys);
+  packed.options.positions = join(call.options.positions, call.keys).value();
+  packed.options.queries = ends(call.queries);
+  packed.options.keys = ends(call.keys);
+  return packed;
+}
+
+// The sequences of each kind that have rows, in order.
+std::vector<std::vector<std::size_t>> groups_of(const Call& call, const SequenceKind& kind) {
+  std::map<std::int64_t, std::vector<std::size_t>> groups;
+  for (std::size_t s = 0; s < call.queries.size(); ++s)
+    if (const std::int64_t n_q = call.queries[s].count, n_k = call.keys[s].count; n_q > 0 && n_k > 0)
+      groups[kind ? kind(n_q, n_k) : 0].push_back(s);
+  std::vector<std::vector<std::size_t>> lists;
+  for (auto& [_, members] : groups) lists.push_back(std::move(members));
+  return lists;
+}
+
+// Whether the call is as `pack` would make it.
+bool is_packed(const Call& call) {
+  return !call.options.queries.cu_seqlens.empty() && !key_sequences(call).cu_seqlens.empty() &&
+         call.options.align == Align::bottom_right;
+}
+
 std::vector<Sequences::Rows> whole(const Var& x) { return Sequences{}.rows(x.dim(0), x.dim(1), "rows"); }
 
 void repeat_backward(Tape& tape, Node& node) {
@@ -99,15 +146,59 @@ Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body)
   return assemble(tape, shape, parts, std::move(places), call.q.dtype());
 }
 
-Var each_sequence_wide(const Call& call, const std::function<Var(const Call&)>& body) {
+Var all_sequences(const Call& call, const std::function<Var(const Call&)>& body, const SequenceKind& kind) {
+  Tape& tape = call.tape;
+  const Shape shape{call.q.dim(0), call.q.dim(1), call.q.dim(2), call.v.dim(3)};
+  const auto groups = groups_of(call, kind);
+  if (groups.empty()) return nothing(call, shape);
+  const bool together = groups.size() == 1 && groups[0].size() == call.queries.size(), aligned = is_whole(call);
+  if (together && (aligned || is_packed(call))) {
+    AttentionOptions options = call.options;
+    options.queries = aligned ? Sequences{} : call.options.queries;
+    options.keys = aligned ? Sequences{} : key_sequences(call);
+    return body({tape, call.q, call.k, call.v, call.mechanism, options, call.queries, call.keys});
+  }
+  std::vector<Var> parts;
+  Places places;
+  for (const std::vector<std::size_t>& members : groups) {
+    const Packed packed = pack(call, members);
+    const auto queries = packed.options.queries.rows(1, packed.q.dim(1), "queries");
+    const Var o = body({tape, packed.q, packed.k, packed.v, call.mechanism, packed.options, queries,
+                        packed.options.keys.rows(1, packed.k.dim(1), "keys")});
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      parts.push_back(sequence_of(tape, o, queries[i]));
+      places.push_back(call.queries[members[i]]);
+    }
+  }
+  return assemble(tape, shape, parts, std::move(places), call.q.dtype());
+}
+
+Var beside(const Call& call, const Var& x) {
+  const std::int64_t items = call.q.dim(0);
+  if (x.dim(0) == items) return x;
+  return reshape(call.tape, x, {items, x.dim(0) / items * x.dim(1), x.dim(2), x.dim(3)});
+}
+
+std::vector<Sequences::Rows> rows_beside(const Call& call, std::int64_t m) {
+  std::vector<Sequences::Rows> rows;
+  const std::int64_t items = call.q.dim(0), sequences = std::ssize(call.queries);
+  for (std::int64_t s = 0; s < sequences; ++s)
+    rows.push_back(items == sequences ? Sequences::Rows{s, 0, m} : Sequences::Rows{0, s * m, m});
+  return rows;
+}
+
+Var in_wide_type(const Call& call, const std::function<Var(const Call&)>& body) {
   Tape& tape = call.tape;
   const DType dtype = call.q.dtype(), wide = wide_type(dtype);
   AttentionOptions options = call.options;
   if (options.input.defined()) options.input = cast(tape, options.input, wide);
-  const Var out = each_sequence({tape, cast(tape, call.q, wide), cast(tape, call.k, wide), cast(tape, call.v, wide),
-                                 call.mechanism, options, call.queries, call.keys},
-                                body);
+  const Var out = body({tape, cast(tape, call.q, wide), cast(tape, call.k, wide), cast(tape, call.v, wide),
+                        call.mechanism, options, call.queries, call.keys});
   return cast(tape, out, dtype);
+}
+
+Var each_sequence_wide(const Call& call, const std::function<Var(const Call&)>& body) {
+  return in_wide_type(call, [&](const Call& wide) { return each_sequence(wide, body); });
 }
 
 AttentionResult run_tiled_on(const Call& call, const Triple& x, const AttentionOptions& options, const Tiled& tiled) {

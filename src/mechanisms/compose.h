@@ -13,8 +13,21 @@ namespace fovea {
 // whose options have no lengths; it gives (b, n_q, heads, d_v). Sequences without queries or keys give zero rows.
 Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body);
 
-// The same with q, k, v and input in f32 (f64 for f64), for mechanisms whose parts must be more precise than their
+// Runs body on all sequences of a kind at once: they are the items of its batch where they have one length, else packed
+// in one item, and the options' queries and keys say how. Without `kind` all are of one. Body gets nothing but real
+// rows, no sequence without queries or keys, and gives (b, n_q, heads, d_v).
+using SequenceKind = std::function<std::int64_t(std::int64_t n_q, std::int64_t n_k)>;
+Var all_sequences(const Call& call, const std::function<Var(const Call&)>& body, const SequenceKind& kind = {});
+
+// x (sequences, m, heads, d) as queries or keys besides those of a call of all_sequences: (b, sequences m / b, heads,
+// d), and where each sequence has its m rows there.
+Var beside(const Call& call, const Var& x);
+std::vector<Sequences::Rows> rows_beside(const Call& call, std::int64_t m);
+
+// Runs body with q, k, v and input in f32 (f64 for f64), for mechanisms whose parts must be more precise than their
 // output; the result is in the dtype of the call.
+Var in_wide_type(const Call& call, const std::function<Var(const Call&)>& body);
+// each_sequence so.
 Var each_sequence_wide(const Call& call, const std::function<Var(const Call&)>& body);
 
 // Whole sequences on the tiled engine with other q, k and v, and no option of the call but those given.

@@ -6,10 +6,6 @@
 namespace fovea {
 
 // (b or 1, heads or 1, 2 L - 1) by key position - query position, dense and by query position - key position instead.
-Var turned_diagonals(Tape& tape, const Var& bias);
-
-// Sums gradients (pieces, heads, 2 L - 1) into the shape of the bias; `batch` is the item that each piece belongs to.
-Tensor sum_diagonals(const Context& context, const Tensor& parts, const Shape& shape,
-                     const std::vector<std::int64_t>& batch);
+Var reversed_distances(Tape& tape, const Var& bias);
 
 }  // namespace fovea

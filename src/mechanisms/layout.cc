@@ -1,17 +1,19 @@
 #include "mechanisms/layout.h"
 
+#include <numeric>
+
 namespace fovea {
 namespace {
 
 // Positions i32 (b, n): counted from `first[s]` within sequence s; 0 on padding.
 Tensor positions_of(const Context& context, const Var& x, const std::vector<Sequences::Rows>& rows,
                     const std::vector<std::int64_t>& first) {
-  const Tensor positions = Tensor::zeros(context, {x.dim(0), x.dim(1)}, DType::i32);
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(x.dim(0) * x.dim(1)), 0);
   for (std::size_t s = 0; s < rows.size(); ++s) {
-    std::int32_t* out = positions.data<std::int32_t>() + rows[s].batch * x.dim(1) + rows[s].begin;
-    for (std::int64_t i = 0; i < rows[s].count; ++i) out[i] = static_cast<std::int32_t>(first[s] + i);
+    const auto begin = positions.begin() + rows[s].batch * x.dim(1) + rows[s].begin;
+    std::iota(begin, begin + rows[s].count, static_cast<std::int32_t>(first[s]));
   }
-  return positions;
+  return Tensor::from<std::int32_t>(context, {x.dim(0), x.dim(1)}, positions);
 }
 
 }  // namespace

@@ -144,6 +144,9 @@ constexpr Op kScan{"scan_attention", scan_backward};
 
 AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   Tape& tape = call.tape;
+  // Gradients of features may leave the range of f16; turned back, they would be NaN, also where the map is flat.
+  if (call.options.rotary && call.q.dtype() == DType::f16)
+    return run_on_features(call, {cast(tape, call.q, DType::f32), cast(tape, call.k, DType::f32)}, scanned);
   const Context& context = tape.context();
   Var q = call.q, k = call.k;
   const bool map_first = call.options.rotary.has_value();
@@ -189,7 +192,7 @@ AttentionResult run_on_features(const Call& call, const FeaturePair& features, c
   const Call inner{tape,           features.q,   features.k,   cast(tape, call.v, dtype),
                    call.mechanism, call.options, call.queries, call.keys};
   AttentionResult result = run_scanned(inner, scanned);
-  result.output = cast(tape, result.output, call.q.dtype());
+  if (!scanned.wide) result.output = cast(tape, result.output, call.q.dtype());
   return result;
 }
 

@@ -2,8 +2,10 @@
 
 #include <cmath>
 
+#include "core/visit_device.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
+#include "mechanisms/score_kernels.h"
 #include "ops/sequence.h"
 
 namespace fovea {
@@ -35,30 +37,23 @@ Score score_of(const Mechanism& mechanism) {
 
 // saved: the log temperatures (heads), the output (heads, d).
 void temperature_backward(Tape& tape, Node& node) {
-  const Tensor &log = node.saved[0], &out = node.saved[1], g = node.grad().contiguous(tape.context());
-  const Tensor d_log = Tensor::zeros(tape.context(), log.shape(), log.dtype());
-  visit_float(log.dtype(), [&]<class T>() {
-    const std::int64_t width = out.dim(1);
-    for (std::int64_t i = 0; i < out.numel(); ++i) {
-      if (static_cast<double>(log.data<T>()[i / width]) >= kLogCap) continue;
-      T& sum = d_log.data<T>()[i / width];
-      sum = static_cast<T>(sum + out.data<T>()[i] * g.data<T>()[i]);
-    }
-  });
-  tape.accumulate(node.inputs[0], d_log);
+  const Context& context = tape.context();
+  const Tensor& log = node.saved[0];
+  const kernels::TemperaturePull io{log, node.saved[1], node.grad().contiguous(context),
+                                    Tensor::empty(context, log.shape(), log.dtype()), kLogCap};
+  visit_device(context, io, [&]<Device D>() { kernels::temperature_backward<D>(context, io); });
+  tape.accumulate(node.inputs[0], io.d_log);
 }
 
 constexpr Op kTemperature{"temperature", temperature_backward};
 
 // exp(min(log, ln 100)) of every head, for each of its channels: (heads) -> (heads, d).
 Var temperature(Tape& tape, const Var& log, std::int64_t width) {
-  const Tensor from = log.value().contiguous(tape.context());
-  const Tensor out = Tensor::empty(tape.context(), {from.dim(0), width}, from.dtype());
-  visit_float(from.dtype(), [&]<class T>() {
-    for (std::int64_t i = 0; i < out.numel(); ++i)
-      out.data<T>()[i] = static_cast<T>(std::exp(std::fmin(static_cast<double>(from.data<T>()[i / width]), kLogCap)));
-  });
-  return tape.record(kTemperature, {log}, out, {from, out});
+  const Context& context = tape.context();
+  const kernels::Temperature io{log.value().contiguous(context),
+                                Tensor::empty(context, {log.dim(0), width}, log.dtype()), kLogCap};
+  visit_device(context, io, [&]<Device D>() { kernels::temperature<D>(context, io); });
+  return tape.record(kTemperature, {log}, io.out, {io.log, io.out});
 }
 
 // Rows of length sqrt(d), in the wide type.

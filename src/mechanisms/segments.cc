@@ -8,17 +8,15 @@ namespace {
 
 // The table as an index for take_rows, (b, segments width, heads).
 Tensor index_of(const Context& context, const SegmentTable& table, std::int64_t items, std::int64_t heads) {
-  const std::int64_t segments = static_cast<std::int64_t>(table.rows.size());
-  const Tensor index = Tensor::empty(context, {items, segments * table.width, heads}, DType::i32);
-  index.fill(-1);
-  std::int32_t* to = index.data<std::int32_t>();
+  const std::int64_t places = std::ssize(table.rows) * table.width;
+  std::vector<std::int32_t> index;
+  index.reserve(static_cast<std::size_t>(items * places * heads));
   for (std::int64_t b = 0; b < items; ++b)
-    for (std::int64_t s = 0; s < segments; ++s) {
-      const std::vector<std::int32_t>& rows = table.rows[static_cast<std::size_t>(s)];
-      for (std::size_t r = 0; r < rows.size(); ++r)
-        std::fill_n(to + ((b * segments + s) * table.width + static_cast<std::int64_t>(r)) * heads, heads, rows[r]);
-    }
-  return index;
+    for (const std::vector<std::int32_t>& rows : table.rows)
+      for (std::int64_t r = 0; r < table.width; ++r)
+        index.insert(index.end(), static_cast<std::size_t>(heads),
+                     r < std::ssize(rows) ? rows[static_cast<std::size_t>(r)] : -1);
+  return Tensor::from<std::int32_t>(context, {items, places, heads}, index);
 }
 
 std::vector<std::int32_t> repeated(const std::vector<std::int32_t>& counts, std::int64_t times) {

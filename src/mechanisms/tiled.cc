@@ -7,9 +7,9 @@
 #include "mechanisms/diagonal.h"
 #include "mechanisms/layout.h"
 #include "mechanisms/mask.h"
-#include "mechanisms/merge.h"
 #include "mechanisms/score.h"
 #include "ops/work.h"
+#include "tile/merge.h"
 
 namespace fovea {
 namespace {
@@ -65,14 +65,10 @@ Pairing residue_of(const Pairing& whole, std::int64_t step, std::int64_t r) {
   return {{q.batch, q.begin + first_q, count(q.count, first_q)}, {k.batch, k.begin + r, count(k.count, r)}};
 }
 
-// Where a piece finds its diagonals: the engine goes by rows, they by query position - key position + L - 1. In the
-// gradient every piece of a run has elements of its own, for each of its heads.
-void place_diagonals(const Pairing& whole, const TiledCall& call, const Run& run, tile::Piece& piece) {
-  if (call.diagonals == 0) return;
+// Where a piece finds its diagonals: the engine goes by rows, they by query position - key position + L - 1.
+std::int64_t first_diagonal(const Pairing& whole, std::int64_t diagonals) {
   const auto& [q, k] = whole;
-  piece.bias_at = (call.diagonals - 1) / 2 + (k.count - q.count) - q.begin + k.begin;
-  piece.d_bias_at =
-      std::ssize(run.work.pieces.all()) * (run.heads.end - run.heads.begin) * call.diagonals + piece.bias_at;
+  return diagonals == 0 ? 0 : (diagonals - 1) / 2 + (k.count - q.count) - q.begin + k.begin;
 }
 
 // use(the rows, their pattern, the step) for each dense piece of a part.
@@ -87,19 +83,19 @@ void each_piece(const Pairing& whole, const Part& part, const Use& use) {
   }
 }
 
-void add_pieces(const Pairing& whole, const Part& part, const TiledCall& call, Run& run) {
+void add_pieces(const Pairing& whole, const Part& part, std::int64_t diagonals, tile::PieceList& pieces) {
   each_piece(whole, part, [&](const Pairing& rows, const Pattern& pattern, std::int64_t step) {
     const auto [q, k] = rows;
-    tile::Piece piece{.batch = q.batch,
-                      .q0 = q.begin,
-                      .nq = q.count,
-                      .k0 = k.begin,
-                      .nk = k.count,
-                      .q_step = step,
-                      .k_step = step,
-                      .kv_head = part.head};
-    place_diagonals(whole, call, run, piece);
-    run.work.pieces.add(piece, pattern);
+    pieces.add({.batch = q.batch,
+                .q0 = q.begin,
+                .nq = q.count,
+                .k0 = k.begin,
+                .nk = k.count,
+                .q_step = step,
+                .k_step = step,
+                .kv_head = part.head,
+                .bias_at = first_diagonal(whole, diagonals)},
+               pattern);
   });
 }
 
@@ -138,7 +134,7 @@ void add_runs(const Call& call, const Tiled& tiled, TiledCall& out) {
       part.pattern = full_pattern(call.options, part.pattern);
       if (!together) part.head = -1;  // the run is all of it
       out.scattered |= p > 0 || part.step > 1;
-      add_pieces({call.queries[s], call.keys[s]}, part, out, out.runs[index]);
+      add_pieces({call.queries[s], call.keys[s]}, part, out.diagonals, out.runs[index].work.pieces);
     }
   }
 }
@@ -186,24 +182,6 @@ tile::Inputs inputs_of(const Run& run, const tile::Inputs& whole) {
           whole.alibi.defined() ? whole.alibi.slice(0, h.begin, h.end) : Tensor()};
 }
 
-// Where a run puts the gradient of its part d_bias of the bias, what the engine is told of it, and how it gets there.
-Tensor bias_room(const Context& context, const TiledCall& call, const Run& run, const Tensor& d_bias) {
-  if (!d_bias.defined()) return d_bias;
-  if (call.diagonals > 0)
-    return Tensor::zeros(context, {std::ssize(run.work.pieces.all()), run.work.problem.heads, call.diagonals},
-                         d_bias.dtype());
-  return call.scattered ? Tensor::zeros(context, d_bias.shape(), d_bias.dtype()) : d_bias;
-}
-
-void empty_room(const Context& context, const TiledCall& call, const Run& run, const Tensor& room,
-                const Tensor& d_bias) {
-  if (!room.defined() || !(call.scattered || call.diagonals > 0)) return;
-  if (call.diagonals == 0) return add_into(context, d_bias, room);
-  std::vector<std::int64_t> batch;
-  for (const tile::Piece& piece : run.work.pieces.all()) batch.push_back(piece.batch);
-  add_into(context, d_bias, sum_diagonals(context, room, d_bias.shape(), batch));
-}
-
 // Runs one part backward. All parts have the softmax of the whole row: its o and log-sum-exp are all they need of each
 // other. What an earlier run has written is added to.
 void pull_run(const Context& context, const TiledCall& call, const Run& run, const tile::BackwardTensors& p) {
@@ -214,7 +192,9 @@ void pull_run(const Context& context, const TiledCall& call, const Run& run, con
   const Tensor dq = h.of(p.dq), dk = kv.of(p.dk), dv = kv.of(p.dv), d_bias = h.of_bias(p.d_bias);
   const Tensor to_q = place(dq, run.joins, call.queries), to_k = place(dk, run.joins_keys, call.keys),
                to_v = place(dv, run.joins_keys, call.keys);
-  const Tensor to_bias = bias_room(context, call, run, d_bias);
+  // A bias by distance is added to as it is.
+  const bool bias_apart = call.scattered && call.diagonals == 0 && d_bias.defined();
+  const Tensor to_bias = bias_apart ? Tensor::zeros(context, d_bias.shape(), d_bias.dtype()) : d_bias;
   tile::backward(context, run.work,
                  {.in = inputs_of(run, p.in),
                   .o = h.of(p.o),
@@ -231,7 +211,7 @@ void pull_run(const Context& context, const TiledCall& call, const Run& run, con
     add_into(context, dk, to_k);
     add_into(context, dv, to_v);
   }
-  empty_room(context, call, run, to_bias, d_bias);
+  if (bias_apart) add_into(context, d_bias, to_bias);
 }
 
 // Whether every element of a bias has a pair of rows in a piece: one sequence fills each batch item. Between packed
@@ -279,7 +259,7 @@ void attend_run(const Context& context, const Run& run, const tile::ForwardTenso
   const Tensor to_lse = run.joins ? Tensor::empty(context, lse.shape(), lse.dtype()) : lse;
   if (run.joins) to_lse.fill(-INFINITY);
   tile::forward(context, run.work, {inputs_of(run, a.in), to, to_lse, h.of(a.rest)});
-  if (run.joins) merge_into(context, {o, lse}, {to, to_lse});
+  if (run.joins) tile::merge(context, {o, lse}, {to, to_lse}, {o, lse});
 }
 
 }  // namespace
@@ -317,7 +297,7 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   const auto [wide_q, wide_k] = rotated(call, score.q, score.k);
   const Var q = cast(tape, wide_q, call.q.dtype()), k = cast(tape, wide_k, call.q.dtype());
   const Var bias = call.options.diagonal_bias.defined()
-                       ? turned_diagonals(tape, call.options.diagonal_bias)
+                       ? reversed_distances(tape, call.options.diagonal_bias)
                        : masked_bias(tape, call.options.bias, call.options.mask, wide_type(q.dtype()));
   const Tensor tq = dense_rows(context, q.value()), tk = dense_rows(context, k.value()),
                tv = dense_rows(context, call.v.value());

@@ -71,6 +71,7 @@ Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOp
   const Shape rows{x.dim(0), x.dim(1), x.dim(2)};
   if (options.map == FeatureMap::exponential && options.stabilizer == Stabilizer::sequence)
     io.tops = Tensor::empty(context, rows, wide_type(x.dtype()));
+  if (options.stabilizer == Stabilizer::given) io.shifts = options.shifts;
   if (options.pull_shift) io.peaks = Tensor::empty(context, rows, DType::i32);
   const std::int64_t outputs = directions.dim(1) * (options.map == FeatureMap::waves ? 2 : 1);
   io.y = Tensor::empty(context, x.shape().with(3, outputs), feature_type(options.map, x.dtype()));
@@ -78,8 +79,26 @@ Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOp
   visit_device(context, io, [&]<Device D>() { kernels::features<D>(context, io); });
   FeatureOptions attributes = options;
   attributes.gain = attributes.weight = {};
+  attributes.shifts = {};
   return tape.record(kFeatures, {x, options.gain, options.weight}, io.y,
                      {io.x, io.directions, io.gain, io.weight, io.tops, io.peaks, io.y}, std::move(attributes));
+}
+
+Rescue find_rescue(const Context& context, const Tensor& x, const Tensor& directions, const FeatureOptions& options,
+                   bool in_order) {
+  check(x, directions, options);
+  const DType wide = wide_type(x.dtype());
+  const Shape rows{x.dim(0), x.dim(1), x.dim(2)};
+  const kernels::FeatureRescue io{&options,
+                                  dense_rows(context, x),
+                                  directions.contiguous(context),
+                                  Tensor::empty(context, rows, wide),
+                                  in_order ? Tensor::empty(context, rows, wide) : Tensor(),
+                                  Tensor::empty(context, {std::ssize(options.rows), x.dim(2)}, wide),
+                                  Tensor::empty(context, {}, DType::u8),
+                                  context.device() != Device::cpu};
+  visit_device(context, io, [&]<Device D>() { kernels::find_rescue<D>(context, io); });
+  return io.always || io.needed.item() != 0.0 ? Rescue{io.shifts, io.log_decay, io.state_scale} : Rescue{};
 }
 
 }  // namespace fovea

@@ -66,11 +66,4 @@ inline Tensor dense_rows(const Context& context, const Tensor& t) {
   return t.stride(-1) == 1 || t.dim(-1) == 1 ? t : t.contiguous(context);
 }
 
-// Calls f.template operator()<R>() with float, or with double for f64.
-template <class F>
-decltype(auto) visit_wide(DType dtype, F&& f) {
-  if (dtype == DType::f64) return f.template operator()<double>();
-  return f.template operator()<float>();
-}
-
 }  // namespace fovea

@@ -249,13 +249,13 @@ Matrix log_xi(const Matrix& omega, const Matrix& x, double scale) {
 // log alpha of the optimal proposals, (queries, landmarks)
 Matrix log_alpha(const Matrix& q, const Matrix& q_mean, const Matrix& ell, double scale, double beta) {
   const Matrix t = transposed(softmax_rows(scale * (q_mean * transposed(q))));
+  const Matrix shares = softmax_rows(ell);
   Matrix out(q.rows, q_mean.rows);
   for (std::int64_t i = 0; i < q.rows; ++i) {
     double mean = 0.0;
     for (std::int64_t a = 0; a < q_mean.rows; ++a) mean += t(i, a) / static_cast<double>(q_mean.rows);
     for (std::int64_t a = 0; a < q_mean.rows; ++a) {
-      const double share = std::exp(ell(a, a) - log_sum_exp(ell, a));
-      out(i, a) = std::log(std::fmax(share + beta * (t(i, a) - mean), 1e-8));
+      out(i, a) = std::log(std::fmax(shares(a, a) + beta * (t(i, a) - mean), 1e-8));
     }
   }
   return out;

@@ -68,8 +68,10 @@ inline double log_sum_exp(const Matrix& a, std::int64_t row) {
 
 inline Matrix softmax_rows(Matrix a) {
   for (std::int64_t i = 0; i < a.rows; ++i) {
-    const double total = log_sum_exp(a, i);
-    for (std::int64_t j = 0; j < a.columns; ++j) a(i, j) = std::isfinite(total) ? std::exp(a(i, j) - total) : 0.0;
+    double top = -std::numeric_limits<double>::infinity(), sum = 0.0;
+    for (std::int64_t j = 0; j < a.columns; ++j) top = std::fmax(top, a(i, j));
+    for (std::int64_t j = 0; j < a.columns; ++j) sum += a(i, j) = std::isfinite(top) ? std::exp(a(i, j) - top) : 0.0;
+    for (std::int64_t j = 0; j < a.columns; ++j) a(i, j) /= sum > 0.0 ? sum : 1.0;
   }
   return a;
 }

@@ -1,6 +1,7 @@
 #include "reference/recurrent.h"
 
 #include <cmath>
+#include <map>
 
 #include "reference/row_rules.h"
 
@@ -44,15 +45,23 @@ std::vector<double> waves_at(double t, std::int64_t waves) {
   return r;
 }
 
+// W_r R_t of every head, (heads, d_k)
+std::vector<double> position_keys(const Problem& p, std::int64_t distance) {
+  const std::int64_t rows = p.heads * p.d_k, waves = static_cast<std::int64_t>(p.weights[2].size()) / rows;
+  const std::vector<double> r = waves_at(static_cast<double>(distance), waves);
+  std::vector<double> keys;
+  for (std::int64_t c = 0; c < rows; ++c) keys.push_back(dot(&p.weights[2][at(c * waves)], r.data(), waves));
+  return keys;
+}
+
 // (q_i + u) . k_j + (q_i + w) . W_r R_(i - j)
-double relative_score(const Problem& p, std::int64_t i, std::int64_t j, std::int64_t h) {
-  const std::int64_t waves = static_cast<std::int64_t>(p.weights[2].size()) / (p.heads * p.d_k);
-  const std::vector<double> r = waves_at(static_cast<double>(p.position(i) - j), waves);
+double relative_score(const Problem& p, const std::vector<double>& position, std::int64_t i, std::int64_t j,
+                      std::int64_t h) {
   double score = 0.0;
   for (std::int64_t c = 0; c < p.d_k; ++c) {
     const double q = p.query(i, h)[c];
     score += (q + p.weights[0][at(h * p.d_k + c)]) * p.key(j, p.kv_head(h))[c];
-    score += (q + p.weights[1][at(h * p.d_k + c)]) * dot(&p.weights[2][at((h * p.d_k + c) * waves)], r.data(), waves);
+    score += (q + p.weights[1][at(h * p.d_k + c)]) * position[at(h * p.d_k + c)];
   }
   return score;
 }
@@ -61,13 +70,17 @@ double relative_score(const Problem& p, std::int64_t i, std::int64_t j, std::int
 
 Result transformer_xl(const Problem& p, std::int64_t segment, std::int64_t memory) {
   Result out = zeros(p);
+  std::map<std::int64_t, std::vector<double>> keys;  // by distance: few beside the pairs
   for (std::int64_t i = 0; i < p.n_q; ++i)
     for (std::int64_t h = 0; h < p.heads; ++h) {
       const std::int64_t begin = floor_to(p.position(i), segment);
       std::vector<Candidate> seen;
       for (std::int64_t j = 0; j < p.n_k; ++j)
-        if (j >= begin - memory && j < begin + segment && (!p.causal || j <= p.position(i)) && p.position(i) >= 0)
-          seen.push_back({scale_of(p) * relative_score(p, i, j, h), row(p.value(j, p.kv_head(h)), p.d_v)});
+        if (j >= begin - memory && j < begin + segment && (!p.causal || j <= p.position(i)) && p.position(i) >= 0) {
+          std::vector<double>& key = keys[p.position(i) - j];
+          if (key.empty()) key = position_keys(p, p.position(i) - j);
+          seen.push_back({scale_of(p) * relative_score(p, key, i, j, h), row(p.value(j, p.kv_head(h)), p.d_v)});
+        }
       read(p, seen, i, h, out);
     }
   return out;

@@ -1,13 +1,10 @@
 #include "text/unicode.h"
 
-#include <unicode/ubrk.h>
-#include <unicode/uchar.h>
-#include <unicode/unorm2.h>
-#include <unicode/utext.h>
+#include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
-#include <memory>
-#include <mutex>
+#include <span>
 #include <unordered_map>
 
 #include "fovea/error.h"
@@ -17,11 +14,31 @@ namespace {
 
 constexpr std::uint32_t kCodes = 0x110000;
 
-UChar32 icu(char32_t code) { return static_cast<UChar32>(code); }
-bool has(char32_t code, std::uint32_t categories) { return (U_GET_GC_MASK(icu(code)) & categories) != 0; }
+using Ranges = std::span<const std::pair<char32_t, char32_t>>;
 
-void check(UErrorCode status) {
-  if (U_FAILURE(status)) fail(ErrorCode::internal, std::string("ICU: ") + u_errorName(status));
+bool is_in(char32_t code, Ranges ranges) {
+  return std::any_of(ranges.begin(), ranges.end(), [&](const auto& r) { return code >= r.first && code <= r.second; });
+}
+
+// Sets of general categories, a bit each.
+constexpr std::uint32_t set_of(std::initializer_list<utf8proc_category_t> categories) {
+  std::uint32_t set = 0;
+  for (const utf8proc_category_t category : categories) set |= 1u << category;
+  return set;
+}
+constexpr std::uint32_t kLetters = set_of(
+    {UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LL, UTF8PROC_CATEGORY_LT, UTF8PROC_CATEGORY_LM, UTF8PROC_CATEGORY_LO});
+constexpr std::uint32_t kMarks = set_of({UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MC, UTF8PROC_CATEGORY_ME});
+constexpr std::uint32_t kNumbers = set_of({UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL, UTF8PROC_CATEGORY_NO});
+constexpr std::uint32_t kPunctuation =
+    set_of({UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PD, UTF8PROC_CATEGORY_PS, UTF8PROC_CATEGORY_PE,
+            UTF8PROC_CATEGORY_PI, UTF8PROC_CATEGORY_PF, UTF8PROC_CATEGORY_PO});
+constexpr std::uint32_t kControls =
+    set_of({UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CF, UTF8PROC_CATEGORY_CO, UTF8PROC_CATEGORY_CS});
+
+utf8proc_int32_t signed_code(char32_t code) { return static_cast<utf8proc_int32_t>(code); }
+bool has(char32_t code, std::uint32_t categories) {
+  return (1u << utf8proc_category(signed_code(code)) & categories) != 0;
 }
 
 Kind find_kind(char32_t code) {
@@ -30,39 +47,16 @@ Kind find_kind(char32_t code) {
   return is_number(code) ? Kind::number : Kind::other;
 }
 
-struct Forms {
-  Forms() {
-    UErrorCode status = U_ZERO_ERROR;
-    canonical = unorm2_getNFCInstance(&status);
-    compatible = unorm2_getNFKCInstance(&status);
-    check(status);
-  }
-  const UNormalizer2* canonical = nullptr;
-  const UNormalizer2* compatible = nullptr;
-};
-
-const Forms& forms() {
-  static const Forms all;
-  return all;
-}
-
 std::u32string find_decomposition(char32_t code, bool compatible) {
-  std::array<UChar, 64> units;
-  UErrorCode status = U_ZERO_ERROR;
-  const UNormalizer2* form = compatible ? forms().compatible : forms().canonical;
-  const int size = unorm2_getDecomposition(form, icu(code), units.data(), units.size(), &status);
-  std::u32string out;
-  if (size < 0) return out;
-  check(status);
-  for (int i = 0; i < size;) {
-    UChar32 c;
-    U16_NEXT(units.data(), i, size, c);
-    out.push_back(static_cast<char32_t>(c));
-  }
-  return out;
+  std::array<utf8proc_int32_t, 32> codes;
+  const int options = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
+  const utf8proc_ssize_t size = utf8proc_decompose_char(signed_code(code), codes.data(), codes.size(),
+                                                        static_cast<utf8proc_option_t>(options), nullptr);
+  if (size < 0 || (size == 1 && codes[0] == signed_code(code))) return {};
+  return {codes.begin(), codes.begin() + size};
 }
 
-// Decompositions by character; they are asked for once a character of the text, and ICU's way through UTF-16 is slow.
+// Decompositions by character: they are asked for once a character of the text.
 const std::unordered_map<char32_t, std::u32string>& decompositions(bool compatible) {
   const auto build = [](bool compatible) {
     std::unordered_map<char32_t, std::u32string> all;
@@ -81,37 +75,47 @@ const std::unordered_map<char32_t, std::u32string>& decompositions(bool compatib
   return all;
 }
 
-struct CloseText {
-  void operator()(UText* text) const { utext_close(text); }
-};
-struct CloseBreaks {
-  void operator()(UBreakIterator* breaks) const { ubrk_close(breaks); }
-};
-
 }  // namespace
 
-bool is_white_space(char32_t code) { return u_isUWhiteSpace(icu(code)); }
-bool is_letter(char32_t code) { return has(code, U_GC_L_MASK); }
-bool is_number(char32_t code) { return has(code, U_GC_N_MASK); }
-bool is_mark(char32_t code) { return has(code, U_GC_M_MASK); }
-bool is_nonspacing_mark(char32_t code) { return has(code, U_GC_MN_MASK); }
+bool is_white_space(char32_t code) {
+  constexpr std::array<std::pair<char32_t, char32_t>, 10> kSpaces{{{0x09, 0x0D},
+                                                                   {0x20, 0x20},
+                                                                   {0x85, 0x85},
+                                                                   {0xA0, 0xA0},
+                                                                   {0x1680, 0x1680},
+                                                                   {0x2000, 0x200A},
+                                                                   {0x2028, 0x2029},
+                                                                   {0x202F, 0x202F},
+                                                                   {0x205F, 0x205F},
+                                                                   {0x3000, 0x3000}}};
+  return is_in(code, kSpaces);
+}
+bool is_letter(char32_t code) { return has(code, kLetters); }
+bool is_number(char32_t code) { return has(code, kNumbers); }
+bool is_mark(char32_t code) { return has(code, kMarks); }
+bool is_nonspacing_mark(char32_t code) { return utf8proc_category(signed_code(code)) == UTF8PROC_CATEGORY_MN; }
 
 bool is_punctuation(char32_t code) {
-  if (code < 0x80) return code > 0x20 && code < 0x7F && !has(code, U_GC_L_MASK | U_GC_N_MASK);
-  return has(code, U_GC_P_MASK);
+  if (code < 0x80) return code > 0x20 && code < 0x7F && !has(code, kLetters | kNumbers);
+  return has(code, kPunctuation);
 }
 
 bool is_word(char32_t code) {
-  return u_hasBinaryProperty(icu(code), UCHAR_ALPHABETIC) || has(code, U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK) ||
-         u_hasBinaryProperty(icu(code), UCHAR_JOIN_CONTROL);
+  constexpr std::uint32_t kWord =
+      kLetters | kMarks | set_of({UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL, UTF8PROC_CATEGORY_PC});
+  // The joiners, and what is alphabetic without being a letter, a mark or a letter number: letters in circles and
+  // squares.
+  constexpr std::array<std::pair<char32_t, char32_t>, 5> kOthers{
+      {{0x200C, 0x200D}, {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}}};
+  return has(code, kWord) || is_in(code, kOthers);
 }
 
 bool is_control(char32_t code) {
   if (code == '\t' || code == '\n' || code == '\r') return false;
-  return has(code, U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK | U_GC_CS_MASK);
+  return has(code, kControls);
 }
 
-bool is_ideograph(char32_t c) {
+bool is_ideograph(char32_t code) {
   constexpr std::array<std::pair<char32_t, char32_t>, 8> kBlocks{{{0x4E00, 0x9FFF},
                                                                   {0x3400, 0x4DBF},
                                                                   {0x20000, 0x2A6DF},
@@ -120,9 +124,7 @@ bool is_ideograph(char32_t c) {
                                                                   {0x2B920, 0x2CEAF},
                                                                   {0xF900, 0xFAFF},
                                                                   {0x2F800, 0x2FA1F}}};
-  for (const auto& [first, last] : kBlocks)
-    if (c >= first && c <= last) return true;
-  return false;
+  return is_in(code, kBlocks);
 }
 
 const Kind* ascii_kinds() {
@@ -145,10 +147,12 @@ Kind kind_of(char32_t code) {
 
 char32_t simple_lower(char32_t code) {
   if (code < 0x80) return code >= 'A' && code <= 'Z' ? code + 32 : code;
-  return static_cast<char32_t>(u_tolower(icu(code)));
+  return static_cast<char32_t>(utf8proc_tolower(signed_code(code)));
 }
 
-std::uint8_t combining_class(char32_t code) { return code < 0x300 ? 0 : u_getCombiningClass(icu(code)); }
+std::uint8_t combining_class(char32_t code) {
+  return code < 0x300 ? 0 : static_cast<std::uint8_t>(utf8proc_get_property(signed_code(code))->combining_class);
+}
 
 std::u32string_view decomposition(char32_t code, bool compatible) {
   if (code < 0x80) return {};
@@ -165,21 +169,25 @@ std::u32string_view decomposition(char32_t code, bool compatible) {
 }
 
 char32_t composition(char32_t first, char32_t second) {
-  const UChar32 found = unorm2_composePair(forms().canonical, icu(first), icu(second));
-  return found < 0 ? 0 : static_cast<char32_t>(found);
+  std::array<utf8proc_int32_t, 2> pair{signed_code(first), signed_code(second)};
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+  return utf8proc_normalize_utf32(pair.data(), 2, options) == 1 ? static_cast<char32_t>(pair[0]) : 0;
 }
 
 std::vector<std::uint32_t> grapheme_ends(std::string_view text) {
-  UErrorCode status = U_ZERO_ERROR;
-  const std::unique_ptr<UText, CloseText> view(
-      utext_openUTF8(nullptr, text.data(), static_cast<std::int64_t>(text.size()), &status));
-  const std::unique_ptr<UBreakIterator, CloseBreaks> breaks(ubrk_open(UBRK_CHARACTER, "", nullptr, 0, &status));
-  check(status);
-  ubrk_setUText(breaks.get(), view.get(), &status);
-  check(status);
   std::vector<std::uint32_t> ends;
-  for (int end = ubrk_next(breaks.get()); end != UBRK_DONE; end = ubrk_next(breaks.get()))
-    ends.push_back(static_cast<std::uint32_t>(end));
+  utf8proc_int32_t before = -1, state = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    utf8proc_int32_t code = 0;
+    const utf8proc_ssize_t bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
+                                                    static_cast<utf8proc_ssize_t>(text.size() - at), &code);
+    if (bytes <= 0) fail(ErrorCode::internal, "graphemes of what is not UTF-8");
+    if (before >= 0 && utf8proc_grapheme_break_stateful(before, code, &state))
+      ends.push_back(static_cast<std::uint32_t>(at));
+    before = code;
+    at += static_cast<std::size_t>(bytes);
+  }
+  if (!text.empty()) ends.push_back(static_cast<std::uint32_t>(text.size()));
   return ends;
 }
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-// What Unicode says of characters; ICU's tables, in the terms tokenisers use.
+// What Unicode says of characters; utf8proc's tables, in the terms tokenisers use.
 namespace fovea::text {
 
 bool is_white_space(char32_t code);

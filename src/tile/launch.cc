@@ -2,6 +2,7 @@
 
 #include "core/visit_device.h"
 #include "tensor/array_of.h"
+#include "tile/piece_gradients_kernels.h"
 #include "tile/query.h"
 
 namespace fovea::tile {
@@ -14,14 +15,35 @@ BiasArray<void*> bias_array(const Tensor& bias) {
   return {bias.raw(), stride(0), stride(1), stride(2), stride(3)};
 }
 
-// By distance each piece has elements of its own, which it finds by its d_bias_at.
-BiasArray<void*> bias_gradient_array(const Tensor& d_bias) {
-  BiasArray<void*> array = bias_array(d_bias);
-  if (!d_bias.defined() || d_bias.rank() != 3) return array;
-  array.batch = 0;
-  array.head = d_bias.stride(1);
-  return array;
-}
+// The gradient of a bias by distance: every piece and head sums in elements of its own, (pieces, heads, 2 L - 1), which
+// are added up in order.
+class DistanceGradient {
+ public:
+  DistanceGradient(const Context& context, const Work& work, const Tensor& d_bias) : d_bias_(d_bias) {
+    if (!d_bias.defined() || d_bias.rank() != 3) return;
+    pieces_.assign(work.pieces.all().begin(), work.pieces.all().end());
+    const std::int64_t heads = work.problem.heads, size = d_bias.dim(2);
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+      pieces_[i].d_bias_at = pieces_[i].bias_at + static_cast<std::int64_t>(i) * heads * size;
+    sums_ = Tensor::zeros(context, {std::ssize(pieces_), heads, size}, d_bias.dtype(), Lifetime::scratch);
+  }
+
+  void tell(Problem& problem, Backward& arrays) const {
+    arrays.d_bias = bias_array(sums_.defined() ? sums_ : d_bias_);
+    if (!sums_.defined()) return;
+    problem.pieces = pieces_;
+    arrays.d_bias.batch = 0;
+    arrays.d_bias.head = sums_.dim(2);
+  }
+  template <Device D>
+  void add_up(const Context& context) const {
+    if (sums_.defined()) kernels::add_piece_gradients<D>(context, {sums_, d_bias_, pieces_});
+  }
+
+ private:
+  Tensor d_bias_, sums_;
+  std::vector<Piece> pieces_;
+};
 
 Problem problem_of(const Work& work, const Inputs& in) {
   Problem problem = work.problem;
@@ -50,21 +72,24 @@ void forward(const Context& context, const Work& work, const ForwardTensors& io)
 }
 
 void backward(const Context& context, const Work& work, const BackwardTensors& io) {
+  const DistanceGradient by_distance(context, work, io.d_bias);
   visit_device(context, io, [&]<Device D>() {
-    const Backward arrays{.q = array_of<In>(io.in.q),
-                          .k = array_of<In>(io.in.k),
-                          .v = array_of<In>(io.in.v),
-                          .o = array_of<In>(io.o),
-                          .lse = array_of<In>(io.lse),
-                          .d_o = array_of<In>(io.d_o),
-                          .d_lse = array_of<In>(io.d_lse),
-                          .dq = array_of<Out>(io.dq),
-                          .dk = array_of<Out>(io.dk),
-                          .dv = array_of<Out>(io.dv),
-                          .d_bias = bias_gradient_array(io.d_bias),
-                          .rest = array_of<In>(io.rest)};
-    const Problem problem = problem_of(work, io.in);
+    Backward arrays{.q = array_of<In>(io.in.q),
+                    .k = array_of<In>(io.in.k),
+                    .v = array_of<In>(io.in.v),
+                    .o = array_of<In>(io.o),
+                    .lse = array_of<In>(io.lse),
+                    .d_o = array_of<In>(io.d_o),
+                    .d_lse = array_of<In>(io.d_lse),
+                    .dq = array_of<Out>(io.dq),
+                    .dk = array_of<Out>(io.dk),
+                    .dv = array_of<Out>(io.dv),
+                    .d_bias = {},
+                    .rest = array_of<In>(io.rest)};
+    Problem problem = problem_of(work, io.in);
+    by_distance.tell(problem, arrays);
     work.rule ? rule_backward<D>(context, problem, *work.rule, arrays) : backward<D>(context, problem, arrays);
+    by_distance.add_up<D>(context);
   });
 }
 

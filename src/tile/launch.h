@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "fovea/pattern.h"
 #include "fovea/tensor.h"
 #include "tile/row_rule.h"
 
@@ -53,7 +54,7 @@ struct BackwardTensors {
   Inputs in;
   Tensor o, lse, rest, d_o, d_lse;
   Tensor dq, dk, dv;
-  Tensor d_bias;  // optional: the shape of the bias; by distance (pieces, heads, 2 L - 1), zeros that are added to
+  Tensor d_bias;  // optional: the shape of the bias. Overwritten where pieces reach it; by distance added to
 };
 void backward(const Context& context, const Work& work, const BackwardTensors& io);
 

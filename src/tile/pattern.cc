@@ -119,11 +119,38 @@ class Filled final : public PatternRule {
   Pattern::Fill fill_;
 };
 
-// The name of a pattern that no text can describe: another one every time.
-std::string unique(std::string name) {
+// The text of a pattern that only its maker can describe: by a key, or another one every time.
+std::string text_of(std::string name, const std::string& key) {
   static std::atomic<std::uint64_t> made{0};
-  return std::move(name) + "#" + std::to_string(made++);
+  return std::move(name) + (key.empty() ? "#" + std::to_string(made++) : "[" + key + "]");
 }
+
+class Shifted final : public PatternRule {
+ public:
+  Shifted(RulePtr inner, std::int64_t query, std::int64_t key)
+      : PatternRule("shifted(" + inner->text() + ", " + std::to_string(query) + ", " + std::to_string(key) + ")"),
+        inner_(std::move(inner)),
+        query_(query),
+        key_(key) {}
+
+  bool keep(std::int64_t query, std::int64_t key) const override { return inner_->keep(query + query_, key + key_); }
+  Cover cover(const Rect& rect) const override { return inner_->cover(moved(rect)); }
+  Range keys(std::int64_t query_begin, std::int64_t query_end, std::int64_t n_k) const override {
+    const Range kept = inner_->keys(query_begin + query_, query_end + query_, n_k + key_);
+    return {std::clamp<std::int64_t>(kept.begin - key_, 0, n_k), std::clamp<std::int64_t>(kept.end - key_, 0, n_k)};
+  }
+  void mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const override {
+    inner_->mask(moved(rect), words, bits);
+  }
+
+ private:
+  Rect moved(const Rect& rect) const {
+    return {rect.query_begin + query_, rect.query_end + query_, rect.key_begin + key_, rect.key_end + key_};
+  }
+
+  RulePtr inner_;
+  std::int64_t query_, key_;
+};
 
 // A pattern among every step-th token, asked pair by pair.
 class Every final : public PatternRule {
@@ -250,14 +277,23 @@ Pattern Pattern::block_diagonal(std::int64_t width) {
   return Pattern(std::make_shared<BlockDiagonal>(width));
 }
 
-Pattern Pattern::predicate(std::string name, std::function<bool(std::int64_t query, std::int64_t key)> keep) {
+Pattern Pattern::predicate(std::string name, std::function<bool(std::int64_t query, std::int64_t key)> keep,
+                           const std::string& key) {
   if (!keep) fail(ErrorCode::usage, "predicate \"" + name + "\" has no function", "pattern");
-  return Pattern(std::make_shared<Predicate>(unique(std::move(name)), std::move(keep)));
+  return Pattern(std::make_shared<Predicate>(text_of(std::move(name), key), std::move(keep)));
 }
 
-Pattern Pattern::filled(std::string name, Fill fill) {
+Pattern Pattern::filled(std::string name, Fill fill, const std::string& key) {
   if (!fill) fail(ErrorCode::usage, "pattern \"" + name + "\" has no function", "pattern");
-  return Pattern(std::make_shared<Filled>(unique(std::move(name)), std::move(fill)));
+  return Pattern(std::make_shared<Filled>(text_of(std::move(name), key), std::move(fill)));
+}
+
+Pattern Pattern::shifted(std::int64_t query, std::int64_t key) const {
+  constexpr std::int64_t kMost = std::int64_t{1} << 41;  // beyond every plan
+  if (key < 0 || key > kMost || query < -kMost || query > kMost)
+    fail(ErrorCode::usage, "a pattern shifted by " + std::to_string(query) + " and " + std::to_string(key), "pattern",
+         "a first key of 0 or more");
+  return query == 0 && key == 0 ? *this : Pattern(std::make_shared<Shifted>(rule_, query, key));
 }
 
 Pattern Pattern::box(const Rect& rect) { return Pattern(tile::box_rule(rect)); }

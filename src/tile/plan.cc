@@ -13,6 +13,7 @@
 
 #include "core/visit_device.h"
 #include "fovea/error.h"
+#include "fovea/pattern.h"
 
 namespace fovea::tile {
 namespace {

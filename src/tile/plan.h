@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "fovea/memory.h"
-#include "fovea/pattern.h"
+
+namespace fovea {
+class Pattern;
+}
 
 namespace fovea::tile {
 

@@ -56,6 +56,8 @@ class WrongUsage(CliTest):
         self.bad(2, ["--threads"], "doctor", "--threads", "-1")
         self.bad(2, ['"f23"', '"f32"?'], "bench", "attention", "--dtype", "f23")
         self.bad(2, ["CUDA", "--device cpu"], "doctor", "--device", "cuda")
+        self.bad(2, ["cuda:N or auto", "--device cpu"], "doctor", "--device", "gpu")
+        self.bad(2, ["cuda:N or auto", "--device cpu"], "doctor", "--device", "cuda:x")
 
     def test_instruction_set(self):
         self.bad(2, ["FOVEA_ISA", "portable"], "doctor", env=self.environment(FOVEA_ISA="avx99"))

@@ -15,11 +15,10 @@ class Gradient : public Law {
     const std::vector<double> start = leaf.value().to_vector<double>();
     double values[2];
     for (int side = 0; side < 2; ++side) {
-      double* x = leaf.value().data<double>();
-      for (std::size_t i = 0; i < start.size(); ++i) x[i] = start[i] + (side == 0 ? step : -step) * direction[i];
+      edit(leaf.value(), [&](double, std::size_t i) { return start[i] + (side == 0 ? step : -step) * direction[i]; });
       values[side] = objective(context_, inputs, mechanism(), trial);
     }
-    std::copy(start.begin(), start.end(), leaf.value().data<double>());
+    edit(leaf.value(), [&](double, std::size_t i) { return start[i]; });
     return (values[0] - values[1]) / (2.0 * step);
   }
 
@@ -132,10 +131,10 @@ TEST_P(Gradient, NearlyConstantRows) {
     trial.batch = 1;
     trial.n_q = trial.n_k = 40;
     const Inputs inputs = random_inputs(context_, mechanism(), trial, dtype, 3);
-    const Tensor v = inputs.v.value(), flat = v.to(context_, DType::f64);
-    for (std::int64_t i = 0; i < flat.numel(); ++i)
-      flat.data<double>()[i] = 1.0 + 0.02 * flat.data<double>()[i] + 0.1 * static_cast<double>(i % flat.dim(3));
-    v.copy_from(flat.to(context_, dtype));
+    const Tensor v = inputs.v.value();
+    edit(v, [&](double x, std::size_t i) {
+      return 1.0 + 0.02 * x + 0.1 * static_cast<double>(static_cast<std::int64_t>(i) % v.dim(3));
+    });
     const auto wide = [&](const Var& x) { return Var::leaf(x.value().to(context_, DType::f32)); };
     const Gradients got = gradients(context_, inputs, mechanism(), trial);
     const Gradients want = gradients(context_, inputs.with(wide), mechanism(), trial);

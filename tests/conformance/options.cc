@@ -230,12 +230,7 @@ Trial make_trial(Context& context, const OptionCase& option, const Mechanism& me
       run(context, tape, random_inputs(context, mechanism, probe, dtype, 1), mechanism, probe).final_state.shape();
   trial.options.initial_state = random_leaf(context, shape, wide, 17);
   // Positive, as sums of positive features are: a denominator must not pass through 0.
-  const Tensor state = trial.options.initial_state.value();
-  for (std::int64_t i = 0; i < state.numel(); ++i)
-    if (wide == DType::f64)
-      state.data<double>()[i] = std::abs(state.data<double>()[i]);
-    else
-      state.data<float>()[i] = std::abs(state.data<float>()[i]);
+  edit(trial.options.initial_state.value(), [](double x, std::size_t) { return std::abs(x); });
   return trial;
 }
 

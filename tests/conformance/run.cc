@@ -157,16 +157,10 @@ Inputs random_inputs(Context& context, const Mechanism& mechanism, const Trial& 
   in.weights = make_weights(context, mechanism, sizes, dtype);
   for (const Var& w : in.weights)
     if (w.needs_grad()) {
-      Tensor start = w.value();
+      const Tensor start = w.value();
       // Wide matrices get less, so that what they make of a row stays about as large as the row.
       const double size = start.rank() > 2 ? std::fmin(0.5, 4.0 / static_cast<double>(start.dim(-1))) : 0.5;
-      for (std::int64_t i = 0; i < start.numel(); ++i) {
-        const double x = size * random.normal();
-        if (start.dtype() == DType::f64)
-          start.data<double>()[i] += x;
-        else
-          start.data<float>()[i] += static_cast<float>(x);
-      }
+      edit(start, [&](double x, std::size_t) { return x + size * random.normal(); });
     }
   return in;
 }

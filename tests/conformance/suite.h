@@ -37,11 +37,15 @@ struct Case {
   Variant variant;
   Isa isa;
 };
-std::vector<Case> cases();  // all variants on all instruction sets of this machine
+std::vector<Case> cases();  // all variants on all instruction sets of this machine; on a card with the best
 void PrintTo(const Case& c, std::ostream* out);
 std::string case_name(const testing::TestParamInfo<Case>& info);
 
-// Forces the instruction set and makes a context whose fresh memory is NaN.
+// Where the laws are tried: the host (host.cc) or a card (tests/gpu/conformance).
+Context law_context();  // its fresh memory is NaN
+std::vector<Isa> law_isas();
+
+// Forces the instruction set.
 class Law : public testing::TestWithParam<Case> {
  protected:
   Law();

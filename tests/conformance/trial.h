@@ -32,6 +32,14 @@ struct Inputs {
     return {make(q), make(k), make(v), input.defined() ? make(input) : Var(), weights};
   }
 };
+// Every element x becomes f(x, index), wherever the tensor lies.
+template <class F>
+void edit(const Tensor& t, const F& f) {
+  std::vector<double> values = t.to_vector<double>();
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = f(values[i], i);
+  t.copy_from(Tensor::wrap(values.data(), t.shape(), DType::f64));
+}
+
 // kv_heads are set to heads where the mechanism has no grouped form.
 void fit(const Mechanism& mechanism, Trial& trial);
 // A trial in a form that the mechanism has: causal where it has no other.

@@ -59,7 +59,7 @@ bool chooses_anew(const Mechanism& mechanism, const OptionCase& option, DType dt
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const Isa isa : available_isas())
+  for (const Isa isa : law_isas())
     for (const Variant& variant : variants()) all.push_back({variant, isa});
   return all;
 }
@@ -70,6 +70,6 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
   return info.param.variant.label + "_" + label(std::string(name_of(info.param.isa)));
 }
 
-Law::Law() : context_({.threads = 2, .seed = 7, .memory = {.poison = true}}) { force_isa(GetParam().isa); }
+Law::Law() : context_(law_context()) { force_isa(GetParam().isa); }
 
 }  // namespace fovea::conformance

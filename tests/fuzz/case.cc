@@ -18,6 +18,13 @@ using conformance::Trial;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+std::vector<double> normals(std::size_t count, std::uint64_t seed, std::uint64_t stream) {
+  Random random(seed, stream);
+  std::vector<double> values(count);
+  for (double& x : values) x = random.normal();
+  return values;
+}
+
 Context make_context(int threads) { return Context({.threads = threads, .seed = 7, .memory = {.poison = true}}); }
 
 Pattern pattern_of(const std::string& name) {
@@ -225,10 +232,12 @@ std::vector<std::int64_t> padding(const Sequences& sequences, std::int64_t batch
 }
 
 std::vector<double> pulls(const Case& c, const Part& output, std::size_t index) {
-  Random random(static_cast<std::uint64_t>(c.spec.seed), 20 + index);
-  std::vector<double> pull(output.values.size());
-  for (double& p : pull) p = random.normal();
-  pull = rounded(pull, index == 0 ? c.dtype : wide_type(c.dtype));
+  if (c.drawn.size() <= index) c.drawn.resize(index + 1);
+  std::vector<double>& kept = c.drawn[index];
+  if (kept.size() != output.values.size())
+    kept = rounded(normals(output.values.size(), static_cast<std::uint64_t>(c.spec.seed), 20 + index),
+                   index == 0 ? c.dtype : wide_type(c.dtype));
+  std::vector<double> pull = kept;
   for (std::size_t i = 0; i < pull.size(); ++i)
     if (!std::isfinite(output.values[i])) pull[i] = 0.0;
   return pull;
@@ -284,13 +293,6 @@ std::vector<Part> define(const Case& c, const Move& move) {
 
 namespace {
 
-std::vector<double> normals(std::size_t count, std::uint64_t seed, std::uint64_t stream) {
-  Random random(seed, stream);
-  std::vector<double> values(count);
-  for (double& x : values) x = random.normal();
-  return values;
-}
-
 // As a new layer has them, a little changed: biases start at 0.
 void add_layer_leaves(Context& context, Case& c) {
   const Layer layer(context, c.spec, DType::f64);
@@ -345,7 +347,7 @@ void add_call_leaves(Context& context, Case& c) {
 
 Case make_case(const Spec& spec) {
   Context context = make_context(1);
-  Case c{spec, Mechanism::parse(spec.mechanism), dtype_from_name(spec.dtype), {}};
+  Case c{spec, Mechanism::parse(spec.mechanism), dtype_from_name(spec.dtype), {}, {}};
   spec.layer ? add_layer_leaves(context, c) : add_call_leaves(context, c);
   return c;
 }

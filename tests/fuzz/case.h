@@ -21,7 +21,8 @@ struct Case {
   Spec spec;
   Mechanism mechanism;
   DType dtype;
-  std::vector<Leaf> leaves;  // q, k, v; what else the call has; its weights
+  std::vector<Leaf> leaves;                             // q, k, v; what else the call has; its weights
+  mutable std::vector<std::vector<double>> drawn = {};  // pulls of the outputs, kept for the next run
 };
 Case make_case(const Spec& spec);
 

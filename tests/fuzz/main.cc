@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <fstream>
 #include <thread>
 
 #include "fovea/error.h"
@@ -29,12 +30,30 @@ int repeat(const Spec& spec) {
   return verdict.failure.empty() ? 0 : 1;
 }
 
+// Every line of a file is a case; what stands behind # is not read.
+int replay(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) fovea::fail(fovea::ErrorCode::io, "cannot read " + path, "--replay");
+  int failed = 0, cases = 0;
+  for (std::string line; std::getline(file, line);) {
+    line = line.substr(0, line.find('#'));
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    ++cases;
+    const fovea::fuzz::Verdict verdict = fovea::fuzz::judge(fovea::fuzz::spec_from(line));
+    if (verdict.failure.empty()) continue;
+    ++failed;
+    fmt::print("{}: fovea_fuzz --case '{}'\n", verdict.failure, line);
+  }
+  fmt::print("{} cases of {}, {} failed\n", cases, path, failed);
+  return failed == 0 && cases > 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Random calls of every mechanism against its definition.", "fovea_fuzz");
   fovea::fuzz::Settings settings;
-  std::string again;
+  std::string again, known;
   bool keep = false;
   settings.jobs = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 64u));
   app.add_option("--cases", settings.cases, "how many")->capture_default_str();
@@ -45,6 +64,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, fovea::fuzz::kMostJobs))
       ->capture_default_str();
   app.add_option("--case", again, "run one case: SEED:INDEX, or the line that a failure printed");
+  app.add_option("--replay", known, "run the cases of a file, one in a line");
   app.add_flag("--quiet", settings.quiet, "no progress");
   app.add_flag("--keep", keep, "print failing cases as they were drawn, not made simpler");
   CLI11_PARSE(app, argc, argv);
@@ -54,6 +74,7 @@ int main(int argc, char** argv) {
     for (const std::string& name : settings.draw.only) (void)fovea::Mechanism(name);
     if (settings.draw.only.empty())
       for (std::string_view name : fovea::mechanism_names()) settings.draw.only.emplace_back(name);
+    if (!known.empty()) return replay(known);
     if (!again.empty()) return repeat(case_from(again, settings.draw));
     return fovea::fuzz::run_pool(settings) ? 0 : 1;
   } catch (const fovea::Error& error) {

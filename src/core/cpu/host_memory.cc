@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/devices.h"
 #include "core/make_memory.h"
 
 namespace fovea {
@@ -17,9 +18,8 @@ class HostMemory : public Memory {
  public:
   HostMemory() : Memory(Device::cpu) {}
 
-  std::size_t size() const override {
-    return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  }
+  std::size_t size() const override { return pages(_SC_PHYS_PAGES); }
+  std::size_t available() const override { return pages(_SC_AVPHYS_PAGES); }
   void* map(std::size_t bytes) override {
     const bool huge = bytes >= kHugePage;
     const std::size_t align = huge ? kHugePage : kBlockAlign;
@@ -31,6 +31,11 @@ class HostMemory : public Memory {
   void fill(void* to, unsigned char value, std::size_t bytes) override { std::memset(to, value, bytes); }
   void write(void* to, const void* host, std::size_t bytes) override { std::memcpy(to, host, bytes); }
   void read(void* host, const void* from, std::size_t bytes) override { std::memcpy(host, from, bytes); }
+
+ private:
+  static std::size_t pages(int name) {
+    return static_cast<std::size_t>(sysconf(name)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  }
 };
 
 }  // namespace
@@ -45,8 +50,14 @@ const std::shared_ptr<Memory>& borrowed_memory() {
 }
 
 template <>
-std::shared_ptr<Memory> kernels::make_memory<Device::cpu>() {
+std::shared_ptr<Memory> kernels::make_memory<Device::cpu>(int) {
   return make_host_memory();
+}
+
+template <>
+DeviceState kernels::look_at_devices<Device::cpu>() {
+  const std::size_t bytes = borrowed_memory()->size();
+  return {Device::cpu, {{"CPU", bytes, bytes}}, {}, {}};
 }
 
 }  // namespace fovea

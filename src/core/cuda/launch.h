@@ -2,7 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
+#include "fovea/memory.h"
 
 // What the engines on a card share.
 namespace fovea::device {
@@ -11,9 +11,7 @@ namespace fovea::device {
 // handed back in the order of the stream.
 struct Launch {
   cudaStream_t stream = nullptr;
-  void* owner = nullptr;
-  void* (*allocate)(const Launch& launch, std::size_t bytes) = nullptr;  // null: the driver's pool of the stream
-  void (*release)(const Launch& launch, void* data) = nullptr;
+  Allocator* allocator = nullptr;  // of a memory with this stream; null: the driver's pool
 };
 
 }  // namespace fovea::device

@@ -48,26 +48,26 @@ class DeviceScratch {
  public:
   DeviceScratch(const Launch& launch, std::size_t bytes) : launch_(launch) {
     if (bytes == 0) return;
-    if (launch.allocate != nullptr)
-      data_ = launch.allocate(launch, bytes);
+    if (launch_.allocator != nullptr)
+      block_ = launch_.allocator->allocate(bytes, Lifetime::scratch);
     else
-      check_cuda(cudaMallocAsync(&data_, bytes, launch.stream), "scratch of attention");
+      check_cuda(cudaMallocAsync(&block_.data, bytes, launch_.stream), "scratch of attention");
   }
   ~DeviceScratch() {
-    if (data_ == nullptr) return;
-    if (launch_.release != nullptr)
-      launch_.release(launch_, data_);
+    if (block_.data == nullptr) return;
+    if (launch_.allocator != nullptr)
+      launch_.allocator->release(block_);
     else
-      cudaFreeAsync(data_, launch_.stream);
+      cudaFreeAsync(block_.data, launch_.stream);
   }
-  DeviceScratch(DeviceScratch&& other) noexcept : launch_(other.launch_), data_(std::exchange(other.data_, nullptr)) {}
+  DeviceScratch(DeviceScratch&& other) noexcept : launch_(other.launch_), block_(std::exchange(other.block_, {})) {}
   DeviceScratch& operator=(DeviceScratch&&) = delete;
 
-  void* data() const { return data_; }
+  void* data() const { return block_.data; }
 
  private:
-  const Launch& launch_;
-  void* data_ = nullptr;
+  Launch launch_;
+  Allocator::Block block_;
 };
 
 }  // namespace fovea::device

@@ -13,7 +13,9 @@ namespace {
 constexpr std::string_view kTrainImages[] = {"train-images-idx3-ubyte", "train-grey-images-idx3-ubyte"};
 constexpr std::string_view kTestImages[] = {"t10k-images-idx3-ubyte", "test-images-idx3-ubyte",
                                             "test-grey-images-idx3-ubyte"};
+constexpr std::string_view kValidationImages[] = {"valid-images-idx3-ubyte"};
 constexpr std::string_view kTrainLabels[] = {"train-labels-idx1-ubyte"};
+constexpr std::string_view kValidationLabels[] = {"valid-labels-idx1-ubyte"};
 constexpr std::string_view kTestLabels[] = {"t10k-labels-idx1-ubyte", "test-labels-idx1-ubyte"};
 constexpr std::string_view kTrainBatches[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                               "data_batch_4.bin", "data_batch_5.bin"};
@@ -47,10 +49,6 @@ std::shared_ptr<const Pictures> chosen(const Pictures& all, const std::vector<st
   return out;
 }
 
-struct PictureParts {
-  std::shared_ptr<const Pictures> train, validation, test;
-};
-
 PictureParts read_parts(const DataSettings& settings, std::size_t cap) {
   const Path folder = settings.source;
   const bool idx = has_idx(folder);
@@ -58,15 +56,29 @@ PictureParts read_parts(const DataSettings& settings, std::size_t cap) {
                              : read_batches(folder, cap);
   const Pictures test = idx ? read_idx(require_file(folder, kTestImages), require_file(folder, kTestLabels), cap)
                             : read_cifar(require_file(folder, kTestBin), cap);
-  if (train.height != test.height || train.width != test.width)
-    fail(ErrorCode::bad_input,
-         fmt::format("training pictures are {} x {}, test pictures {} x {}", train.height, train.width, test.height,
-                     test.width),
-         settings.source);
-  std::vector<std::int64_t> first(static_cast<std::size_t>(train.count())), held,
-      last(static_cast<std::size_t>(test.count()));
-  std::iota(first.begin(), first.end(), 0);
-  std::iota(last.begin(), last.end(), 0);
+  const auto check_size = [&](const Pictures& part, std::string_view name) {
+    if (train.height != part.height || train.width != part.width)
+      fail(ErrorCode::bad_input,
+           fmt::format("training pictures are {} x {}, {} pictures {} x {}", train.height, train.width, name,
+                       part.height, part.width),
+           settings.source);
+  };
+  check_size(test, "test");
+  const auto all = [](const Pictures& part) {
+    std::vector<std::int64_t> picks(static_cast<std::size_t>(part.count()));
+    std::iota(picks.begin(), picks.end(), 0);
+    return picks;
+  };
+  std::vector<std::int64_t> first = all(train), held, last = all(test);
+  if (const auto images = find_file(folder, kValidationImages)) {
+    const Pictures validation = read_idx(*images, require_file(folder, kValidationLabels), cap);
+    check_size(validation, "validation");
+    held = all(validation);
+    keep_first(first, settings.train);
+    keep_first(held, settings.validation);
+    keep_first(last, settings.test);
+    return {chosen(train, first), chosen(validation, held), chosen(test, last)};
+  }
   hold_out(first, held);
   keep_first(first, settings.train);
   keep_first(held, settings.validation);
@@ -87,23 +99,27 @@ bool is_pictures(const Path& folder) {
   return has_idx(folder) || find_file(folder, std::span(kTrainBatches).first(1)) || find_file(folder, kTrainBin);
 }
 
-Dataset load_pictures(const Context& context, const DataSettings& settings, const DataUse& use) {
-  const PictureParts parts = read_parts(settings, within_memory(kArrayCap, context));
-  if (parts.train->count() == 0) fail(ErrorCode::bad_input, "there are no training pictures", settings.source);
+Dataset pixel_data(const PictureParts& parts, const DataSettings& settings) {
   Dataset data;
   data.name = data_name(settings);
-  data.task = use.task == Task::classify ? Task::classify : Task::vision;
   data.classes = 1 + *std::max_element(parts.train->labels.begin(), parts.train->labels.end());
   check_labels(*parts.validation, data.classes, settings.source);
   check_labels(*parts.test, data.classes, settings.source);
-  if (data.task == Task::classify) {
-    data.vocabulary = 256;
-    data.max_length = parts.train->size();
-    data.train = pixel_split(parts.train);
-    data.validation = pixel_split(parts.validation);
-    data.test = pixel_split(parts.test);
-    return data;
-  }
+  data.vocabulary = 256;
+  data.max_length = parts.train->size();
+  data.train = pixel_split(parts.train);
+  data.validation = pixel_split(parts.validation);
+  data.test = pixel_split(parts.test);
+  return data;
+}
+
+Dataset load_pictures(const Context& context, const DataSettings& settings, const DataUse& use) {
+  const PictureParts parts = read_parts(settings, within_memory(kArrayCap, context));
+  if (parts.train->count() == 0) fail(ErrorCode::bad_input, "there are no training pictures", settings.source);
+  Dataset data = pixel_data(parts, settings);
+  if (use.task == Task::classify) return data;
+  data.task = Task::vision;
+  data.vocabulary = data.max_length = 0;
   const PictureScale scale = PictureScale::chosen(settings, *parts.train);
   data.height = parts.train->height, data.width = parts.train->width, data.channels = parts.train->channels;
   data.mean = scale.mean, data.deviation = scale.deviation;

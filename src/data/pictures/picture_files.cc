@@ -3,6 +3,7 @@
 #include "data/files.h"
 #include "data/pictures/pictures.h"
 #include "fovea/error.h"
+#include "io/file.h"
 #include "io/xz.h"
 
 namespace fovea {
@@ -61,6 +62,21 @@ Pictures read_idx(const Path& images, const Path& labels, std::size_t cap) {
   if (height < 1 || width < 1 || height > kMostIdxSide || width > kMostIdxSide)
     refuse(images, fmt::format("pictures of {} x {} pixels", height, width));
   return {height, width, 1, bytes_of(values.values), bytes_of(classes.values)};
+}
+
+void write_idx(const Pictures& pictures, const Path& images, const Path& labels) {
+  const auto head = [](std::initializer_list<std::int64_t> sizes) {
+    std::string out;
+    const auto put = [&](std::int64_t value) {
+      for (const int shift : {24, 16, 8, 0}) out.push_back(static_cast<char>(value >> shift & 0xff));
+    };
+    put(0x800 + static_cast<std::int64_t>(sizes.size()));
+    for (const std::int64_t size : sizes) put(size);
+    return out;
+  };
+  const auto text = [](const std::vector<std::uint8_t>& bytes) { return std::string(bytes.begin(), bytes.end()); };
+  write_file(images, head({pictures.count(), pictures.height, pictures.width}) + text(pictures.values));
+  write_file(labels, head({pictures.count()}) + text(pictures.labels));
 }
 
 Pictures read_cifar(const Path& path, std::size_t cap) {

@@ -1,7 +1,8 @@
-#include <cairo.h>
 #include <fmt/format.h>
+#include <png.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "data/files.h"
 #include "data/pictures/pictures.h"
@@ -10,16 +11,6 @@ namespace fovea {
 namespace {
 
 constexpr std::int64_t kMostSide = 1 << 14;
-
-using Surface = std::unique_ptr<cairo_surface_t, decltype(&cairo_surface_destroy)>;
-using Pen = std::unique_ptr<cairo_t, decltype(&cairo_destroy)>;
-
-void check_drawing(cairo_surface_t* surface, const Path& path) {
-  const cairo_status_t status = cairo_surface_status(surface);
-  if (status != CAIRO_STATUS_SUCCESS)
-    fail(ErrorCode::out_of_memory, fmt::format("cannot draw the picture: {}", cairo_status_to_string(status)),
-         path.string());
-}
 
 // From the head, before anything is made of the rest: a small file may claim any size.
 PictureSize size_of(std::string_view png, const Path& path) {
@@ -38,38 +29,85 @@ PictureSize size_of(std::string_view png, const Path& path) {
   return size;
 }
 
-// Of a file that breaks off or is wrong inside libpng tells no more than that, and cairo calls all of it "out of
-// memory"; size_of() has looked after memory.
-Surface decoded(std::string_view png, const Path& path) {
-  const auto read = [](void* rest, unsigned char* out, unsigned int bytes) {
-    auto& left = *static_cast<std::string_view*>(rest);
-    if (bytes > left.size()) return CAIRO_STATUS_READ_ERROR;
-    std::copy_n(left.begin(), bytes, out);
-    left.remove_prefix(bytes);
-    return CAIRO_STATUS_SUCCESS;
-  };
-  std::string_view rest = png;
-  Surface picture(cairo_image_surface_create_from_png_stream(read, &rest), cairo_surface_destroy);
-  if (cairo_surface_status(picture.get()) != CAIRO_STATUS_SUCCESS)
-    fail(ErrorCode::bad_input, "the PNG file is damaged or cut short", path.string(), "copy or convert it again");
-  return picture;
+void give_bytes(png_structp png, png_bytep out, std::size_t bytes) {
+  auto& left = *static_cast<std::string_view*>(png_get_io_ptr(png));
+  if (bytes > left.size()) png_error(png, "cut short");
+  std::copy_n(left.begin(), bytes, out);
+  left.remove_prefix(bytes);
 }
 
-// Drawn over white, smaller or larger as wanted.
-Surface resized(cairo_surface_t* picture, PictureSize from, PictureSize to, const Path& path) {
-  Surface out(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(to.width), static_cast<int>(to.height)),
-              cairo_surface_destroy);
-  check_drawing(out.get(), path);
-  const Pen pen(cairo_create(out.get()), cairo_destroy);
-  cairo_set_source_rgb(pen.get(), 1, 1, 1);
-  cairo_paint(pen.get());
-  cairo_scale(pen.get(), static_cast<double>(to.width) / static_cast<double>(from.width),
-              static_cast<double>(to.height) / static_cast<double>(from.height));
-  cairo_set_source_surface(pen.get(), picture, 0, 0);
-  cairo_pattern_set_extend(cairo_get_source(pen.get()), CAIRO_EXTEND_PAD);  // what lies outside does not shine in
-  cairo_paint(pen.get());
-  cairo_surface_flush(out.get());
-  check_drawing(out.get(), path);
+// Whatever the file holds becomes red, green, blue and opacity, a byte each. False: it is damaged. libpng leaves then
+// by a jump, so nothing here has a destructor.
+bool decode(std::string_view file, std::span<png_bytep> rows) {
+  png_structp png = png_create_read_struct(
+      PNG_LIBPNG_VER_STRING, nullptr, [](png_structp png, png_const_charp) { png_longjmp(png, 1); },
+      [](png_structp, png_const_charp) {});
+  if (png == nullptr) return false;
+  png_infop info = png_create_info_struct(png);
+  if (info == nullptr || setjmp(png_jmpbuf(png)) != 0) {
+    png_destroy_read_struct(&png, &info, nullptr);
+    return false;
+  }
+  png_set_read_fn(png, &file, give_bytes);
+  png_read_info(png, info);
+  png_set_expand(png);
+  png_set_strip_16(png);
+  png_set_gray_to_rgb(png);
+  png_set_add_alpha(png, 0xff, PNG_FILLER_AFTER);
+  png_set_interlace_handling(png);
+  png_read_image(png, rows.data());
+  png_read_end(png, nullptr);
+  png_destroy_read_struct(&png, &info, nullptr);
+  return true;
+}
+
+// (height, width, 3), over white.
+std::vector<float> decoded(std::string_view png, PictureSize size, const Path& path) {
+  const auto pixels = static_cast<std::size_t>(size.height * size.width);
+  std::vector<png_byte> all(4 * pixels);
+  std::vector<png_bytep> rows;
+  for (std::int64_t y = 0; y < size.height; ++y) rows.push_back(all.data() + 4 * y * size.width);
+  if (!decode(png, rows))  // size_of() has looked after memory
+    fail(ErrorCode::bad_input, "the PNG file is damaged or cut short", path.string(), "copy or convert it again");
+  std::vector<float> out;
+  out.reserve(3 * pixels);
+  for (const png_byte* pixel = all.data(); pixel != all.data() + all.size(); pixel += 4)
+    for (int colour = 0; colour < 3; ++colour)
+      out.push_back(255.0f + static_cast<float>(pixel[colour] - 255) * static_cast<float>(pixel[3]) / 255.0f);
+  return out;
+}
+
+// What goes into one of `to` places along an axis of `from`: the mean of what it covers, or, enlarging, between two.
+struct Share {
+  std::int64_t first = 0;
+  std::vector<float> weights;
+};
+Share share_of(std::int64_t place, std::int64_t from, std::int64_t to) {
+  const double step = static_cast<double>(from) / static_cast<double>(to);
+  const double middle = (static_cast<double>(place) + 0.5) * step, half = std::max(step, 1.0) / 2;
+  const double begin = std::max(middle - half, 0.0), end = std::min(middle + half, static_cast<double>(from));
+  Share share{.first = static_cast<std::int64_t>(begin), .weights = {}};
+  for (std::int64_t i = share.first; i < from && static_cast<double>(i) < end; ++i) {
+    const double covered = std::min(end, static_cast<double>(i + 1)) - std::max(begin, static_cast<double>(i));
+    share.weights.push_back(static_cast<float>(covered / (end - begin)));
+  }
+  return share;
+}
+
+// (outer, from, inner) to (outer, to, inner).
+std::vector<float> resized(std::vector<float> in, std::int64_t from, std::int64_t to, std::int64_t inner) {
+  if (from == to) return in;
+  std::vector<float> out(in.size() / static_cast<std::size_t>(from) * static_cast<std::size_t>(to), 0.0f);
+  const std::int64_t outer = static_cast<std::int64_t>(in.size()) / (from * inner);
+  for (std::int64_t place = 0; place < to; ++place) {
+    const Share share = share_of(place, from, to);
+    for (std::int64_t o = 0; o < outer; ++o)
+      for (std::size_t k = 0; k < share.weights.size(); ++k) {
+        const float* source = in.data() + (o * from + share.first + static_cast<std::int64_t>(k)) * inner;
+        float* target = out.data() + (o * to + place) * inner;
+        for (std::int64_t i = 0; i < inner; ++i) target[i] += share.weights[k] * source[i];
+      }
+  }
   return out;
 }
 
@@ -83,16 +121,11 @@ PictureSize png_size(const Path& path) {
 void read_png(const Path& path, PictureSize wanted, std::span<std::uint8_t> out) {
   const std::string png = read_file(path);
   const PictureSize own = size_of(png, path);
-  const Surface picture = decoded(png, path);
-  const Surface drawn = resized(picture.get(), own, wanted, path);
-  const unsigned char* rows = cairo_image_surface_get_data(drawn.get());
-  const std::ptrdiff_t stride = cairo_image_surface_get_stride(drawn.get());
-  std::uint8_t* next = out.data();
-  for (std::int64_t y = 0; y < wanted.height; ++y) {
-    const auto* pixels = reinterpret_cast<const std::uint32_t*>(rows + y * stride);  // 0x00RRGGBB
-    for (std::int64_t x = 0; x < wanted.width; ++x)
-      for (const int shift : {16, 8, 0}) *next++ = static_cast<std::uint8_t>(pixels[x] >> shift);
-  }
+  std::vector<float> drawn = decoded(png, own, path);
+  drawn = resized(std::move(drawn), own.width, wanted.width, 3);
+  drawn = resized(std::move(drawn), own.height, wanted.height, 3 * wanted.width);
+  std::transform(drawn.begin(), drawn.end(), out.begin(),
+                 [](float value) { return static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0f, 255.0f))); });
 }
 
 }  // namespace fovea

@@ -40,6 +40,10 @@ std::shared_ptr<const Split> picture_split(std::shared_ptr<const Pictures> pictu
 // Each picture as the sequence of its values, row by row: ids (b, height width channels) below 256.
 std::shared_ptr<const Split> pixel_split(std::shared_ptr<const Pictures> pictures);
 
+struct PictureParts {
+  std::shared_ptr<const Pictures> train, validation, test;
+};
+
 struct PictureSize {
   std::int64_t height = 0, width = 0;
 };
@@ -49,6 +53,7 @@ void read_png(const Path& path, PictureSize wanted, std::span<std::uint8_t> out)
 
 // MNIST's layout, also packed: big-endian sizes and one byte a value. Refuses files that are not as long as they say.
 Pictures read_idx(const Path& images, const Path& labels, std::size_t cap = kArrayCap);
+void write_idx(const Pictures& pictures, const Path& images, const Path& labels);
 // CIFAR-10's binary layout: a label, then 32 x 32 values of red, of green, of blue.
 Pictures read_cifar(const Path& path, std::size_t cap = kArrayCap);
 

@@ -26,4 +26,11 @@ double kernels::time_product<Device::cpu>(const Context& context, std::int64_t n
   return seconds;
 }
 
+template <>
+std::string kernels::product_library<Device::cpu>() {
+  const dnnl_version_t* version = dnnl_version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
 }  // namespace fovea

@@ -1,13 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/parallel.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/dynamic_sparse/prob_sparse.h"
-#include "mechanisms/layout.h"
 #include "mechanisms/tiled.h"
 #include "ops/sequence.h"
-#include "ops/work.h"
 #include "reference/informer.h"
 
 namespace fovea {
@@ -17,77 +14,14 @@ reference::ProbSparse settings(const Mechanism& m) {
   return {m.integer("factor"), m.choice("choice") == "prefix", m.choice("filler") == "sum", m.choice("term") == "keys"};
 }
 
-// How many of the numbers so far are at least as large, in O(log n): a Fenwick tree over their ranks.
-class RunningRank {
- public:
-  explicit RunningRank(const std::vector<double>& values) : order_(values.size()), counts_(values.size() + 1, 0) {
-    std::vector<std::size_t> sorted(values.size());
-    for (std::size_t i = 0; i < sorted.size(); ++i) sorted[i] = i;
-    std::stable_sort(sorted.begin(), sorted.end(), [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
-    for (std::size_t r = 0; r < sorted.size(); ++r) order_[sorted[r]] = r + 1;
-  }
-
-  // Adds number i: how many before it come first, the larger and the earlier of equal ones.
-  std::int64_t add(std::size_t i) {
-    std::int64_t before = 0;
-    for (std::size_t r = order_[i]; r > 0; r &= r - 1) before += counts_[r];
-    for (std::size_t r = order_[i]; r < counts_.size(); r += r & (~r + 1)) ++counts_[r];
-    return before;
-  }
-
- private:
-  std::vector<std::size_t> order_;
-  std::vector<std::int64_t> counts_;
-};
-
-// The queries that were, when their turn came, among the best of those up to them: i32 (b, most, heads), -1 where a
-// head has fewer.
-Tensor prefix_choice(const Context& context, const Tensor& measures, std::int64_t first, std::int64_t factor) {
-  const std::int64_t items = measures.dim(0), n = measures.dim(1), heads = measures.dim(2);
-  std::vector<std::vector<std::int32_t>> chosen(static_cast<std::size_t>(items * heads));
-  std::size_t most = 1;
-  for (std::int64_t c = 0; c < items * heads; ++c) {
-    std::vector<std::int32_t>& rows = chosen[static_cast<std::size_t>(c)];
-    RunningRank rank(measures.select(0, c / heads).select(1, c % heads).slice(0, first, n).to_vector<double>());
-    for (std::int64_t i = 0; i < n - first; ++i)
-      if (rank.add(static_cast<std::size_t>(i)) < kept_of(i + 1, factor))
-        rows.push_back(static_cast<std::int32_t>(first + i));
-    most = std::max(most, rows.size());
-  }
-  const Tensor index = Tensor::empty(context, {items, static_cast<std::int64_t>(most), heads}, DType::i32);
-  index.fill(-1);
-  for (std::int64_t c = 0; c < items * heads; ++c)
-    for (std::size_t r = 0; r < chosen[static_cast<std::size_t>(c)].size(); ++r)
-      index.select(0, c / heads)
-          .select(1, c % heads)
-          .slice(0, static_cast<std::int64_t>(r), static_cast<std::int64_t>(r) + 1)
-          .fill(chosen[static_cast<std::size_t>(c)][r]);
-  return index;
-}
-
-// -inf where a chosen query would see a later key: (b, heads, chosen, n_k).
-Tensor causal_bias(const Context& context, const Tensor& index, const Call& call) {
-  const std::int64_t n_k = call.k.dim(1), shift = n_k - call.q.dim(1), chosen = index.dim(1), heads = index.dim(2);
-  const DType dtype = wide_type(call.q.dtype());
-  const Tensor bias = Tensor::zeros(context, {index.dim(0), heads, chosen, n_k}, dtype);
-  visit_wide(dtype, [&]<class T>() {
-    parallel_for(context, index.dim(0) * heads * chosen, [&](std::int64_t r) {
-      const std::int64_t b = r / (heads * chosen), h = r / chosen % heads, c = r % chosen;
-      const std::int64_t row = index.data<std::int32_t>()[(b * chosen + c) * heads + h];
-      if (row >= 0) std::fill(bias.data<T>() + r * n_k + row + shift + 1, bias.data<T>() + (r + 1) * n_k, T(-INFINITY));
-    });
-  });
-  return bias;
-}
-
 // The same row for every head and item: i32 (b, n_q, heads).
 template <class Row>
 Tensor index_by_query(const Call& call, const Row& row) {
-  const Tensor index = Tensor::empty(call.tape.context(), {call.q.dim(0), call.q.dim(1), call.q.dim(2)}, DType::i32);
-  std::int32_t* to = index.data<std::int32_t>();
-  for (std::int64_t r = 0; r < index.numel(); ++r)
-    to[r] = static_cast<std::int32_t>(row(r / call.q.dim(2) % call.q.dim(1)));
-  return index;
+  const Shape shape{call.q.dim(0), call.q.dim(1), call.q.dim(2)};
+  std::vector<std::int32_t> index;
+  for (std::int64_t r = 0; r < shape.numel(); ++r)
+    index.push_back(static_cast<std::int32_t>(row(r / shape[2] % shape[1])));
+  return Tensor::from<std::int32_t>(call.tape.context(), shape, index);
 }
 
 // What the other queries get: the mean of all values, or of those so far.
@@ -101,9 +35,12 @@ Var filler(const Call& call, bool sum) {
   const DType dtype = wide_type(call.q.dtype());
   Var running = cumsum(tape, cast(tape, call.v, dtype));
   if (!sum) {
-    const Tensor shares = Tensor::empty(tape.context(), {n_k, call.v.dim(2), call.v.dim(3)}, dtype);
-    for (std::int64_t j = 0; j < n_k; ++j) shares.slice(0, j, j + 1).fill(1.0 / static_cast<double>(j + 1));
-    running = mul(tape, running, shares);
+    std::vector<double> shares;
+    for (std::int64_t j = 0; j < n_k; ++j)
+      shares.insert(shares.end(), static_cast<std::size_t>(call.v.dim(2) * call.v.dim(3)),
+                    1.0 / static_cast<double>(j + 1));
+    const Shape shape{n_k, call.v.dim(2), call.v.dim(3)};
+    running = mul(tape, running, Tensor::from<double>(tape.context(), shape, shares).to(tape.context(), dtype));
   }
   const Var rows = repeat_heads(tape, cast(tape, running, call.q.dtype()), heads);
   return take_rows(tape, rows,
@@ -124,7 +61,7 @@ Var attend(const Call& call) {
   const Var q = take_rows(tape, call.q, index);
   AttentionOptions options;
   options.scale = scale;
-  if (call.options.causal) options.bias = causal_bias(context, index, call);
+  if (call.options.causal) options.bias = causal_bias(call, index);
   const Call dense{
       tape, q, call.k, call.v, call.mechanism, options, Sequences{}.rows(q.dim(0), q.dim(1), "queries"), call.keys};
   return put_rows(tape, filler(call, how.sum), index, run_tiled(dense, {}).output);

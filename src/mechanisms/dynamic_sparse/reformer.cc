@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/parallel.h"
+#include "core/visit_device.h"
 #include "gemm/gemm.h"
 #include "mechanisms/compose.h"
-#include "mechanisms/tiled.h"
+#include "mechanisms/dynamic_sparse/hashing_kernels.h"
 #include "ops/sequence.h"
-#include "ops/work.h"
 #include "reference/reformer.h"
 
 namespace fovea {
@@ -21,157 +20,79 @@ reference::Hashing settings(const Mechanism& m) {
           .root = m.choice("temperature") == "root"};
 }
 
-constexpr std::int64_t kGrain = 256;  // rows per task
-constexpr double kUnitEps = 1e-12;    // under the root of a key's mean square
+constexpr double kUnitEps = 1e-12;  // under the root of a key's mean square
 
 // Two buckets for every chunk of n tokens, where there are so many directions.
 std::int64_t directions_for(const reference::Hashing& how, std::int64_t n) {
   return std::clamp((n + how.chunk - 1) / how.chunk, std::int64_t{1}, how.directions);
 }
 
-// One round: the tokens of every item and head sorted by bucket and cut into chunks.
+// All sequences in chunks: those of one batch item follow one another.
+Chunks chunks_of(const Call& call, std::int64_t longest) {
+  std::vector<std::vector<Chunks::Chunk>> items(static_cast<std::size_t>(call.q.dim(0)));
+  Chunks chunks{1, 1, {}};
+  for (const auto& [item, begin, count] : call.queries) {
+    auto& of_item = items[static_cast<std::size_t>(item)];
+    for (std::int64_t first = 0; first < count; first += longest)
+      of_item.push_back({begin + first, std::min(longest, count - first), first > 0});
+    chunks.width = std::max(chunks.width, std::min(longest, count));
+    chunks.each = std::max(chunks.each, std::ssize(of_item));
+  }
+  for (auto& of_item : items) {
+    of_item.resize(static_cast<std::size_t>(chunks.each));
+    chunks.list.insert(chunks.list.end(), of_item.begin(), of_item.end());
+  }
+  return chunks;
+}
+
+// One round: the tokens of every sequence and head sorted by bucket and cut into chunks.
 struct Round {
-  Tensor bucket;  // i64 (b, n, heads)
-  Tensor order;   // i32 (b, n, heads): the token at each place
-  Tensor place;   // i32 (b, n, heads): the place of each token
+  Tensor bucket;                // i64 (b, n, heads)
+  kernels::CutChunks cut = {};  // i32
+  Tensor bias = {};             // (b chunks, heads, chunk, 2 chunk): keys are the chunk before and the chunk itself
 };
 
 // The largest of [z r ; -z r] for every row of z (b, n, heads, d), r (d, directions).
-Tensor buckets_of(const Context& context, const Tensor& z, const Tensor& r) {
+Tensor buckets_of(const Call& call, const reference::Hashing& how, const Tensor& z, const Tensor& r) {
+  const Context& context = call.tape.context();
+  std::vector<std::int64_t> directions;
+  for (const Sequences::Rows& sequence : call.queries) directions.push_back(directions_for(how, sequence.count));
+  const std::int64_t most = *std::max_element(directions.begin(), directions.end());
   const Tensor flat = z.contiguous(context).reshape({z.numel() / z.dim(3), z.dim(3)});
-  const Tensor turned = gemm::multiply(context, flat, r.contiguous(context));
-  const Tensor out = Tensor::empty(context, {z.dim(0), z.dim(1), z.dim(2)}, DType::i64);
-  const std::int64_t count = turned.dim(1);
-  visit_wide(turned.dtype(), [&]<class T>() {
-    parallel_ranges(context, out.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const T* x = turned.data<T>() + row * count;
-        const std::int64_t high = std::max_element(x, x + count) - x, low = std::min_element(x, x + count) - x;
-        out.data<std::int64_t>()[row] = x[high] >= -x[low] ? high : count + low;
-      }
-    });
-  });
-  return out;
+  const Tensor turned = gemm::multiply(context, flat, r.slice(1, 0, most).contiguous(context));
+  const kernels::FindBuckets io{turned.reshape({z.dim(0), z.dim(1), z.dim(2), most}),
+                                Tensor::empty(context, {z.dim(0), z.dim(1), z.dim(2)}, DType::i64), &call.queries,
+                                &directions};
+  visit_device(context, io, [&]<Device D>() { kernels::find_buckets<D>(context, io); });
+  return io.bucket;
 }
 
-Round make_round(const Context& context, const Tensor& z, const Tensor& r) {
-  Round round{buckets_of(context, z, r), {}, {}};
-  round.order = argsort(context, round.bucket);
-  round.place = Tensor::empty(context, round.order.shape(), DType::i32);
-  const std::int64_t n = z.dim(1), heads = z.dim(2);
-  for (std::int64_t i = 0; i < round.order.numel(); ++i) {
-    const std::int64_t token = round.order.data<std::int32_t>()[i];
-    round.place.data<std::int32_t>()[(i / (n * heads) * n + token) * heads + i % heads] =
-        static_cast<std::int32_t>(i / heads % n);
-  }
+Round make_round(const Call& call, const Tensor& bucket, const Chunks& chunks) {
+  const Context& context = call.tape.context();
+  const auto table = [&](std::int64_t rows) {
+    return Tensor::empty(context, bucket.shape().with(1, rows), DType::i32);
+  };
+  Round round{bucket};
+  round.cut = {argsort(context, bucket, call.options.queries), table(chunks.each * chunks.width),
+               table(chunks.each * 2 * chunks.width), table(bucket.dim(1)), &chunks};
+  visit_device(context, round.cut, [&]<Device D>() { kernels::cut_chunks<D>(context, round.cut); });
+  round.bias = Tensor::empty(context, {std::ssize(chunks.list), bucket.dim(2), chunks.width, 2 * chunks.width},
+                             wide_type(call.q.dtype()));
   return round;
 }
 
-// Who sees whom in one item and head.
-class View {
- public:
-  View(const std::vector<Round>& rounds, const reference::Hashing& how, bool causal, std::int64_t item,
-       std::int64_t head)
-      : how_(how), causal_(causal), n_(rounds[0].order.dim(1)), heads_(rounds[0].order.dim(2)) {
-    for (const Round& round : rounds) {
-      One one{std::vector<std::int32_t>(size()), std::vector<std::int32_t>(size()), std::vector<std::int64_t>(size())};
-      for (std::size_t i = 0; i < size(); ++i) {
-        const std::int64_t at = (item * n_ + static_cast<std::int64_t>(i)) * heads_ + head;
-        one.token[i] = round.order.data<std::int32_t>()[at];
-        one.chunk[i] = static_cast<std::int32_t>(round.place.data<std::int32_t>()[at] / how.chunk);
-        one.bucket[i] = round.bucket.data<std::int64_t>()[at];
-      }
-      rounds_.push_back(std::move(one));
-    }
-    for (std::size_t count = 1; count <= rounds.size(); ++count)
-      corrections_.push_back(how.correct ? -std::log(static_cast<double>(count)) : 0.0);
-    for (std::size_t i = 0; i < size(); ++i) alone_.push_back(sees_nobody(i));
-  }
-
-  // The bias of the chunks of round r, (chunks, chunk, 2 chunk) with `stride` between chunks: -inf where a pair is not
-  // seen, less where it is seen again in other rounds. Starts as -inf.
-  template <class T>
-  void write_bias(std::size_t r, T* bias, std::int64_t stride) const {
-    const std::int64_t m = how_.chunk;
-    for (std::int64_t place = 0; place < n_; ++place) {
-      const std::size_t i = token(r, place);
-      T* row = bias + place / m * stride + place % m * 2 * m;
-      const std::int64_t first = (place / m - 1) * m;
-      for (std::int64_t p = std::max<std::int64_t>(0, first); p < std::min(n_, first + 2 * m); ++p) {
-        const std::size_t j = token(r, p);
-        if (sees(rounds_[r], i, j) && (i != j || alone_[i])) row[p - first] = static_cast<T>(correction(i, j));
-      }
-    }
-  }
-
- private:
-  // A round by token: its chunk and bucket; and the tokens in sorted order.
-  struct One {
-    std::vector<std::int32_t> token, chunk;
-    std::vector<std::int64_t> bucket;
-  };
-
-  std::size_t size() const { return static_cast<std::size_t>(n_); }
-  std::size_t token(std::size_t r, std::int64_t place) const {
-    return static_cast<std::size_t>(rounds_[r].token[static_cast<std::size_t>(place)]);
-  }
-  bool sees(const One& round, std::size_t i, std::size_t j) const {
-    const std::int32_t back = round.chunk[i] - round.chunk[j];
-    return (back == 0 || back == 1) && (!causal_ || j <= i) && (how_.across || round.bucket[i] == round.bucket[j]);
-  }
-  double correction(std::size_t i, std::size_t j) const {
-    std::size_t count = 0;
-    for (const One& round : rounds_) count += sees(round, i, j) ? 1 : 0;
-    return corrections_[count - 1];
-  }
-  bool sees_nobody(std::size_t i) const {
-    for (std::size_t r = 0; r < rounds_.size(); ++r) {
-      const std::int64_t first = (rounds_[r].chunk[i] - 1) * how_.chunk;
-      for (std::int64_t p = std::max<std::int64_t>(0, first); p < std::min(n_, first + 2 * how_.chunk); ++p)
-        if (const std::size_t j = token(r, p); j != i && sees(rounds_[r], i, j)) return false;
-    }
-    return true;
-  }
-
-  const reference::Hashing& how_;
-  bool causal_;
-  std::int64_t n_, heads_;
-  std::vector<One> rounds_;
-  std::vector<double> corrections_;  // by the number of rounds in which a pair meets
-  std::vector<bool> alone_;
-};
-
-// The bias of every round's chunks, (b chunks, heads, chunk, 2 chunk): keys are the chunk before and the chunk itself.
-std::vector<Tensor> chunk_biases(const Call& call, const std::vector<Round>& rounds, const reference::Hashing& how) {
+std::vector<Round> make_rounds(const Call& call, const reference::Hashing& how, const Var& k, const Chunks& chunks) {
   const Context& context = call.tape.context();
-  const std::int64_t heads = call.q.dim(2), m = how.chunk, chunks = (call.q.dim(1) + m - 1) / m;
-  std::vector<Tensor> biases;
-  for (std::size_t r = 0; r < rounds.size(); ++r) {
-    biases.push_back(Tensor::empty(context, {call.q.dim(0) * chunks, heads, m, 2 * m}, wide_type(call.q.dtype())));
-    biases.back().fill(-INFINITY);
+  const Tensor z = k.value().to(context, wide_type(k.dtype())), rotations = call.options.weights[0].value();
+  std::vector<Round> rounds;
+  kernels::SeenPairs io{{}, &chunks, call.options.causal, how.across, how.correct};
+  for (std::int64_t r = 0; r < how.rounds; ++r) {
+    rounds.push_back(make_round(call, buckets_of(call, how, z, rotations.select(0, r)), chunks));
+    const Round& round = rounds.back();
+    io.rounds.push_back({round.bucket, round.cut.place, round.cut.both, round.bias});
   }
-  parallel_for(context, call.q.dim(0) * heads, [&](std::int64_t task) {
-    const std::int64_t item = task / heads, head = task % heads, square = 2 * m * m;
-    const View view(rounds, how, call.options.causal, item, head);
-    visit_wide(call.q.dtype(), [&]<class T>() {
-      for (std::size_t r = 0; r < rounds.size(); ++r)
-        view.write_bias(r, biases[r].data<T>() + (item * chunks * heads + head) * square, heads * square);
-    });
-  });
-  return biases;
-}
-
-// The tokens at `width` places of every chunk, from `back` places before it: i32 (b, chunks width, heads), -1 outside.
-Tensor chunk_rows(const Context& context, const Tensor& order, std::int64_t chunk, std::int64_t back) {
-  const std::int64_t n = order.dim(1), heads = order.dim(2), chunks = (n + chunk - 1) / chunk, width = chunk + back;
-  const Tensor index = Tensor::empty(context, {order.dim(0), chunks * width, heads}, DType::i32);
-  for (std::int64_t i = 0; i < index.numel(); ++i) {
-    const std::int64_t row = i / heads % (chunks * width), place = row / width * chunk + row % width - back;
-    const std::int64_t item = i / heads / (chunks * width);
-    index.data<std::int32_t>()[i] =
-        place < 0 || place >= n ? -1 : order.data<std::int32_t>()[(item * n + place) * heads + i % heads];
-  }
-  return index;
+  visit_device(context, io, [&]<Device D>() { kernels::write_seen_pairs<D>(context, io); });
+  return rounds;
 }
 
 struct Tokens {
@@ -179,52 +100,44 @@ struct Tokens {
 };
 
 // Attention within the chunks of one round, back in the order of the tokens.
-Partial attend_round(const Call& call, const Tokens& tokens, const Round& round, const AttentionOptions& options) {
+Partial attend_round(const Call& call, const Tokens& tokens, const Round& round, AttentionOptions options) {
   Tape& tape = call.tape;
-  const std::int64_t items = call.q.dim(0), heads = call.q.dim(2), m = options.bias.dim(2),
-                     chunks = options.bias.dim(0);
-  const Tensor own = chunk_rows(tape.context(), round.order, m, 0),
-               both = chunk_rows(tape.context(), round.order, m, m);
+  const std::int64_t items = call.q.dim(0), heads = call.q.dim(2), chunks = round.bias.dim(0),
+                     width = round.bias.dim(2);
+  options.bias = round.bias;
   const auto stack = [&](const Var& x, const Tensor& rows) {
     return reshape(tape, take_rows(tape, x, rows), {chunks, rows.dim(1) * items / chunks, heads, x.dim(3)});
   };
-  const Var q = stack(tokens.q, own), k = stack(tokens.k, both), v = stack(tokens.v, both);
-  const auto whole = [](const Var& x) { return Sequences{}.rows(x.dim(0), x.dim(1), "rows"); };
-  const AttentionResult sorted = run_tiled({tape, q, k, v, call.mechanism, options, whole(q), whole(k)}, {});
-  const std::int64_t places = chunks / items * m;
-  const Var o = take_rows(tape, reshape(tape, sorted.output, {items, places, heads, v.dim(3)}), round.place);
-  const Var lse = take_rows(tape, reshape(tape, sorted.lse, {items, places, heads, 1}), round.place);
+  const Tensor &own = round.cut.own, &both = round.cut.both, &place = round.cut.place;
+  const AttentionResult sorted =
+      run_tiled_on(call, {stack(tokens.q, own), stack(tokens.k, both), stack(tokens.v, both)}, options, {});
+  const std::int64_t places = chunks / items * width;
+  const Var o = take_rows(tape, reshape(tape, sorted.output, {items, places, heads, tokens.v.dim(3)}), place);
+  const Var lse = take_rows(tape, reshape(tape, sorted.lse, {items, places, heads, 1}), place);
   return {o, reshape(tape, lse, {items, call.q.dim(1), heads})};
 }
 
 Var attend(const Call& call) {
   Tape& tape = call.tape;
-  const Context& context = tape.context();
-  reference::Hashing how = settings(call.mechanism);
-  const std::int64_t heads = call.q.dim(2), directions = directions_for(how, call.q.dim(1));
-  how.chunk = std::min(how.chunk, call.q.dim(1));
+  const reference::Hashing how = settings(call.mechanism);
+  const std::int64_t heads = call.q.dim(2);
   const auto width = static_cast<double>(call.q.dim(3));
   const Var k = repeat_heads(tape, call.k, heads);
-  const Tensor z = k.value().to(context, wide_type(k.dtype())), rotations = call.options.weights[0].value();
-  std::vector<Round> rounds;
-  for (std::int64_t r = 0; r < how.rounds; ++r)
-    rounds.push_back(make_round(context, z, rotations.select(0, r).slice(1, 0, directions)));
   const Tokens tokens{call.q, normalize(tape, k, {.kind = NormKind::rms, .eps = kUnitEps}),
                       repeat_heads(tape, call.v, heads)};
   AttentionOptions options;
   options.scale = call.options.scale.value_or(how.root ? 1.0 / std::sqrt(width) : 1.0) / std::sqrt(width);
   options.return_lse = true;
+  const Chunks chunks = chunks_of(call, how.chunk);
   Partial all;
-  const std::vector<Tensor> biases = chunk_biases(call, rounds, how);
-  for (std::size_t r = 0; r < rounds.size(); ++r) {
-    options.bias = biases[r];
-    const Partial part = attend_round(call, tokens, rounds[r], options);
+  for (const Round& round : make_rounds(call, how, k, chunks)) {
+    const Partial part = attend_round(call, tokens, round, options);
     all = all.output.defined() ? merge(tape, all, part) : part;
   }
   return all.output;
 }
 
-AttentionResult run(const Call& call) { return {each_sequence(call, attend), {}, {}}; }
+AttentionResult run(const Call& call) { return {all_sequences(call, attend), {}, {}}; }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   return reference::reformer(problem, settings(mechanism));

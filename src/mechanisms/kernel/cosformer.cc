@@ -36,64 +36,45 @@ std::vector<double> angles_of(const Call& call) {
 // (b, n, 2): sine and cosine of every row's position, counted from `first` of its sequence.
 Tensor turns_of(const Call& call, const Var& x, const std::vector<Sequences::Rows>& rows,
                 const std::vector<double>& angles) {
-  const DType wide = wide_type(x.dtype());
-  const Tensor turns = Tensor::zeros(call.tape.context(), {x.dim(0), x.dim(1), 2}, wide);
+  std::vector<double> turns(static_cast<std::size_t>(2 * x.dim(0) * x.dim(1)), 0.0);
   for (std::size_t s = 0; s < rows.size(); ++s) {
     // Bottom-right under causal order; else both sides are counted from their own beginning.
     const std::int64_t first = call.options.causal ? call.keys[s].count - rows[s].count : 0;
     for (std::int64_t i = 0; i < rows[s].count; ++i) {
       const Turn turn = turn_by(angles[s] * static_cast<double>(first + i));
-      const std::int64_t at = 2 * (rows[s].batch * x.dim(1) + rows[s].begin + i);
-      if (wide == DType::f64) {
-        turns.data<double>()[at] = turn.sine;
-        turns.data<double>()[at + 1] = turn.cosine;
-      } else {
-        turns.data<float>()[at] = static_cast<float>(turn.sine);
-        turns.data<float>()[at + 1] = static_cast<float>(turn.cosine);
-      }
+      const auto at = static_cast<std::size_t>(2 * (rows[s].batch * x.dim(1) + rows[s].begin + i));
+      turns[at] = turn.sine;
+      turns[at + 1] = turn.cosine;
     }
   }
-  return turns;
+  const Context& context = call.tape.context();
+  return Tensor::from<double>(context, {x.dim(0), x.dim(1), 2}, turns).to(context, wide_type(x.dtype()));
 }
 
-// state (sequences, kv_heads, 2d, width): the halves of each sequence turned against each other.
-Tensor turned_state(const Context& context, const Tensor& state, const std::vector<Turn>& turns) {
-  const Tensor out = Tensor::empty(context, state.shape(), state.dtype());
-  const auto turn = [&]<class R>() {
-    const std::int64_t half = state.dim(2) / 2 * state.dim(3);
-    for (std::int64_t i = 0; i < state.dim(0) * state.dim(1); ++i) {
-      const Turn& t = turns[static_cast<std::size_t>(i / state.dim(1))];
-      const auto sine = static_cast<R>(t.sine), cosine = static_cast<R>(t.cosine);
-      const R* from = state.data<R>() + 2 * i * half;
-      R* to = out.data<R>() + 2 * i * half;
-      for (std::int64_t e = 0; e < half; ++e) {
-        to[e] = from[e] * cosine - from[half + e] * sine;
-        to[half + e] = from[half + e] * cosine + from[e] * sine;
-      }
-    }
-  };
-  state.dtype() == DType::f64 ? turn.operator()<double>() : turn.operator()<float>();
-  return out;
-}
-
-void rebase_backward(Tape& tape, Node& node) {
-  std::vector<Turn> back = std::any_cast<const std::vector<Turn>&>(node.attributes);
-  for (Turn& turn : back) turn.sine = -turn.sine;
-  const Tensor g = node.grad().contiguous(tape.context());
-  tape.accumulate(node.inputs[0], turned_state(tape.context(), g, back));
-}
-
-constexpr Op kRebase{"rebase_state", rebase_backward};
-
-// Weights depend on distances alone, so a state may be kept as seen from the position behind its last key: whoever
-// goes on counts from 0 again.
+// Weights depend on distances alone, so a state (sequences, kv_heads, 2d, width) may be kept as seen from the position
+// behind its last key: whoever goes on counts from 0 again. The halves of each sequence turn against each other.
 Var rebased(const Call& call, const Var& state, const std::vector<double>& angles) {
   if (!state.defined()) return state;
-  std::vector<Turn> turns;
-  for (std::size_t s = 0; s < angles.size(); ++s)
-    turns.push_back(turn_by(angles[s] * static_cast<double>(call.keys[s].count)));
-  const Tensor out = turned_state(call.tape.context(), state.value(), turns);
-  return call.tape.record(kRebase, {state}, out, {}, std::move(turns));
+  Tape& tape = call.tape;
+  std::vector<double> sines, cosines;
+  for (std::size_t s = 0; s < angles.size(); ++s) {
+    const Turn turn = turn_by(angles[s] * static_cast<double>(call.keys[s].count));
+    sines.push_back(turn.sine);
+    cosines.push_back(turn.cosine);
+  }
+  // Sequences come last, where factors broadcast.
+  const Var turned = transpose(tape, state, 0, 3);
+  const auto half = [&](std::int64_t begin) {
+    return slice(tape, turned, 2, begin * state.dim(2) / 2, (begin + 1) * state.dim(2) / 2);
+  };
+  const auto times = [&](const Var& x, const std::vector<double>& factors) {
+    const Context& context = tape.context();
+    return mul(tape, x, Tensor::from<double>(context, {std::ssize(factors)}, factors).to(context, x.dtype()));
+  };
+  const Var first = half(0), second = half(1);
+  const Var parts[] = {sub(tape, times(first, cosines), times(second, sines)),
+                       add(tape, times(second, cosines), times(first, sines))};
+  return transpose(tape, concat(tape, parts, 2), 0, 3);
 }
 
 AttentionResult run(const Call& call) {

@@ -13,7 +13,7 @@ AttentionResult run(const Call& call) {
   const auto [q, k] = rotated(call, call.q, call.k);
   AttentionOptions options = call.options;
   options.rotary.reset();
-  options.scale = scale_of(call);
+  options.scale = gaussian_scale(call);
   return run_tiled(
       {tape, gaussian_features(tape, q, Side::query, call.queries), gaussian_features(tape, k, Side::key, call.keys),
        call.v, call.mechanism, options, call.queries, call.keys},

@@ -1,93 +1,43 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/parallel.h"
 #include "core/rng.h"
+#include "core/visit_device.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/gaussian.h"
+#include "mechanisms/kernel/mixing_kernels.h"
 #include "ops/sequence.h"
-#include "ops/work.h"
 #include "reference/low_rank.h"
 
 namespace fovea {
 namespace {
 
 constexpr double kNormEps = 1e-5;
-constexpr double kLeast = 1e-8;  // of a mixing weight
-
-// log(max(share_a + beta (t_ia - mean over a of t_i), 1e-8)) + offset_a.
-struct Mixing {
-  Tensor t;              // (b, heads, n, count)
-  Tensor share, offset;  // (b, heads, count)
-};
-
-template <class R>
-void mix_row(const R* t, const R* share, R beta, std::int64_t count, R* alpha) {
-  R mean = 0;
-  for (std::int64_t a = 0; a < count; ++a) mean += t[a];
-  mean /= static_cast<R>(count);
-  for (std::int64_t a = 0; a < count; ++a) alpha[a] = share[a] + beta * (t[a] - mean);
-}
-
-template <class R>
-void mix_forward(const Context& context, const Mixing& in, R beta, const Tensor& out) {
-  const std::int64_t n = in.t.dim(2), count = in.t.dim(3);
-  parallel_for(context, in.t.dim(0) * in.t.dim(1), [&](std::int64_t matrix) {
-    const R *shares = in.share.data<R>() + matrix * count, *offsets = in.offset.data<R>() + matrix * count;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t at = (matrix * n + i) * count;
-      R* to = out.data<R>() + at;
-      mix_row(in.t.data<R>() + at, shares, beta, count, to);
-      for (std::int64_t a = 0; a < count; ++a) to[a] = std::log(std::max(to[a], static_cast<R>(kLeast))) + offsets[a];
-    }
-  });
-}
-
-template <class R>
-void pull_mixing(const Context& context, const Mixing& in, R beta, const Tensor& g, const Mixing& d) {
-  const std::int64_t n = in.t.dim(2), count = in.t.dim(3);
-  parallel_for(context, in.t.dim(0) * in.t.dim(1), [&](std::int64_t matrix) {
-    R *d_share = d.share.data<R>() + matrix * count, *d_offset = d.offset.data<R>() + matrix * count;
-    std::vector<R> alpha(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t at = (matrix * n + i) * count;
-      const R* seed = g.data<R>() + at;
-      R *dt = d.t.data<R>() + at, mean = 0;
-      mix_row(in.t.data<R>() + at, in.share.data<R>() + matrix * count, beta, count, alpha.data());
-      for (std::int64_t a = 0; a < count; ++a) {
-        const R value = alpha[static_cast<std::size_t>(a)];
-        dt[a] = value > static_cast<R>(kLeast) ? seed[a] / value : R(0);
-        mean += dt[a] / static_cast<R>(count);
-        d_share[a] += dt[a];
-        d_offset[a] += seed[a];
-      }
-      for (std::int64_t a = 0; a < count; ++a) dt[a] = beta * (dt[a] - mean);
-    }
-  });
-}
-
+// saved: t, share.
 void mix_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const Mixing in{node.saved[0], node.saved[1], {}};
-  const DType dtype = in.t.dtype();
-  const Tensor g = node.grad().contiguous(context);
-  const Mixing d{Tensor::empty(context, in.t.shape(), dtype), Tensor::zeros(context, in.share.shape(), dtype),
-                 Tensor::zeros(context, in.share.shape(), dtype)};
-  const double beta = std::any_cast<double>(node.attributes);
-  visit_wide(dtype, [&]<class R>() { pull_mixing<R>(context, in, static_cast<R>(beta), g, d); });
-  tape.accumulate(node.inputs[0], d.t);
-  tape.accumulate(node.inputs[1], d.share);
-  tape.accumulate(node.inputs[2], d.offset);
+  const Tensor &t = node.saved[0], &share = node.saved[1];
+  const kernels::LogMixingPull io{t,
+                                  share,
+                                  node.grad().contiguous(context),
+                                  Tensor::empty(context, t.shape(), t.dtype()),
+                                  Tensor::zeros(context, share.shape(), t.dtype()),
+                                  Tensor::zeros(context, share.shape(), t.dtype()),
+                                  std::any_cast<double>(node.attributes)};
+  visit_device(context, io, [&]<Device D>() { kernels::log_mixing_backward<D>(context, io); });
+  tape.accumulate(node.inputs[0], io.d_t);
+  tape.accumulate(node.inputs[1], io.d_share);
+  tape.accumulate(node.inputs[2], io.d_offset);
 }
 
 constexpr Op kMix{"lara_mixing", mix_backward};
 
 Var log_mixing(Tape& tape, const Var& t, const Var& share, const Var& offset, double beta) {
   const Context& context = tape.context();
-  const Mixing in{t.value().contiguous(context), share.value().contiguous(context), offset.value().contiguous(context)};
-  const Tensor out = Tensor::empty(context, t.shape(), t.dtype());
-  visit_wide(t.dtype(), [&]<class R>() { mix_forward<R>(context, in, static_cast<R>(beta), out); });
-  return tape.record(kMix, {t, share, offset}, out, {in.t, in.share}, beta);
+  const kernels::LogMixing io{t.value().contiguous(context), share.value().contiguous(context),
+                              offset.value().contiguous(context), Tensor::empty(context, t.shape(), t.dtype()), beta};
+  visit_device(context, io, [&]<Device D>() { kernels::log_mixing<D>(context, io); });
+  return tape.record(kMix, {t, share, offset}, io.out, {io.t, io.share}, beta);
 }
 
 // What the means are taken of: layer_norm(x W + b), or x itself.
@@ -102,7 +52,7 @@ Var prepared(const Call& call, const Var& x, std::size_t first) {
 Var sampled(const Call& call, const Var& mu) {
   if (!call.tape.training()) return mu;
   const double asked = call.mechanism.number("noise"),
-               deviation = asked > 0.0 ? asked : 1.0 / std::sqrt(scale_of(call));
+               deviation = asked > 0.0 ? asked : 1.0 / std::sqrt(gaussian_scale(call));
   Random random(call.tape.context().seed(), call.tape.next_stream());
   std::vector<double> noise(static_cast<std::size_t>(mu.value().numel()));
   for (double& x : noise) x = deviation * random.normal();
@@ -132,7 +82,8 @@ Landmarks landmarks_of(const Call& call) {
   return {q, mu, sampled(call, mu)};
 }
 
-// Densities are taken as exp(-|omega - x|^2 / (2 sqrt d)): the factor that omega adds to them cancels in every ratio.
+// Densities are taken as exp((omega x - |x|^2 / 2) / sqrt d): the factor that omega adds to them cancels in every
+// ratio.
 Var body(const Call& call) {
   Tape& tape = call.tape;
   const Landmarks marks = landmarks_of(call);
@@ -141,7 +92,7 @@ Var body(const Call& call) {
   AttentionOptions options;
   options.scale = scale_of(call);
   options.return_lse = true;
-  const Var omega = gaussian_features(tape, marks.omega, Side::query);
+  const Var omega = gaussian_features(tape, marks.omega, Side::sample);
   const AttentionResult at_keys =
       run_tiled_on(call, {omega, gaussian_features(tape, call.k, Side::key), call.v}, options, {});
   options.return_lse = false;

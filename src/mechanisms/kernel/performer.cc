@@ -34,20 +34,6 @@ Tensor directions_of(const Call& call) {
                      redraw == "iid" ? Init::normal(1.0) : Init::features());
 }
 
-// e^(w x - |x|^2 / 2) is at most e^(|w|^2 / 2): what must be taken off for that to be a float, whatever x is. Being
-// the same for all keys, it cancels; and it does not depend on later ones.
-double fixed_shift(const Tensor& directions) {
-  const std::vector<double> w = directions.to_vector<double>();
-  const auto d = static_cast<std::size_t>(directions.dim(2));
-  double most = 0.0;
-  for (std::size_t l = 0; l < w.size(); l += d) {
-    double half_norm = 0.0;
-    for (std::size_t c = 0; c < d; ++c) half_norm += 0.5 * w[l + c] * w[l + c];
-    most = std::fmax(most, half_norm);
-  }
-  return std::fmax(0.0, most - kLargestExponent);
-}
-
 struct Maps {
   FeatureOptions queries, keys;
 };
@@ -72,9 +58,23 @@ Maps maps_of(const Mechanism& m, const Tensor& directions, double scale) {
     }
     maps.keys.stabilizer = Stabilizer::sequence;
   } else {
-    maps.keys.shift = fixed_shift(directions);
+    // The same for all keys, it cancels; and it does not depend on later ones.
+    maps.keys.largest_exponent = kLargestExponent;
   }
   return maps;
+}
+
+// Keys of a carried state are stabilised as it is.
+Rescue rescue_of(const Call& call, const Tensor& directions, const FeatureOptions& keys) {
+  const bool is_exact = keys.map == FeatureMap::exponential && keys.stabilizer == Stabilizer::fixed;
+  if (!is_exact || call.options.initial_state.defined()) return {};
+  return find_rescue(call.tape.context(), call.k.value(), directions, keys, call.options.causal);
+}
+
+// state (sequences, heads, r, width) times factors (sequences, heads).
+Var times_heads(Tape& tape, const Var& state, const Tensor& factors) {
+  const auto turned = [&](const Var& x) { return transpose(tape, transpose(tape, x, 0, 2), 1, 3); };
+  return turned(mul(tape, turned(state), factors));
 }
 
 AttentionResult run(const Call& call) {
@@ -82,18 +82,23 @@ AttentionResult run(const Call& call) {
   const double scale = estimated_scale(call.mechanism, scale_of(call), call.q.dim(3));
   if (!(scale > 0.0)) fail(ErrorCode::usage, "performer needs a positive scale", "scale");
   Maps maps = maps_of(call.mechanism, directions, scale);
-  // A maximum over the sequence cancels as well, but the order of time and a carried state must not know it.
-  const AttentionOptions& options = call.options;
-  if (maps.keys.stabilizer == Stabilizer::fixed && maps.keys.subtract_norm && !options.causal && !options.final_state &&
-      !options.initial_state.defined())
-    maps.keys.stabilizer = Stabilizer::rescue;
   maps.queries.rows = call.queries;
   maps.keys.rows = call.keys;
+  const Rescue rescue = rescue_of(call, directions, maps.keys);
+  if (rescue.shifts.defined()) {
+    maps.keys.stabilizer = Stabilizer::given;
+    maps.keys.shifts = rescue.shifts;
+  }
   const Var q = features(call.tape, call.q, directions, maps.queries);
   const Var k = features(call.tape, call.k, directions, maps.keys);
   const double least =
       std::fmax(is_published(call.mechanism) ? call.mechanism.number("clamp") : 0.0, tiny(wide_type(call.q.dtype())));
-  return run_on_features(call, {q, k}, {.denominator = scan::Denominator::clamp, .denominator_eps = least});
+  Scanned scanned{.denominator = scan::Denominator::clamp, .denominator_eps = least};
+  if (rescue.log_decay.defined()) scanned.log_decay = Var(rescue.log_decay);
+  AttentionResult result = run_on_features(call, {q, k}, scanned);
+  if (result.final_state.defined() && rescue.state_scale.defined())
+    result.final_state = times_heads(call.tape, result.final_state, rescue.state_scale);
+  return result;
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {

@@ -1,121 +1,35 @@
 #include <cmath>
-#include <numbers>
 
-#include "core/parallel.h"
+#include "core/visit_device.h"
 #include "mechanisms/kernel/chunks.h"
+#include "mechanisms/kernel/square_kernels.h"
 #include "mechanisms/layout.h"
+#include "mechanisms/quotient.h"
 #include "mechanisms/scanned.h"
-#include "ops/work.h"
 #include "reference/units.h"
 
 namespace fovea {
 namespace {
 
 constexpr double kNormEps = 1e-5;
-constexpr std::int64_t kGrain = 64;  // rows
-
-// Every product of two of x (..., r), once: (..., r (r + 1) / 2), those of different ones times sqrt(2). Then
-// square_features(x) . square_features(y) = (x . y)^2.
-template <class R>
-void square_row(const R* x, std::int64_t r, R* y) {
-  for (std::int64_t i = 0; i < r; ++i) {
-    *y++ = x[i] * x[i];
-    const R factor = static_cast<R>(std::numbers::sqrt2) * x[i];
-    for (std::int64_t j = i + 1; j < r; ++j) *y++ = factor * x[j];
-  }
-}
-
-template <class R>
-void square_row_backward(const R* x, const R* g, std::int64_t r, R* dx) {
-  std::fill_n(dx, r, R(0));
-  for (std::int64_t i = 0; i < r; ++i) {
-    R sum = static_cast<R>(std::numbers::sqrt2) * *g++ * x[i];  // divided by sqrt(2) below, times 2
-    const R factor = static_cast<R>(std::numbers::sqrt2) * x[i];
-    for (std::int64_t j = i + 1; j < r; ++j, ++g) {
-      sum += *g * x[j];
-      dx[j] += factor * *g;
-    }
-    dx[i] += static_cast<R>(std::numbers::sqrt2) * sum;
-  }
-}
-
-template <class R, class Body>
-void each_row(const Context& context, const Tensor& x, Body&& body) {
-  parallel_ranges(context, x.numel() / x.dim(-1), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) body(row, x.data<R>() + row * x.dim(-1));
-  });
-}
-
 void square_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const Tensor &x = node.saved[0], g = node.grad().contiguous(context);
-  const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
-  visit_wide(x.dtype(), [&]<class R>() {
-    each_row<R>(context, x, [&](std::int64_t row, const R* from) {
-      square_row_backward(from, g.data<R>() + row * g.dim(-1), x.dim(-1), dx.data<R>() + row * x.dim(-1));
-    });
-  });
-  tape.accumulate(node.inputs[0], dx);
+  const Tensor& x = node.saved[0];
+  const kernels::SquarePull io{x, node.grad().contiguous(context), Tensor::empty(context, x.shape(), x.dtype())};
+  visit_device(context, io, [&]<Device D>() { kernels::square_features_backward<D>(context, io); });
+  tape.accumulate(node.inputs[0], io.dx);
 }
 
 constexpr Op kSquare{"square_features", square_backward};
 
+// square_features(x) . square_features(y) = (x . y)^2.
 Var square_features(Tape& tape, const Var& x) {
   const Context& context = tape.context();
-  const Tensor in = x.value().contiguous(context);
   const std::int64_t r = x.dim(-1);
-  const Tensor out = Tensor::empty(context, x.shape().with(-1, r * (r + 1) / 2), x.dtype());
-  visit_wide(x.dtype(), [&]<class R>() {
-    each_row<R>(context, in,
-                [&](std::int64_t row, const R* from) { square_row(from, r, out.data<R>() + row * out.dim(-1)); });
-  });
-  return tape.record(kSquare, {x}, out, {in});
-}
-
-// x[..., :-1] / (x[..., -1] + one)
-void divide_backward(Tape& tape, Node& node) {
-  const Context& context = tape.context();
-  const double one = std::any_cast<double>(node.attributes);
-  const Tensor &x = node.saved[0], &y = node.saved[1], g = node.grad().contiguous(context);
-  const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
-  visit_wide(x.dtype(), [&]<class R>() {
-    each_row<R>(context, x, [&](std::int64_t row, const R* from) {
-      const std::int64_t width = y.dim(-1);
-      const R *out = y.data<R>() + row * width, *in = g.data<R>() + row * width;
-      R *to = dx.data<R>() + row * (width + 1), inner = 0;
-      const R factor = R(1) / (from[width] + static_cast<R>(one));
-      for (std::int64_t c = 0; c < width; ++c) {
-        to[c] = factor * in[c];
-        inner += in[c] * out[c];
-      }
-      to[width] = -factor * inner;
-    });
-  });
-  tape.accumulate(node.inputs[0], dx);
-}
-
-constexpr Op kDivide{"divide_by_last", divide_backward};
-
-Var divide_by_last(Tape& tape, const Var& x, double one) {
-  const Context& context = tape.context();
-  const Tensor in = x.value().contiguous(context);
-  const std::int64_t width = x.dim(-1) - 1;
-  const Tensor out = Tensor::empty(context, x.shape().with(-1, width), x.dtype());
-  visit_wide(x.dtype(), [&]<class R>() {
-    each_row<R>(context, in, [&](std::int64_t row, const R* from) {
-      const R factor = R(1) / (from[width] + static_cast<R>(one));
-      for (std::int64_t c = 0; c < width; ++c) out.data<R>()[row * width + c] = factor * from[c];
-    });
-  });
-  return tape.record(kDivide, {x}, out, {in, out}, one);
-}
-
-// v (b, n, heads, d) with a column of ones: the sum of the weights comes out beside the sum of the values.
-Var with_ones(Tape& tape, const Var& v) {
-  const Tensor ones = Tensor::empty(tape.context(), v.shape().with(3, 1), v.dtype());
-  ones.fill(1.0);
-  const Var parts[] = {v, ones};
-  return concat(tape, parts, 3);
+  const kernels::Square io{x.value().contiguous(context),
+                           Tensor::empty(context, x.shape().with(-1, r * (r + 1) / 2), x.dtype())};
+  visit_device(context, io, [&]<Device D>() { kernels::square_features<D>(context, io); });
+  return tape.record(kSquare, {x}, io.y, {io.x});
 }
 
 double sketch_factor(const Mechanism& mechanism) {

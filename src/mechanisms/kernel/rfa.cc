@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "core/visit_device.h"
 #include "mechanisms/compose.h"
+#include "mechanisms/kernel/gate_mass_kernels.h"
 #include "mechanisms/scanned.h"
 #include "ops/features.h"
 #include "ops/sequence.h"
@@ -16,44 +18,15 @@ double size_of_features(const Mechanism& m) {
   return m.number("size") > 0.0 ? m.number("size") : 1.0 / std::sqrt(static_cast<double>(m.integer("features")));
 }
 
-// Keys and queries of each sequence, for the mass of the gates.
-struct Mass {
-  std::vector<Sequences::Rows> queries, keys;
-  std::int64_t heads;
-};
-
-// f(query row of (b, n_q, heads), key row of (b, n_k, kv_heads)) for every query that reads a key, in order.
-template <class F>
-void each_query(const Mass& mass, std::int64_t n_q, std::int64_t n_k, const F& f) {
-  for (std::size_t s = 0; s < mass.queries.size(); ++s) {
-    const Sequences::Rows &q = mass.queries[s], &k = mass.keys[s];
-    for (std::int64_t i = std::max<std::int64_t>(0, q.count - k.count); i < q.count; ++i)
-      f(q.batch * n_q + q.begin + i, k.batch * n_k + k.begin + i + k.count - q.count);
-  }
-}
-
-template <class R>
-R inverse_mass(R log_kept) {
-  return 1 / std::max(-std::expm1(log_kept), static_cast<R>(1e-30));
-}
-
 // saved: the logs of the products of all gates so far, (b, n_k, kv_heads).
 void mass_backward(Tape& tape, Node& node) {
-  const auto& mass = std::any_cast<const Mass&>(node.attributes);
-  const Tensor &kept = node.saved[0], g = node.grad().contiguous(tape.context());
-  const Tensor d_kept = Tensor::zeros(tape.context(), kept.shape(), kept.dtype());
-  const auto pull = [&]<class R>() {
-    const std::int64_t groups = kept.dim(2), group = mass.heads / groups;
-    each_query(mass, g.dim(1), kept.dim(1), [&](std::int64_t query, std::int64_t key) {
-      for (std::int64_t h = 0; h < mass.heads; ++h) {
-        const R log_kept = kept.data<R>()[key * groups + h / group], inverse = inverse_mass(log_kept);
-        d_kept.data<R>()[key * groups + h / group] +=
-            g.data<R>()[query * mass.heads + h] * inverse * inverse * std::exp(log_kept);
-      }
-    });
-  };
-  kept.dtype() == DType::f64 ? pull.operator()<double>() : pull.operator()<float>();
-  tape.accumulate(node.inputs[0], d_kept);
+  const Context& context = tape.context();
+  const Tensor& kept = node.saved[0];
+  const kernels::InverseMassPull io{kept, node.grad().contiguous(context),
+                                    Tensor::zeros(context, kept.shape(), kept.dtype()),
+                                    &std::any_cast<const kernels::GateMass&>(node.attributes)};
+  visit_device(context, io, [&]<Device D>() { kernels::inverse_gate_mass_backward<D>(context, io); });
+  tape.accumulate(node.inputs[0], io.d_kept);
 }
 
 constexpr Op kMass{"inverse_gate_mass", mass_backward};
@@ -61,19 +34,14 @@ constexpr Op kMass{"inverse_gate_mass", mass_backward};
 // 1 / (1 - the product of all gates up to the row): the weights of a row sum to that product's complement.
 Var inverse_masses(const Call& call, const Var& log_gate) {
   Tape& tape = call.tape;
+  const Context& context = tape.context();
   const Var kept = cumsum(tape, log_gate, key_sequences(call));
-  Mass mass{call.queries, call.keys, call.q.dim(2)};
-  const Tensor out = Tensor::empty(tape.context(), {call.q.dim(0), call.q.dim(1), mass.heads}, kept.dtype());
-  out.fill(1.0);
-  const auto fill = [&]<class R>() {
-    const std::int64_t groups = kept.dim(2), group = mass.heads / groups;
-    each_query(mass, out.dim(1), kept.dim(1), [&](std::int64_t query, std::int64_t key) {
-      for (std::int64_t h = 0; h < mass.heads; ++h)
-        out.data<R>()[query * mass.heads + h] = inverse_mass(kept.value().data<R>()[key * groups + h / group]);
-    });
-  };
-  kept.dtype() == DType::f64 ? fill.operator()<double>() : fill.operator()<float>();
-  return tape.record(kMass, {kept}, out, {kept.value()}, std::move(mass));
+  kernels::GateMass mass{call.queries, call.keys};
+  const kernels::InverseMass io{kept.value().contiguous(context),
+                                Tensor::empty(context, {call.q.dim(0), call.q.dim(1), call.q.dim(2)}, kept.dtype()),
+                                &mass};
+  visit_device(context, io, [&]<Device D>() { kernels::inverse_gate_mass<D>(context, io); });
+  return tape.record(kMass, {kept}, io.out, {io.kept}, std::move(mass));
 }
 
 // What the gate makes of a call: weights of the rows of features, and the decay.

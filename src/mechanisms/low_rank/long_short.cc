@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <mutex>
 
 #include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
@@ -14,20 +14,14 @@ constexpr double kNormEps = 1e-5;
 
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
-// Keys of the query's segment and of half a segment on both sides. One pattern for each width: plans are kept by the
-// identity of a predicate. The window bounds where the predicate is asked.
+// Keys of the query's segment and of half a segment on both sides. The window bounds where the predicate is asked.
 Pattern segments(std::int64_t width) {
-  static std::mutex guard;
-  static std::map<std::int64_t, Pattern> made;
-  const std::scoped_lock lock(guard);
-  const auto found = made.find(width);
-  if (found != made.end()) return found->second;
   const std::int64_t side = std::max<std::int64_t>(width / 2, 1), reach = width - 1 + side;
   const auto keep = [width, side](std::int64_t query, std::int64_t key) {
     const std::int64_t begin = floor_div(query, width) * width;
     return key >= begin - side && key < begin + width + side;
   };
-  return made.emplace(width, Pattern::window(reach, reach) & Pattern::predicate("segments", keep)).first->second;
+  return Pattern::window(reach, reach) & Pattern::predicate("long-short segments", keep, fmt::format("{}", width));
 }
 
 // Whole chunks of (b, n, ...), or the sequence as one.
@@ -64,9 +58,10 @@ Var compress(const Call& call, const Chunks& chunks, const Var& shares, const Va
 Pattern earlier_slots(const Call& call, const Chunks& chunks) {
   if (!call.options.causal) return Pattern::full();
   const std::int64_t slots = call.mechanism.integer("slots"), shift = call.k.dim(1) - chunks.count * slots;
-  return Pattern::predicate("earlier slots", [=, length = chunks.length](std::int64_t query, std::int64_t slot) {
+  const auto keep = [=, length = chunks.length](std::int64_t query, std::int64_t slot) {
     return slot / slots < floor_div(query + shift, length);
-  });
+  };
+  return Pattern::predicate("long-short slots", keep, fmt::format("{},{},{}", slots, shift, chunks.length));
 }
 
 Var body(const Call& call) {

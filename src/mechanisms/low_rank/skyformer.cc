@@ -26,12 +26,13 @@ std::vector<double> places(const Call& call) {
 // The rows of x (b, n, heads, d) at the places [begin, end), the same for every item and head.
 Var pick(const Call& call, const Var& x, const std::vector<double>& places, std::size_t begin, std::size_t end) {
   const std::int64_t n = x.dim(1), heads = x.dim(2), count = static_cast<std::int64_t>(end - begin);
-  const Tensor index = Tensor::empty(call.tape.context(), {x.dim(0), count, heads}, DType::i32);
-  for (std::int64_t i = 0; i < index.numel(); ++i) {
+  const Shape shape{x.dim(0), count, heads};
+  std::vector<std::int32_t> index;
+  for (std::int64_t i = 0; i < shape.numel(); ++i) {
     const double place = places[begin + static_cast<std::size_t>(i / heads % count)] * static_cast<double>(n);
-    index.data<std::int32_t>()[i] = static_cast<std::int32_t>(std::min(n - 1, static_cast<std::int64_t>(place)));
+    index.push_back(static_cast<std::int32_t>(std::min(n - 1, static_cast<std::int64_t>(place))));
   }
-  return take_rows(call.tape, x, index);
+  return take_rows(call.tape, x, Tensor::from<std::int32_t>(call.tape.context(), shape, index));
 }
 
 Tensor identities(const Call& call, std::int64_t count) {
@@ -43,7 +44,7 @@ Tensor identities(const Call& call, std::int64_t count) {
 Var body(const Call& call) {
   Tape& tape = call.tape;
   AttentionOptions options;
-  options.scale = scale_of(call);
+  options.scale = gaussian_scale(call);
   const auto kernel = [&](const Var& q, const Var& k, const Var& v) {
     return run_tiled_on(call, {q, k, v}, options, {.weight = tile::Weight::exp, .pattern = {}}).output;
   };

@@ -60,24 +60,6 @@ Keys keys_of(const Segments& segments, const reference::Compression& how) {
   return keys;
 }
 
-// The row of the largest value of every channel in every `rate` rows of x (b, n, channels, 1): (b, n / rate, channels).
-Tensor largest_rows(const Context& context, const Tensor& x, std::int64_t rate) {
-  const Tensor values = x.contiguous(context).to(context, wide_type(x.dtype()));
-  const std::int64_t items = x.dim(0), groups = x.dim(1) / rate, channels = x.dim(2);
-  const Tensor index = Tensor::empty(context, {items, groups, channels}, DType::i32);
-  visit_wide(values.dtype(), [&]<class T>() {
-    for (std::int64_t place = 0; place < index.numel(); ++place) {
-      const std::int64_t item = place / (groups * channels), group = place / channels % groups;
-      const T* column = values.data<T>() + item * x.dim(1) * channels + place % channels;
-      std::int64_t best = group * rate;
-      for (std::int64_t j = best + 1; j < (group + 1) * rate; ++j)
-        if (column[j * channels] > column[best * channels]) best = j;
-      index.data<std::int32_t>()[place] = static_cast<std::int32_t>(best);
-    }
-  });
-  return index;
-}
-
 // Every `rate` rows of x (b, groups rate, heads, d) as one: (b, groups, heads, d).
 Var compress(const Call& call, const Var& x, Weight weight) {
   Tape& tape = call.tape;
@@ -85,8 +67,8 @@ Var compress(const Call& call, const Var& x, Weight weight) {
   const std::int64_t items = x.dim(0), groups = x.dim(1) / how.rate, heads = x.dim(2), d = x.dim(3);
   if (how.pool == Pool::mean) return segment_mean(tape, x, groups).means;
   if (how.pool == Pool::max) {
-    const Var channels = reshape(tape, x, {items, x.dim(1), heads * d, 1});
-    const Var largest = take_rows(tape, channels, largest_rows(tape.context(), channels.value(), how.rate));
+    const Var channels = reshape(tape, x, {items, x.dim(1), heads * d});
+    const Var largest = max_pool1d(tape, channels, {.size = how.rate, .stride = how.rate}).value;
     return reshape(tape, largest, {items, groups, heads, d});
   }
   const Var& kernel = call.options.weights[weight];

@@ -1,253 +1,31 @@
 #include "mechanisms/recurrent/state_space.h"
 
-#include <complex>
-#include <numbers>
-#include <vector>
+#include "core/visit_device.h"
+#include "mechanisms/recurrent/state_space_kernels.h"
 
-#include "core/parallel.h"
-#include "mechanisms/compose.h"
-#include "ops/work.h"
-
-// Signals are filtered by the recurrence x <- z x + u, all states of a channel side by side: as many operations as it
-// takes to write down the impulse response for a transform, and exactly causal. Backward runs it again from states kept
-// every kStretch steps.
 namespace fovea {
 namespace {
 
-using Complex = std::complex<double>;
+enum Saved : std::size_t { kLogDt, kDecay, kFrequency, kC, kU };
 
-constexpr std::int64_t kStretch = 64;
-
-// What a mode is made of, in double.
-struct Mode {
-  double dt;
-  Complex a, z, c;
-
-  Complex input() const { return (z - 1.0) / a; }
-};
-
-template <class R>
-struct Parameters {
-  const R *log_dt, *decay, *frequency, *c;
-  std::int64_t channels, states;
-  Reads reads;
-
-  explicit Parameters(const std::vector<Tensor>& saved, Reads reads)
-      : log_dt(saved[0].data<R>()),
-        decay(saved[1].data<R>()),
-        frequency(saved[2].data<R>()),
-        c(saved[3].data<R>()),
-        channels(saved[1].dim(0)),
-        states(saved[1].dim(1)),
-        reads(reads) {}
-
-  std::int64_t at_c(std::int64_t channel, std::int64_t s) const {
-    return 2 * (((reads == Reads::past ? 0 : channels) + channel) * states + s);
-  }
-  Mode mode(std::int64_t channel, std::int64_t s) const {
-    const std::int64_t i = channel * states + s;
-    Mode m;
-    m.dt = 1e-2 * std::exp(static_cast<double>(log_dt[channel]));
-    m.a = {-0.5 * std::exp(static_cast<double>(decay[i])),
-           std::numbers::pi * static_cast<double>(s) + static_cast<double>(frequency[i])};
-    m.z = std::exp(m.dt * m.a);
-    m.c = {static_cast<double>(c[at_c(channel, s)]), static_cast<double>(c[at_c(channel, s) + 1])};
-    return m;
-  }
-};
-
-// Complex numbers of all states, real parts first.
-template <class R>
-struct States {
-  explicit States(std::int64_t count) : count(count), numbers(static_cast<std::size_t>(2 * count), R(0)) {}
-  R* re() { return numbers.data(); }
-  R* im() { return numbers.data() + count; }
-  const R* re() const { return numbers.data(); }
-  const R* im() const { return numbers.data() + count; }
-
-  std::int64_t count;
-  std::vector<R> numbers;
-};
-
-// One channel: eigenvalues z and the read-out 2 c (z - 1) / A.
-template <class R>
-struct Channel {
-  Channel(const Parameters<R>& p, std::int64_t channel) : z(p.states), read(p.states) {
-    for (std::int64_t s = 0; s < p.states; ++s) {
-      const Mode mode = p.mode(channel, s);
-      const Complex out = 2.0 * mode.c * mode.input();
-      z.re()[s] = static_cast<R>(mode.z.real());
-      z.im()[s] = static_cast<R>(mode.z.imag());
-      read.re()[s] = static_cast<R>(out.real());
-      read.im()[s] = static_cast<R>(out.imag());
-    }
-  }
-  // to = z from + u
-  void step(const R* from, R u, R* to) const {
-    const std::int64_t n = z.count;
-    const R *zr = z.re(), *zi = z.im();
-    for (std::int64_t s = 0; s < n; ++s) {
-      const R re = from[s], im = from[n + s];
-      to[s] = zr[s] * re - zi[s] * im + u;
-      to[n + s] = zr[s] * im + zi[s] * re;
-    }
-  }
-  // Re of read . x
-  R output(const R* x) const {
-    const std::int64_t n = z.count;
-    const R *cr = read.re(), *ci = read.im();
-    R sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t s = 0; s < n; ++s) sum += cr[s] * x[s] - ci[s] * x[n + s];
-    return sum;
-  }
-
-  States<R> z, read;
-};
-
-// Where step t of the recurrence reads and writes: the future is read from the end, and a token is not its own future.
-struct Course {
-  std::int64_t n;
-  Reads reads;
-
-  std::int64_t input(std::int64_t t) const { return reads == Reads::past ? t : n - 1 - t; }
-  std::int64_t output(std::int64_t t) const { return reads == Reads::past ? t : n - 2 - t; }  // -1: nowhere
-};
-
-template <class R>
-void run_channel(const Channel<R>& channel, const Course& course, const R* u, R* y) {
-  States<R> x(channel.z.count);
-  if (course.reads == Reads::future) y[course.n - 1] = R(0);
-  for (std::int64_t t = 0; t < course.n; ++t) {
-    channel.step(x.re(), u[course.input(t)], x.re());
-    if (course.output(t) >= 0) y[course.output(t)] = channel.output(x.re());
-  }
+kernels::SpaceTensors space_of(const std::vector<Tensor>& in) {
+  return {in[kLogDt], in[kDecay], in[kFrequency], in[kC]};
 }
 
-// Sums over the steps: g_t x_t, and a_t x_(t-1) with the adjoint a_t = g_t + z a_(t+1).
-struct Sums {
-  explicit Sums(std::int64_t states) : c(static_cast<std::size_t>(states)), z(static_cast<std::size_t>(states)) {}
-  std::vector<Complex> c, z;
-};
-
-template <class R>
-class ChannelBackward {
- public:
-  ChannelBackward(const Channel<R>& channel, const Course& course)
-      : channel_(channel),
-        course_(course),
-        width_(2 * channel.z.count),
-        kept_(static_cast<std::size_t>(((course.n + kStretch - 1) / kStretch) * width_)),
-        stretch_(static_cast<std::size_t>((kStretch + 1) * width_)),
-        adjoint_(channel.z.count),
-        sum_c_(channel.z.count),
-        sum_z_(channel.z.count) {}
-
-  void run(const R* u, const R* g, R* du, Sums& sums) {
-    keep_states(u);
-    adjoint_ = States<R>(channel_.z.count);
-    for (std::int64_t first = (course_.n - 1) / kStretch * kStretch; first >= 0; first -= kStretch) {
-      const std::int64_t count = std::min(kStretch, course_.n - first);
-      rebuild(u, first, count);
-      pull(g, du, first, count);
-      add_sums(sums);
-    }
-  }
-
- private:
-  R* state(std::int64_t t) { return stretch_.data() + t * width_; }  // before step t of the stretch
-
-  void keep_states(const R* u) {
-    States<R> x(channel_.z.count);
-    for (std::int64_t t = 0; t < course_.n; ++t) {
-      if (t % kStretch == 0) std::copy_n(x.re(), width_, kept_.data() + t / kStretch * width_);
-      channel_.step(x.re(), u[course_.input(t)], x.re());
-    }
-  }
-  void rebuild(const R* u, std::int64_t first, std::int64_t count) {
-    std::copy_n(kept_.data() + first / kStretch * width_, width_, state(0));
-    for (std::int64_t t = 0; t < count; ++t) channel_.step(state(t), u[course_.input(first + t)], state(t + 1));
-  }
-  void pull(const R* g, R* du, std::int64_t first, std::int64_t count) {
-    const std::int64_t n = channel_.z.count;
-    for (std::int64_t t = count; t-- > 0;) {
-      const std::int64_t at = course_.output(first + t);
-      const R seed = at >= 0 ? g[at] : R(0);
-      channel_.step(adjoint_.re(), seed, adjoint_.re());
-      du[course_.input(first + t)] = channel_.output(adjoint_.re());
-      const R *before = state(t), *after = state(t + 1), *a = adjoint_.re();
-      R *c = sum_c_.re(), *z = sum_z_.re();
-      for (std::int64_t s = 0; s < n; ++s) {
-        c[s] += seed * after[s];
-        c[n + s] += seed * after[n + s];
-        z[s] += a[s] * before[s] - a[n + s] * before[n + s];
-        z[n + s] += a[s] * before[n + s] + a[n + s] * before[s];
-      }
-    }
-  }
-  // Stretch by stretch into doubles.
-  void add_sums(Sums& sums) {
-    for (std::int64_t s = 0; s < channel_.z.count; ++s) {
-      sums.c[static_cast<std::size_t>(s)] += Complex(sum_c_.re()[s], sum_c_.im()[s]);
-      sums.z[static_cast<std::size_t>(s)] += Complex(sum_z_.re()[s], sum_z_.im()[s]);
-    }
-    sum_c_ = sum_z_ = States<R>(channel_.z.count);
-  }
-
-  const Channel<R>& channel_;
-  Course course_;
-  std::int64_t width_;
-  std::vector<R> kept_, stretch_;
-  States<R> adjoint_, sum_c_, sum_z_;
-};
-
-// Gradients of the parameters of one channel. With f = (z - 1) / A the loss changes by
-// 2 Re(p (f dC + C df) + C f q dz), p and q being the sums, df = (dz - f dA) / A, dz = z (dt dA + A d(dt)).
-template <class R>
-struct Gradients {
-  R *log_dt, *decay, *frequency, *c;
-
-  void add(const Parameters<R>& p, std::int64_t channel, const Sums& sums) const {
-    for (std::int64_t s = 0; s < p.states; ++s) {
-      const Mode m = p.mode(channel, s);
-      const Complex sum_c = sums.c[static_cast<std::size_t>(s)], sum_z = sums.z[static_cast<std::size_t>(s)];
-      const Complex f = m.input(), by_z = m.c * (sum_c / m.a + f * sum_z);
-      const Complex by_a = by_z * m.z * m.dt - sum_c * m.c * f / m.a, by_c = sum_c * f;
-      const std::int64_t i = channel * p.states + s;
-      c[p.at_c(channel, s)] = static_cast<R>(2.0 * by_c.real());
-      c[p.at_c(channel, s) + 1] = static_cast<R>(-2.0 * by_c.imag());
-      decay[i] = static_cast<R>(2.0 * by_a.real() * m.a.real());
-      frequency[i] = static_cast<R>(-2.0 * by_a.imag());
-      log_dt[channel] += static_cast<R>(2.0 * (by_z * m.z * m.a).real() * m.dt);
-    }
-  }
-};
-
-// Saved: log_dt, decay, frequency, c, u.
 void filter_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const Reads reads = std::any_cast<Reads>(node.attributes);
-  const Tensor &u = node.saved[4], g = node.grad().contiguous(context);
-  const Tensor du = Tensor::empty(context, u.shape(), u.dtype());
+  const Tensor& u = node.saved[kU];
   std::vector<Tensor> d;
-  for (std::size_t i = 0; i < 4; ++i) d.push_back(Tensor::zeros(context, node.saved[i].shape(), u.dtype()));
-  visit_wide(u.dtype(), [&]<class R>() {
-    const Parameters<R> p(node.saved, reads);
-    const Gradients<R> gradients{d[0].data<R>(), d[1].data<R>(), d[2].data<R>(), d[3].data<R>()};
-    const std::int64_t n = u.dim(2);
-    parallel_for(context, p.channels, [&](std::int64_t c) {
-      const Channel<R> channel(p, c);
-      ChannelBackward<R> backward(channel, {n, reads});
-      Sums sums(p.states);
-      for (std::int64_t item = 0; item < u.dim(0); ++item) {
-        const std::int64_t at = (item * p.channels + c) * n;
-        backward.run(u.data<R>() + at, g.data<R>() + at, du.data<R>() + at, sums);
-      }
-      gradients.add(p, c, sums);
-    });
-  });
-  tape.accumulate(node.inputs[0], du);
-  for (std::size_t i = 0; i < 4; ++i) tape.accumulate(node.inputs[i + 1], d[i]);
+  for (std::size_t i = kLogDt; i <= kC; ++i) d.push_back(Tensor::zeros(context, node.saved[i].shape(), u.dtype()));
+  const kernels::FilterPull io{space_of(node.saved),
+                               u,
+                               node.grad().contiguous(context),
+                               Tensor::empty(context, u.shape(), u.dtype()),
+                               space_of(d),
+                               std::any_cast<Reads>(node.attributes)};
+  visit_device(context, io, [&]<Device D>() { kernels::filter_backward<D>(context, io); });
+  tape.accumulate(node.inputs[0], io.du);
+  for (std::size_t i = kLogDt; i <= kC; ++i) tape.accumulate(node.inputs[i + 1], d[i]);
 }
 
 constexpr Op kFilter{"state_space", filter_backward};
@@ -259,19 +37,9 @@ Var filter(Tape& tape, const Var& u, const StateSpace& space, Reads reads) {
   std::vector<Tensor> saved;
   for (const Var* x : {&space.log_dt, &space.decay, &space.frequency, &space.c, &u})
     saved.push_back(x->value().contiguous(context));
-  const Tensor in = saved[4], out = Tensor::empty(context, u.shape(), u.dtype());
-  visit_wide(u.dtype(), [&]<class R>() {
-    const Parameters<R> p(saved, reads);
-    const std::int64_t n = u.dim(2);
-    parallel_for(context, p.channels, [&](std::int64_t c) {
-      const Channel<R> channel(p, c);
-      for (std::int64_t item = 0; item < u.dim(0); ++item) {
-        const std::int64_t at = (item * p.channels + c) * n;
-        run_channel<R>(channel, {n, reads}, in.data<R>() + at, out.data<R>() + at);
-      }
-    });
-  });
-  return tape.record(kFilter, {u, space.log_dt, space.decay, space.frequency, space.c}, out, std::move(saved), reads);
+  const kernels::Filter io{space_of(saved), saved[kU], Tensor::empty(context, u.shape(), u.dtype()), reads};
+  visit_device(context, io, [&]<Device D>() { kernels::filter<D>(context, io); });
+  return tape.record(kFilter, {u, space.log_dt, space.decay, space.frequency, space.c}, io.y, std::move(saved), reads);
 }
 
 }  // namespace fovea

@@ -53,15 +53,15 @@ Var wave_weights(Tape& tape, const Var& q, const Var& projection) {
 // Positions count from the first key of a segment.
 Var key_waves(const Context& context, const Var& k, std::int64_t waves) {
   const std::int64_t half = waves / 2;
-  const Tensor table = Tensor::empty(context, {k.dim(1), waves}, DType::f64);
+  std::vector<double> table(static_cast<std::size_t>(k.dim(1) * waves));
   for (std::int64_t j = 0; j < k.dim(1); ++j)
     for (std::int64_t m = 0; m < half; ++m) {
       const double angle =
           static_cast<double>(j) * std::pow(kBase, -2.0 * static_cast<double>(m) / static_cast<double>(waves));
-      table.data<double>()[j * waves + m] = -std::sin(angle);
-      table.data<double>()[j * waves + half + m] = std::cos(angle);
+      table[static_cast<std::size_t>(j * waves + m)] = -std::sin(angle);
+      table[static_cast<std::size_t>(j * waves + half + m)] = std::cos(angle);
     }
-  const Tensor rows = table.to(context, k.dtype());
+  const Tensor rows = Tensor::from<double>(context, {k.dim(1), waves}, table).to(context, k.dtype());
   const Tensor out = Tensor::empty(context, {k.dim(0), k.dim(1), k.dim(2), waves}, k.dtype());
   for (std::int64_t item = 0; item < k.dim(0); ++item)
     for (std::int64_t h = 0; h < k.dim(2); ++h) out.select(0, item).select(1, h).copy_from(rows);
@@ -70,15 +70,14 @@ Var key_waves(const Context& context, const Var& k, std::int64_t waves) {
 
 // Where the stacked queries stand among the keys of their segment, (b segments, length).
 Tensor query_positions(const Context& context, const Segments& segments, const Keys& keys, const Var& q) {
-  const Tensor positions = Tensor::zeros(context, {q.dim(0), q.dim(1)}, DType::i32);
+  std::vector<std::int32_t> positions;
   const std::size_t count = segments.spans().size();
   for (std::int64_t item = 0; item < q.dim(0); ++item) {
     const std::size_t s = static_cast<std::size_t>(item) % count;
     const std::int32_t first = keys.counts[s] - static_cast<std::int32_t>(segments.spans()[s].count);
-    for (std::int64_t i = 0; i < q.dim(1); ++i)
-      positions.data<std::int32_t>()[item * q.dim(1) + i] = first + static_cast<std::int32_t>(i);
+    for (std::int64_t i = 0; i < q.dim(1); ++i) positions.push_back(first + static_cast<std::int32_t>(i));
   }
-  return positions;
+  return Tensor::from<std::int32_t>(context, {q.dim(0), q.dim(1)}, positions);
 }
 
 Var attend(const Call& call) {

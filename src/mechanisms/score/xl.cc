@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 
 #include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
@@ -82,28 +83,32 @@ AttentionResult run(const Call& call) {
   const Tensor ones = Tensor::empty(tape.context(), {call.k.dim(0), call.k.dim(1), call.k.dim(2), 1}, wide);
   ones.fill(1.0);
   const Extension far{matmul(tape, x, Var(encoding_of(tape.context(), clamp, channels, wide))), Var(ones),
-                      Pattern::predicate("far", [clamp](std::int64_t i, std::int64_t j) { return i - j > clamp; }),
-                      true};
+                      ~near.pattern, true};
   const AttentionResult a = run_extended(call, content, near), b = run_extended(call, content, far);
   const Partial all = merge(tape, {a.output, a.lse}, {b.output, b.lse});
   return {cast(tape, all.output, call.q.dtype()), call.options.return_lse ? all.lse : Var(), {}};
 }
 
-// (q + w) . (W_r R_t) of one pair, R_t = [sin(t f_m) | cos(t f_m)].
-double position_score(const reference::Problem& p, std::int64_t head, std::int64_t i, std::int64_t distance) {
-  const auto channels = static_cast<std::int64_t>(p.weights[kEncoding].size()) / (p.heads * p.d_k);
-  const auto t = static_cast<double>(distance);
+// W_r R_t of every head, (heads, d_k), R_t = [sin(t f_m) | cos(t f_m)].
+std::vector<double> position_keys(const reference::Problem& p, std::int64_t distance) {
+  const std::size_t rows = static_cast<std::size_t>(p.heads * p.d_k), channels = p.weights[kEncoding].size() / rows;
+  std::vector<double> waves, keys(rows, 0.0);
+  for (std::size_t m = 0; m < channels; ++m) {
+    const auto pair = static_cast<double>(m % (channels / 2));
+    const double angle = static_cast<double>(distance) * std::pow(10000.0, -2.0 * pair / static_cast<double>(channels));
+    waves.push_back(m < channels / 2 ? std::sin(angle) : std::cos(angle));
+  }
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t m = 0; m < channels; ++m) keys[row] += p.weights[kEncoding][row * channels + m] * waves[m];
+  return keys;
+}
+
+// (q + w) . key of one pair
+double position_score(const reference::Problem& p, std::int64_t head, std::int64_t i, const std::vector<double>& keys) {
   double sum = 0.0;
   for (std::int64_t c = 0; c < p.d_k; ++c) {
-    const std::int64_t row = head * p.d_k + c;
-    double key = 0.0;
-    for (std::int64_t m = 0; m < channels; ++m) {
-      const auto pair = static_cast<double>(m % (channels / 2));
-      const double angle = t * std::pow(10000.0, -2.0 * pair / static_cast<double>(channels));
-      key += p.weights[kEncoding][static_cast<std::size_t>(row * channels + m)] *
-             (m < channels / 2 ? std::sin(angle) : std::cos(angle));
-    }
-    sum += (p.query(i, head)[c] + p.weights[kPosition][static_cast<std::size_t>(row)]) * key;
+    const auto row = static_cast<std::size_t>(head * p.d_k + c);
+    sum += (p.query(i, head)[c] + p.weights[kPosition][row]) * keys[row];
   }
   return sum;
 }
@@ -113,10 +118,11 @@ reference::Result define(const reference::Problem& given, const Mechanism& mecha
   reference::Problem p = given;
   p.scale = scale_of(given);
   for (std::size_t i = 0; i < p.q.size(); ++i) p.q[i] += p.weights[kContent][i % p.weights[kContent].size()];
-  p.bias = [&given, clamp, scale = p.scale](std::int64_t head, std::int64_t i, std::int64_t j) {
-    const std::int64_t t = given.position(i) - j;
-    return scale * position_score(given, head, i, clamp > 0 ? std::min(t, clamp) : t) +
-           (given.bias ? given.bias(head, i, j) : 0.0);
+  std::map<std::int64_t, std::vector<double>> keys;  // by distance: few beside the pairs
+  p.bias = [&given, &keys, clamp, scale = p.scale](std::int64_t head, std::int64_t i, std::int64_t j) {
+    const std::int64_t t = given.position(i) - j, distance = clamp > 0 ? std::min(t, clamp) : t;
+    if (!keys.contains(distance)) keys[distance] = position_keys(given, distance);
+    return scale * position_score(given, head, i, keys[distance]) + (given.bias ? given.bias(head, i, j) : 0.0);
   };
   return reference::pairwise(p, reference::Weights::softmax);
 }

@@ -8,6 +8,7 @@
 #include "ops/cpu/chunk-inl.h"
 #include "ops/cpu/scalar.h"
 #include "ops/distance_kernels.h"
+#include "ops/distance_policy.h"
 #include "ops/work.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -15,28 +16,8 @@ namespace fovea {
 namespace HWY_NAMESPACE {
 namespace {
 
-struct Squared {
-  template <class R>
-  static R apply(R difference) {
-    return difference * difference;
-  }
-  template <class R>
-  static R slope(R difference) {
-    return 2 * difference;
-  }
-};
-
-struct Absolute {
-  template <class R>
-  static R apply(R difference) {
-    return difference < 0 ? -difference : difference;
-  }
-  // NaN goes through.
-  template <class R>
-  static R slope(R difference) {
-    return difference > 0 ? R(1) : difference < 0 ? R(-1) : difference;
-  }
-};
+using Squared = policy::SquaredDistance;
+using Absolute = policy::AbsoluteDistance;
 
 template <class P, class R>
 double sum_of(const R* HWY_RESTRICT x, const R* HWY_RESTRICT target, std::int64_t count) {

@@ -9,7 +9,6 @@ namespace fovea::cpu {
 
 // Rows that are multiplied at a time: 32 of 256 features are 32 KB.
 inline constexpr std::int64_t kFeatureBlock = 32;
-inline constexpr double kUnitEps = 1e-3;
 
 template <class R>
 struct FeatureScratch {

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "core/scratch.h"
 #include "ops/cpu/features.h"
@@ -53,7 +54,23 @@ Tensor pack(const Context& context, const Tensor& directions, bool across, doubl
   });
 }
 
-cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x) {
+// What must be taken off an exponent for the longest direction, see FeatureOptions.
+double shift_of(const FeatureOptions& options, const Tensor& directions) {
+  if (options.largest_exponent == math::kInfinity<double>) return options.shift;
+  double most = 0.0;
+  visit_wide(directions.dtype(), [&]<class R>() {
+    const R* w = directions.data<R>();
+    for (std::int64_t l = 0; l < directions.numel(); l += directions.dim(2)) {
+      double half_norm = 0.0;
+      for (std::int64_t c = l; c < l + directions.dim(2); ++c)
+        half_norm += 0.5 * static_cast<double>(w[c]) * static_cast<double>(w[c]);
+      most = std::fmax(most, half_norm);
+    }
+  });
+  return options.shift + std::fmax(0.0, most - options.largest_exponent);
+}
+
+cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x, const Tensor& directions) {
   cpu::FeatureRows in;
   in.map = options.map;
   in.scale = options.scale;
@@ -63,7 +80,7 @@ cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x) {
   in.subtract_norm = options.subtract_norm;
   in.stabilizer = options.stabilizer;
   in.pull_shift = options.pull_shift;
-  in.shift = options.shift;
+  in.shift = shift_of(options, directions);
   in.x = x;
   return in;
 }
@@ -93,42 +110,54 @@ Tensor spread(const Context& context, const Tensor& tops, const std::vector<Sequ
   return out;
 }
 
-// Whether exponents of a head in the sequence may fall so low that nothing is left of their exponentials in f32: some
-// |z|^2 / 2 is beyond this, and no product with a direction makes up for more of it than |w|^2 / 2.
-bool fades(const Tensor& x, const Sequences::Rows& rows, std::int64_t head, double scale) {
+// Whether the exponents of a row may fall so low that nothing is left of their exponentials in f32: no product with a
+// direction makes up for more of |z|^2 / 2 than |w|^2 / 2, and few for much.
+bool fades(const cpu::FeatureRows& in, std::int64_t batch, std::int64_t row, std::int64_t head) {
   constexpr double kFaint = 30.0;
-  return visit_float(x.dtype(), [&]<class T>() {
-    for (std::int64_t i = rows.begin; i < rows.begin + rows.count; ++i) {
-      const T* row = x.data<T>() + rows.batch * x.stride(0) + i * x.stride(1) + head * x.stride(2);
-      const std::int64_t d = x.dim(3);
-      Wide<T> squares = 0;
+  return visit_float(in.x.dtype(), [&]<class T>() {
+    const T* x = in.x.data<T>() + batch * in.x.stride(0) + row * in.x.stride(1) + head * in.x.stride(2);
+    const std::int64_t d = in.x.dim(3);
+    Wide<T> squares = 0;
 #pragma omp simd reduction(+ : squares)
-      for (std::int64_t c = 0; c < d; ++c) squares += static_cast<Wide<T>>(row[c]) * static_cast<Wide<T>>(row[c]);
-      if (!(0.5 * scale * scale * static_cast<double>(squares) <= kFaint)) return true;
-    }
-    return false;
+    for (std::int64_t c = 0; c < d; ++c) squares += static_cast<Wide<T>>(x[c]) * static_cast<Wide<T>>(x[c]);
+    return !(0.5 * in.scale * in.scale * static_cast<double>(squares) + in.shift <= kFaint);
   });
 }
 
-// c of each row for Stabilizer::rescue, (b, n, heads). What is common to a sequence does not depend on its neighbours.
-Tensor rescuing_tops(const Context& context, cpu::FeatureRows& in, const std::vector<Sequences::Rows>& sequences) {
-  const std::int64_t heads = in.x.dim(2);
-  std::vector<std::uint8_t> faint(sequences.size() * static_cast<std::size_t>(heads));
-  parallel_for(context, std::ssize(faint), [&](std::int64_t i) {
-    faint[static_cast<std::size_t>(i)] =
-        fades(in.x, sequences[static_cast<std::size_t>(i / heads)], i % heads, in.scale);
-  });
-  if (std::find(faint.begin(), faint.end(), 1) == faint.end()) return {};
-  const Tensor tops = spread(context, row_tops(context, in, tasks_of(sequences, heads), {}), sequences);
-  visit_wide(tops.dtype(), [&]<class R>() {
-    for (std::size_t i = 0; i < faint.size(); ++i) {
-      const auto& [batch, begin, count] = sequences[i / static_cast<std::size_t>(heads)];
-      R* c = tops.data<R>() + (batch * tops.dim(1) + begin) * heads + static_cast<std::int64_t>(i) % heads;
-      const auto shift = static_cast<R>(in.shift * cpu::feature_unit(in.map));
-      for (std::int64_t row = 0; faint[i] == 0 && row < count; ++row) c[row * heads] = shift;
+// A sequence and a head of it.
+struct HeadRows {
+  const Sequences::Rows& rows;
+  std::int64_t sequence, head;
+
+  std::int64_t first(const Tensor& x) const { return (rows.batch * x.dim(1) + rows.begin) * x.dim(2) + head; }
+};
+
+bool fades(const cpu::FeatureRows& in, const HeadRows& of) {
+  for (std::int64_t i = of.rows.begin; i < of.rows.begin + of.rows.count; ++i)
+    if (fades(in, of.rows.batch, i, of.head)) return true;
+  return false;
+}
+
+// The stabilizers of a sequence in place of the largest exponents of its rows.
+template <class R>
+void settle(const cpu::FeatureRows& in, const HeadRows& of, bool fading, const kernels::FeatureRescue& io) {
+  const std::int64_t heads = in.x.dim(2), count = of.rows.count;
+  const R unit = static_cast<R>(cpu::feature_unit(in.map)), shift = static_cast<R>(in.shift) * unit;
+  R* c = io.shifts.data<R>() + of.first(io.shifts);
+  R last = fading ? std::numeric_limits<R>::lowest() : shift;
+  if (io.log_decay.defined()) {
+    R* decay = io.log_decay.data<R>() + of.first(io.log_decay);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const bool faint = fading && fades(in, of.rows.batch, of.rows.begin + i, of.head);
+      const R now = std::max(last, faint ? std::min(c[i * heads], shift) : shift);
+      decay[i * heads] = i == 0 ? R{0} : (last - now) / unit;
+      c[i * heads] = last = now;
     }
-  });
-  return tops;
+  } else {
+    for (std::int64_t i = 0; fading && i < count; ++i) last = std::max(last, c[i * heads]);
+    for (std::int64_t i = 0; i < count; ++i) c[i * heads] = last;
+  }
+  io.state_scale.data<R>()[of.sequence * heads + of.head] = std::exp((last - shift) / unit);
 }
 
 // Gradient of c = max u: given to the direction and the row that have it. dz -= (sum of the rows' sums) W_l.
@@ -172,16 +201,40 @@ template <>
 void kernels::features<Device::cpu>(const Context& context, const FeatureForward& io) {
   const FeatureOptions& options = *io.options;
   const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
-  cpu::FeatureForward rows{describe(options, io.x), io.y};
+  cpu::FeatureForward rows{describe(options, io.x, io.directions), io.y};
   rows.in.directions = pack(context, io.directions, true, cpu::feature_unit(options.map));
   rows.in.count = io.directions.dim(1);
   rows.in.gain = io.gain;
   rows.in.weight = io.weight;
   rows.in.peaks = io.peaks;
   if (io.tops.defined()) rows.in.tops = spread(context, row_tops(context, rows.in, tasks, io.tops), options.rows);
-  if (options.stabilizer == Stabilizer::rescue) rows.in.tops = rescuing_tops(context, rows.in, options.rows);
+  if (io.shifts.defined()) rows.in.tops = io.shifts;
   for_tasks(context, rows.in, tasks.size(),
             [&](std::size_t i, Room scratch) { cpu::feature_rows(rows, tasks[i], scratch); });
+}
+
+// What is common to a sequence does not depend on its neighbours.
+template <>
+void kernels::find_rescue<Device::cpu>(const Context& context, const FeatureRescue& io) {
+  const FeatureOptions& options = *io.options;
+  cpu::FeatureRows in = describe(options, io.x, io.directions);
+  in.stabilizer = Stabilizer::given;
+  const std::int64_t heads = io.x.dim(2), all = std::ssize(options.rows) * heads;
+  const auto at = [&](std::int64_t i) {
+    return HeadRows{options.rows[static_cast<std::size_t>(i / heads)], i / heads, i % heads};
+  };
+  std::vector<std::uint8_t> faint(static_cast<std::size_t>(all));
+  parallel_for(context, all, [&](std::int64_t i) { faint[static_cast<std::size_t>(i)] = fades(in, at(i)); });
+  const bool needed = std::find(faint.begin(), faint.end(), 1) != faint.end();
+  *io.needed.data<std::uint8_t>() = needed ? 1 : 0;
+  if (!needed && !io.always) return;
+  in.directions = pack(context, io.directions, true, cpu::feature_unit(options.map));
+  in.count = io.directions.dim(1);
+  row_tops(context, in, tasks_of(options.rows, heads), io.shifts);
+  visit_wide(io.shifts.dtype(), [&]<class R>() {
+    parallel_for(context, all,
+                 [&](std::int64_t i) { settle<R>(in, at(i), faint[static_cast<std::size_t>(i)] != 0, io); });
+  });
 }
 
 template <>
@@ -189,7 +242,7 @@ void kernels::features_backward<Device::cpu>(const Context& context, const Featu
   const FeatureOptions& options = *io.options;
   const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
   const DType wide = wide_type(io.x.dtype());
-  cpu::FeatureBackward rows{describe(options, io.x), io.y, io.dy, io.dx, io.d_weight, {}};
+  cpu::FeatureBackward rows{describe(options, io.x, io.directions), io.y, io.dy, io.dx, io.d_weight, {}};
   rows.in.directions = pack(context, io.directions, false, 1.0);
   rows.in.count = io.directions.dim(1);
   rows.in.gain = io.gain;

@@ -203,7 +203,7 @@ void tops_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, Room s
     project<T>(in, rows, s, next);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const auto at = static_cast<std::size_t>(i - rows.begin);
-      const R norm = in.stabilizer == Stabilizer::rescue ? s.half_norm[at] : R{0};
+      const R norm = in.stabilizer == Stabilizer::given ? s.half_norm[at] : R{0};
       in.tops.data<R>()[row_index(in.x, rows, i)] =
           largest(s.u.row(at), s.r) - norm * static_cast<R>(cpu::feature_unit(in.map));
     }

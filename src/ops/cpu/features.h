@@ -1,14 +1,13 @@
 #pragma once
 
 #include "core/scratch.h"
-#include "ops/features.h"
-#include "policy/math.h"
+#include "ops/features_policy.h"
 
 // The loops of features, by tasks.
 namespace fovea::cpu {
 
-// What directions are multiplied with: exponentials of two are cheaper than of e.
-inline double feature_unit(FeatureMap map) { return map == FeatureMap::exponential ? math::kLog2e<double> : 1.0; }
+using fovea::feature_unit;
+using fovea::kUnitEps;
 
 // Rows [begin, end) of a batch item, one head.
 struct FeatureTask {
@@ -27,7 +26,7 @@ struct FeatureRows {
   Tensor directions;       // wide, dense: (groups, d, padded r) forward, (groups, r, padded d) backward
   Tensor gain;             // (groups, d), wide; undefined: none
   Tensor weight;           // (b, n, heads), wide, dense; undefined: none
-  Tensor tops;             // (b, n, heads), wide, dense; sequence and rescue: c of each row
+  Tensor tops;             // (b, n, heads), wide, dense; sequence and given: c of each row
   Tensor peaks;            // i32 (b, n, heads), dense; pull_shift: which u of each row is the largest
   std::int64_t count = 0;  // directions of a group
 };
@@ -39,7 +38,7 @@ struct FeatureForward {
 // Scratch of one thread.
 std::size_t feature_scratch_bytes(const FeatureRows& in);
 void feature_rows(const FeatureForward& io, const FeatureTask& task, Room scratch);
-// The largest u of each row, of u - |z|^2 / 2 for rescue, into in.tops.
+// The largest u of each row, of u - |z|^2 / 2 for given, into in.tops.
 void feature_tops(const FeatureRows& in, const FeatureTask& task, Room scratch);
 
 struct FeatureBackward {

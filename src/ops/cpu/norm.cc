@@ -92,6 +92,7 @@ struct PullRow {
 template <class R>
 struct Moments {
   R plain, crossed;  // sums of g gain, and of g gain xhat
+  R offset;          // sum of xhat: of the layer norm, what the mean lost when it was rounded
 };
 
 template <class T, class R>
@@ -99,20 +100,25 @@ Moments<R> moments(const PullRow<T, R>& row, const RowStats<R>& stats) {
   const hn::ScalableTag<R> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto shift = hn::Set(d, stats.shift);
-  auto plain = hn::Zero(d), crossed = hn::Zero(d);
+  auto plain = hn::Zero(d), crossed = hn::Zero(d), offset = hn::Zero(d);
   std::int64_t i = 0;
   for (; i + lanes <= row.width; i += lanes) {
     const auto scaled = hn::Mul(load_wide(d, row.g + i), hn::LoadU(d, row.gain + i));
+    const auto centred = hn::Sub(load_wide(d, row.x + i), shift);
     plain = hn::Add(plain, scaled);
-    crossed = hn::MulAdd(scaled, hn::Sub(load_wide(d, row.x + i), shift), crossed);
+    crossed = hn::MulAdd(scaled, centred, crossed);
+    offset = hn::Add(offset, centred);
   }
-  Moments<R> sums{hn::GetLane(hn::SumOfLanes(d, plain)), hn::GetLane(hn::SumOfLanes(d, crossed))};
+  const auto sum = [&](auto lanes_of) { return hn::GetLane(hn::SumOfLanes(d, lanes_of)); };
+  Moments<R> sums{sum(plain), sum(crossed), sum(offset)};
   for (; i < row.width; ++i) {
-    const R scaled = static_cast<R>(row.g[i]) * row.gain[i];
+    const R scaled = static_cast<R>(row.g[i]) * row.gain[i], centred = static_cast<R>(row.x[i]) - stats.shift;
     sums.plain += scaled;
-    sums.crossed += scaled * (static_cast<R>(row.x[i]) - stats.shift);
+    sums.crossed += scaled * centred;
+    sums.offset += centred;
   }
   sums.crossed *= stats.factor;
+  sums.offset *= stats.factor;
   return sums;
 }
 
@@ -124,8 +130,9 @@ void pull_row(const PullRow<T, R>& row, const RowStats<R>& stats, bool centred) 
   T* dx = row.dx;
   R *d_gain = row.d_gain, *d_bias = row.d_bias;
   const R shift = stats.shift, factor = stats.factor;
-  const R mean = centred ? sums.plain / static_cast<R>(row.width) : R(0);
-  const R along = stats.pull * sums.crossed / static_cast<R>(row.width);
+  const R width = static_cast<R>(row.width), offset = centred ? sums.offset / width : R(0);
+  const R along = stats.pull * (sums.crossed - sums.plain * offset) / width;
+  const R mean = centred ? sums.plain / width - along * offset : R(0);
 #pragma omp simd  // none of the rows overlap; with eight pointers the compiler would not check
   for (std::int64_t i = 0; i < row.width; ++i) {
     const R xhat = (static_cast<R>(x[i]) - shift) * factor, gi = static_cast<R>(g[i]);

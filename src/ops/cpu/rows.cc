@@ -5,39 +5,45 @@
 namespace fovea {
 namespace {
 
-// Where rows lie: tensors (b, rows, heads, d) with a dense last axis.
-struct Picks {
-  std::int64_t n, picks, heads, d;
-  const std::int32_t* index;  // (b, picks, heads)
+// The rows of (b, rows, heads, d), last axis dense.
+template <class T>
+struct HeadRows {
+  explicit HeadRows(const Tensor& t) : data(t.data<T>()), item(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {}
+  T* at(std::int64_t i, std::int64_t r, std::int64_t h) const { return data + i * item + r * row + h * head; }
 
-  Picks(const Tensor& index, const Tensor& x)
-      : n(x.dim(1)), picks(index.dim(1)), heads(index.dim(2)), d(x.dim(3)), index(index.data<std::int32_t>()) {}
-
-  template <class T>
-  static T* at(const Tensor& t, std::int64_t item, std::int64_t row, std::int64_t head) {
-    return t.data<T>() + item * t.stride(0) + row * t.stride(1) + head * t.stride(2);
-  }
-  // body(item, pick, head, row) for the picks [begin, end) of (b, picks, heads).
-  template <class Body>
-  void each(std::int64_t begin, std::int64_t end, Body&& body) const {
-    for (std::int64_t i = begin; i < end; ++i)
-      body(i / (picks * heads), i / heads % picks, i % heads, std::int64_t{index[i]});
-  }
+  T* data;
+  std::int64_t item, row, head;
 };
+
+// body(item, pick, head, row) for the picks [begin, end) of a dense index (b, picks, heads).
+template <class Body>
+void each_pick(const Tensor& index, std::int64_t begin, std::int64_t end, Body&& body) {
+  const std::int32_t* rows = index.data<std::int32_t>();
+  const std::int64_t picks = index.dim(1), heads = index.dim(2);
+  std::int64_t item = begin / (picks * heads), pick = begin / heads % picks, head = begin % heads;
+  for (std::int64_t i = begin; i < end; ++i) {
+    body(item, pick, head, std::int64_t{rows[i]});
+    if (++head < heads) continue;
+    head = 0;
+    if (++pick < picks) continue;
+    pick = 0;
+    ++item;
+  }
+}
 
 }  // namespace
 
 template <>
 void kernels::take_rows<Device::cpu>(const Context& context, const TakeRows& io) {
-  const Picks picks(io.index, io.from);
+  const std::int64_t d = io.from.dim(3);
   visit_float(io.from.dtype(), [&]<class T>() {
-    for_rows(context, io.index.numel(), picks.d, [&](std::int64_t begin, std::int64_t end) {
-      picks.each(begin, end, [&](std::int64_t item, std::int64_t pick, std::int64_t head, std::int64_t row) {
-        T* to = Picks::at<T>(io.to, item, pick, head);
+    const HeadRows<T> from(io.from), to(io.to);
+    for_rows(context, io.index.numel(), d, [&](std::int64_t begin, std::int64_t end) {
+      each_pick(io.index, begin, end, [&](std::int64_t item, std::int64_t pick, std::int64_t head, std::int64_t row) {
         if (row < 0)
-          std::fill_n(to, picks.d, T(0.0f));
+          std::fill_n(to.at(item, pick, head), d, T(0.0f));
         else
-          std::copy_n(Picks::at<T>(io.from, item, row, head), picks.d, to);
+          std::copy_n(from.at(item, row, head), d, to.at(item, pick, head));
       });
     });
   });
@@ -47,17 +53,19 @@ void kernels::take_rows<Device::cpu>(const Context& context, const TakeRows& io)
 template <>
 void kernels::add_rows<Device::cpu>(const Context& context, const AddRows& io) {
   const ZoneTimer timer(context.zones(), Zone::elementwise);
-  const Picks picks(io.index, io.to);
+  const std::int64_t picks = io.index.dim(1), heads = io.index.dim(2), d = io.to.dim(3);
   visit_float(io.from.dtype(), [&]<class T>() {
     using R = Wide<T>;
-    parallel_for(context, io.to.dim(0) * picks.heads, [&](std::int64_t task) {
-      const std::int64_t item = task / picks.heads, head = task % picks.heads;
-      for (std::int64_t pick = 0; pick < picks.picks; ++pick) {
-        const std::int64_t row = picks.index[(item * picks.picks + pick) * picks.heads + head];
-        if (row < 0) continue;
-        const T* from = Picks::at<T>(io.from, item, pick, head);
-        R* to = Picks::at<R>(io.to, item, row, head);
-        for (std::int64_t c = 0; c < picks.d; ++c) to[c] += static_cast<R>(from[c]);
+    const HeadRows<T> from(io.from);
+    const HeadRows<R> to(io.to);
+    parallel_for(context, io.to.dim(0) * heads, [&](std::int64_t task) {
+      const std::int64_t item = task / heads, head = task % heads;
+      const std::int32_t* rows = io.index.data<std::int32_t>() + item * picks * heads + head;
+      for (std::int64_t pick = 0; pick < picks; ++pick) {
+        if (rows[pick * heads] < 0) continue;
+        const T* more = from.at(item, pick, head);
+        R* sum = to.at(item, rows[pick * heads], head);
+        for (std::int64_t c = 0; c < d; ++c) sum[c] += static_cast<R>(more[c]);
       }
     });
   });
@@ -65,16 +73,16 @@ void kernels::add_rows<Device::cpu>(const Context& context, const AddRows& io) {
 
 template <>
 void kernels::put_rows<Device::cpu>(const Context& context, const PutRows& io) {
-  const Picks picks(io.index, io.to);
+  const std::int64_t d = io.to.dim(3);
   visit_float(io.to.dtype(), [&]<class T>() {
-    for_rows(context, io.index.numel(), picks.d, [&](std::int64_t begin, std::int64_t end) {
-      picks.each(begin, end, [&](std::int64_t item, std::int64_t pick, std::int64_t head, std::int64_t row) {
+    const HeadRows<T> to(io.to), from(io.from.defined() ? io.from : io.to);
+    for_rows(context, io.index.numel(), d, [&](std::int64_t begin, std::int64_t end) {
+      each_pick(io.index, begin, end, [&](std::int64_t item, std::int64_t pick, std::int64_t head, std::int64_t row) {
         if (row < 0) return;
-        T* to = Picks::at<T>(io.to, item, row, head);
         if (io.from.defined())
-          std::copy_n(Picks::at<T>(io.from, item, pick, head), picks.d, to);
+          std::copy_n(from.at(item, pick, head), d, to.at(item, row, head));
         else
-          std::fill_n(to, picks.d, T(0.0f));
+          std::fill_n(to.at(item, row, head), d, T(0.0f));
       });
     });
   });

@@ -4,11 +4,6 @@
 #include "scan/cuda/portable.h"
 #include "scan/cuda/walk.h"
 
-// Off unless the build says otherwise: these kernels agree with the CPU in emulation, but no card has run them yet.
-#ifndef FOVEA_SCAN_TENSOR_CORES
-#define FOVEA_SCAN_TENSOR_CORES 0
-#endif
-
 namespace fovea::scan::cuda {
 
 void run_walk_f32(const Launch& launch, const Call& call, const Walk& walk);
@@ -19,8 +14,6 @@ void run_walk(const Launch& launch, const Call& call, const Walk& walk) {
 }
 
 namespace {
-
-constexpr bool kTensorCores = FOVEA_SCAN_TENSOR_CORES != 0;
 
 Call call_of(const Problem& problem, const Schedule& schedule) {
   Call call;
@@ -73,6 +66,26 @@ Call call_of(const Problem& problem, const Schedule& schedule, const Backward& i
   return call;
 }
 
+// (pieces, kv_heads, d_k) factors. Grid: (pieces, kv heads); a channel for each thread.
+template <class R>
+__global__ void total_decay_kernel(const __grid_constant__ Call call, R* to) {
+  const PieceView& piece = call.pieces[blockIdx.x];
+  const std::int32_t columns = call.decay_columns(), head = static_cast<std::int32_t>(blockIdx.y);
+  const R* logs = static_cast<const R*>(call.log_decay.data) + offset_of(call.log_decay, piece.batch, piece.k0, head);
+  for (std::int32_t a = threadIdx.x; a < call.d_k; a += blockDim.x) {
+    double sum = call.decay == Decay::head ? static_cast<double>(piece.nk) * call.head_decay[head] : 0.0;
+    for (std::int64_t t = 0; columns != 0 && t < piece.nk; ++t) sum += logs[t * call.log_decay.row + a % columns];
+    to[(std::int64_t{blockIdx.x} * call.kv_heads + head) * call.d_k + a] = static_cast<R>(exp(sum));
+  }
+}
+
+template <class R>
+void write_total_decay(const Launch& launch, const Call& call, std::size_t pieces, void* to) {
+  const dim3 grid(static_cast<unsigned>(pieces), static_cast<unsigned>(call.kv_heads));
+  total_decay_kernel<R><<<grid, 128, 0, launch.stream>>>(call, static_cast<R*>(to));
+  check_cuda(cudaGetLastError(), "total decay");
+}
+
 }  // namespace
 
 void forward(const Launch& launch, const Problem& problem, const Forward& io) {
@@ -81,8 +94,11 @@ void forward(const Launch& launch, const Problem& problem, const Forward& io) {
   // A single step is causal either way, and its state needs no sum of its own then.
   const auto schedule = schedule_for(problem, problem.causal || is_step(problem));
   const Call call = call_of(problem, *schedule, io);
+  if (io.total_decay != nullptr)
+    problem.dtype == DType::f64 ? write_total_decay<double>(launch, call, problem.pieces.size(), io.total_decay)
+                                : write_total_decay<float>(launch, call, problem.pieces.size(), io.total_decay);
   if (problem.dtype == DType::f64) return portable_forward<double>(launch, call, *schedule, io);
-  if (kTensorCores && mma_forward(launch, call, *schedule, io)) return;
+  if (mma_forward(launch, call, *schedule, io)) return;
   portable_forward<float>(launch, call, *schedule, io);
 }
 
@@ -92,7 +108,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   const auto schedule = schedule_for(problem, problem.causal);
   const Call call = call_of(problem, *schedule, io);
   if (problem.dtype == DType::f64) return portable_backward<double>(launch, call, *schedule, io);
-  if (kTensorCores && mma_backward(launch, call, *schedule, io)) return;
+  if (mma_backward(launch, call, *schedule, io)) return;
   portable_backward<float>(launch, call, *schedule, io);
 }
 

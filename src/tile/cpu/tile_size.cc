@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "fovea/pattern.h"
 #include "tile/plan.h"
 
 namespace fovea::tile {

@@ -32,6 +32,7 @@ Call call_of(const Problem& problem, const Schedule& schedule) {
   call.d_v = static_cast<std::int32_t>(problem.d_v);
   call.rows = schedule.rows;
   call.dtype = problem.dtype;
+  call.output_type = problem.output_type();
   call.weight = problem.weight;
   call.self_adjust = problem.weight == Weight::self_adjust;
   call.offset = problem.offset;
@@ -55,6 +56,7 @@ void set(Call& call, const Forward& io) {
   call.k = io.k;
   call.v = io.v;
   call.out = io.o;
+  call.out_rest = io.rest;
   call.out_lse = io.lse;
 }
 void set(Call& call, const Backward& io) {
@@ -62,6 +64,7 @@ void set(Call& call, const Backward& io) {
   call.k = io.k;
   call.v = io.v;
   call.o = io.o;
+  call.rest = io.rest;
   call.lse = io.lse;
   call.d_o = io.d_o;
   call.d_lse = io.d_lse;
@@ -88,7 +91,8 @@ void write_statistics(const Launch& launch, const Call& call, const Schedule& sc
   };
   if constexpr (std::is_same_v<R, float>) {
     constexpr int kLanes = 8;
-    const bool pieces = call.d_v % 8 == 0 && is_aligned(call.o) && is_aligned(call.d_o);
+    const bool pieces = call.output_type == call.dtype && call.d_v % 8 == 0 && is_aligned(call.o) &&
+                        is_aligned(call.rest) && is_aligned(call.d_o);
     if (call.dtype == DType::bf16 && pieces)
       start(half_statistics_kernel<__nv_bfloat16, kLanes>, kLanes);
     else if (call.dtype == DType::f16 && pieces)
@@ -110,13 +114,6 @@ void check_diagonal(const Problem& problem, const BiasArray<void*>& d_bias) {
     fail(ErrorCode::unsupported, "the gradient of a bias of distances for rows with different steps or tiles",
          "tiled attention on CUDA", "equal steps and square tiles, or a dense bias");
   }
-}
-
-// What the kernels of the host write besides.
-void check_outputs(const Problem& problem, bool keeps_rest) {
-  if (problem.wide_outputs || keeps_rest)
-    fail(ErrorCode::unsupported, "outputs wider than the inputs, or their rounding error", "tiled attention on CUDA",
-         "outputs of the inputs' dtype");
 }
 
 // Dq, dk, dv and the bias, once the statistics or terms of the rows are there.
@@ -149,7 +146,6 @@ struct RuleRun {
 
 void forward(const Launch& launch, const Problem& problem, const Forward& io) {
   tile::check(problem, io);
-  check_outputs(problem, io.rest.data != nullptr);
   if (problem.pieces.empty()) return;
   const auto schedule = schedule_for(problem);
   Call call = call_of(problem, *schedule);
@@ -160,7 +156,6 @@ void forward(const Launch& launch, const Problem& problem, const Forward& io) {
 
 void backward(const Launch& launch, const Problem& problem, const Backward& io) {
   tile::check(problem, io);
-  check_outputs(problem, io.rest.data != nullptr);
   check_diagonal(problem, io.d_bias);
   if (problem.pieces.empty()) return;
   const auto schedule = schedule_for(problem);

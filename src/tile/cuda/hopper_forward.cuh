@@ -122,7 +122,14 @@ class HopperForward {
 
   __device__ void store() {
     rows_.close(call_, piece_, head_, first_ + warp() * 16);
-    RowTarget to = rows_.target(call_, piece_, head_, first_, kOwn);
+    store_panels(call_.out);
+    if (call_.out_rest.data == nullptr) return;
+    rows_.take_rounded();
+    store_panels(call_.out_rest);
+  }
+
+  __device__ void store_panels(const Out& array) {
+    RowTarget to = rows_.target(call_, array, {piece_, head_, first_, kOwn});
 #pragma unroll
     for (int p = 0; p < kPanels; ++p, to.offset += 64, to.width -= 64) {
       float part[1][8][4];

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "core/cuda/storage.cuh"
 #include "policy/softmax.h"
 #include "tile/cuda/simt_launch.h"
-#include "core/cuda/storage.cuh"
-#include "tile/cuda/view.h"
+#include "tile/cuda/weigh.cuh"
 
 namespace fovea::tile::cuda {
 
@@ -46,7 +46,11 @@ __global__ void merge_kernel(const __grid_constant__ Call call, const Merge* mer
     const std::int64_t at = by_columns ? piece.key_row(first + i) : piece.query_row(first + i);
     value *= has_top ? Softmax::close(sum) : (c < d1 ? scale : 1.0f);
     const Out& out = c < d1 ? out1 : call.dv;
-    store_as<float>(out.data, call.dtype, offset_of(out, piece.batch, at, head) + (c < d1 ? c : c - d1), value);
+    const std::int64_t to = offset_of(out, piece.batch, at, head) + (c < d1 ? c : c - d1);
+    if (role == Role::forward)
+      store_output_as<float>(call, to, offset_of(call.out_rest, piece.batch, at, head) + c, value);
+    else
+      store_as<float>(out.data, call.dtype, to, value);
     if (has_top && c == 0 && call.out_lse.data != nullptr)
       static_cast<float*>(call.out_lse.data)[offset_of(call.out_lse, piece.batch, at, head)] =
           Softmax::statistic(top, sum);

@@ -84,7 +84,7 @@ const MmaKernel* choose_hopper(const Call& call, Role role, int width, int tiles
 }
 
 const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
-  if (call.dtype != DType::bf16 && call.dtype != DType::f16) return nullptr;
+  if ((call.dtype != DType::bf16 && call.dtype != DType::f16) || call.output_type != call.dtype) return nullptr;
   if (!schedule.is_standard || call.d_k % 8 != 0 || call.d_v % 8 != 0) return nullptr;
   const bool by_columns = role == Role::column;
   const int width = std::max(call.d_k, call.d_v);
@@ -134,7 +134,8 @@ void run(const Launch& launch, Call call, const Schedule& schedule, const MmaKer
 
 bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule) {
   const MmaKernel* kernel = choose(call, schedule, Role::forward);
-  if (kernel == nullptr || !is_aligned(call.q) || !is_aligned(call.k) || !is_aligned(call.v) || !is_aligned(call.out))
+  if (kernel == nullptr || !is_aligned(call.q) || !is_aligned(call.k) || !is_aligned(call.v) || !is_aligned(call.out) ||
+      !is_aligned(call.out_rest))
     return false;
   run(launch, call, schedule, *kernel);
   return true;

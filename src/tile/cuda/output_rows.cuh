@@ -79,10 +79,25 @@ struct OutputRows {
       }
   }
 
+  // What is left of the rows when they have been rounded.
+  __device__ __forceinline__ void take_rounded() {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int n = 0; n < kWidth / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) o[t][n][e] -= static_cast<float>(T(o[t][n][e]));
+  }
+
   // Where the rows of an own tile go that begins with query `first`.
-  __device__ static RowTarget target(const Call& call, const PieceView& piece, std::int32_t head, std::int64_t first,
-                                     int own) {
-    const Out& to = call.out;
+  struct Place {
+    const PieceView& piece;
+    std::int32_t head;
+    std::int64_t first;
+    int own;
+  };
+  __device__ static RowTarget target(const Call& call, const Out& to, const Place& at) {
+    const auto& [piece, head, first, own] = at;
     return {to.data, offset_of(to, piece.batch, piece.query_row(first), head), to.row * piece.q_step,
             static_cast<std::int32_t>(min(piece.nq - first, std::int64_t{own})), call.d_v};
   }

@@ -19,23 +19,29 @@ struct Sides {
   std::int32_t head, kv_head;
 
   __device__ RowsAt queries(const In& array, std::int64_t first, std::int32_t count) const {
-    return {array.data, offset_of(array, piece.batch, piece.query_row(first), head), array.row * piece.q_step, count};
+    return {call.dtype, array.data, offset_of(array, piece.batch, piece.query_row(first), head),
+            array.row * piece.q_step, count};
   }
   __device__ RowsAt keys(const In& array, std::int64_t first, std::int32_t count) const {
-    return {array.data, offset_of(array, piece.batch, piece.key_row(first), kv_head), array.row * piece.k_step, count};
+    return {call.dtype, array.data, offset_of(array, piece.batch, piece.key_row(first), kv_head),
+            array.row * piece.k_step, count};
+  }
+  __device__ RowsAt gradients(std::int64_t first, std::int32_t count) const {
+    RowsAt rows = queries(call.d_o, first, count);
+    rows.dtype = call.output_type;
+    return rows;
   }
   __device__ RowsAt own1(const TileAt& at) const {
     return kByColumns ? keys(call.k, at.own, at.own_count) : queries(call.q, at.own, at.own_count);
   }
   __device__ RowsAt own2(const TileAt& at) const {
-    return kByColumns ? keys(call.v, at.own, at.own_count) : queries(call.d_o, at.own, at.own_count);
+    return kByColumns ? keys(call.v, at.own, at.own_count) : gradients(at.own, at.own_count);
   }
   __device__ RowsAt streamed1(const TileAt& at) const {
     return kByColumns ? queries(call.q, at.streamed, at.streamed_count) : keys(call.k, at.streamed, at.streamed_count);
   }
   __device__ RowsAt streamed2(const TileAt& at) const {
-    return kByColumns ? queries(call.d_o, at.streamed, at.streamed_count)
-                      : keys(call.v, at.streamed, at.streamed_count);
+    return kByColumns ? gradients(at.streamed, at.streamed_count) : keys(call.v, at.streamed, at.streamed_count);
   }
   __device__ static Pair pair(const TileAt& at, int m, int n) {
     return kByColumns ? Pair{at.streamed + n, at.own + m} : Pair{at.own + m, at.streamed + n};
@@ -68,12 +74,12 @@ class SimtTile {
     score(sides, at);
     if constexpr (kRole == Role::forward) {
       weigh(sides, at);
-      accumulate<R>(room_, call_.dtype, {room_.p, streamed2, call_.d_v, room_.acc1, hides}, factor_);
+      accumulate<R>(room_, {room_.p, streamed2, call_.d_v, room_.acc1, hides}, factor_);
     } else {
       pull(sides, at);
-      accumulate<R>(room_, call_.dtype, {room_.g, streamed1, call_.d_k, room_.acc1, hides}, one_);
+      accumulate<R>(room_, {room_.g, streamed1, call_.d_k, room_.acc1, hides}, one_);
       if constexpr (kRole == Role::column)
-        accumulate<R>(room_, call_.dtype, {room_.p, streamed2, call_.d_v, room_.acc2, hides}, one_);
+        accumulate<R>(room_, {room_.p, streamed2, call_.d_v, room_.acc2, hides}, one_);
     }
   }
 
@@ -94,7 +100,7 @@ class SimtTile {
   __device__ void score(const Sides<kRole>& sides, const TileAt& at) {
     const Modifier<R> modify(call_, piece_, sides.head);
     const RowsAt rows[2] = {sides.own1(at), sides.streamed1(at)};
-    multiply_rows<R>(room_, rows, call_.dtype, call_.d_k, s_);
+    multiply_rows<R>(room_, rows, call_.d_k, s_);
     each([&](int m, int n, int i, int j) {
       s_[m][n] = at.keeps(i, j) ? modify(s_[m][n], sides.pair(at, i, j)) : -math::kInfinity<R>;
     });
@@ -102,7 +108,7 @@ class SimtTile {
   // Gradients of the weights of a tile.
   __device__ void score_gradients(const Sides<kRole>& sides, const TileAt& at) {
     const RowsAt rows[2] = {sides.own2(at), sides.streamed2(at)};
-    multiply_rows<R>(room_, rows, call_.dtype, call_.d_v, g_);
+    multiply_rows<R>(room_, rows, call_.d_v, g_);
     if (!call_.has_dropout) return;
     const Dropper<R> drop(call_, piece_, sides.head);
     each([&](int m, int n, int i, int j) {
@@ -190,9 +196,11 @@ class SimtTile {
       const int i = lane_y() + 16 * m;
       const R sum = row_sum(sum_[m]), factor = W::kHasTop ? Softmax::close(sum) : R{1};
       if (i >= count) continue;
-      const std::int64_t at = offset(call_.out, {first, count, head}, i);
-      for (int c = lane_x(); c < call_.d_v; c += 16)
-        store_as<R>(call_.out.data, call_.dtype, at + c, room_.acc1[i * call_.d_v + c] * factor);
+      const Target to{first, count, head};
+      for (int c = lane_x(); c < call_.d_v; c += 16) {
+        const R value = room_.acc1[i * call_.d_v + c] * factor;
+        store_output_as<R>(call_, offset(call_.out, to, i) + c, offset(call_.out_rest, to, i) + c, value);
+      }
       if (W::kHasTop && call_.out_lse.data != nullptr && lane_x() == 0)
         static_cast<R*>(call_.out_lse.data)[offset(call_.out_lse, {first, count, head}, i)] =
             Softmax::statistic(top_[m], sum);

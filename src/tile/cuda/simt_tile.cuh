@@ -20,6 +20,7 @@ using Micro = R[kMicro<R>][kMicro<R>];
 
 // Rows of one head of an array.
 struct RowsAt {
+  DType dtype;
   const void* data;
   std::int64_t first, stride;
   std::int32_t count;
@@ -63,26 +64,25 @@ struct SimtRoom {
 
 // to[row][c] = rows' columns [c0, c0 + kChunk), zero beyond the rows and the width.
 template <class R>
-__device__ void load_chunk(const RowsAt& rows, DType dtype, int c0, int width, R* to) {
+__device__ void load_chunk(const RowsAt& rows, int c0, int width, R* to) {
   for (int e = static_cast<int>(threadIdx.x); e < kSimtRows<R> * kChunk; e += kSimtThreads) {
     const int row = e / kChunk, c = e % kChunk;
     const bool inside = row < rows.count && c0 + c < width;
     to[row * SimtRoom<R>::kLine + c] =
-        inside ? load_as<R>(rows.data, dtype, rows.first + row * rows.stride + c0 + c) : R{0};
+        inside ? load_as<R>(rows.data, rows.dtype, rows.first + row * rows.stride + c0 + c) : R{0};
   }
 }
 
 // dots[m][n] = own row m . streamed row n, columns in order: every kernel comes to the same bits.
 template <class R>
-__device__ void multiply_rows(const SimtRoom<R>& room, const RowsAt (&rows)[2], DType dtype, int width,
-                              Micro<R>& dots) {
+__device__ void multiply_rows(const SimtRoom<R>& room, const RowsAt (&rows)[2], int width, Micro<R>& dots) {
   constexpr int M = kMicro<R>, L = SimtRoom<R>::kLine;
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < M; ++n) dots[m][n] = 0;
   for (int c0 = 0; c0 < width; c0 += kChunk) {
     __syncthreads();
-    load_chunk(rows[0], dtype, c0, width, room.a);
-    load_chunk(rows[1], dtype, c0, width, room.b);
+    load_chunk(rows[0], c0, width, room.a);
+    load_chunk(rows[1], c0, width, room.b);
     __syncthreads();
     for (int c = 0; c < kChunk; ++c) {
       R a[M], b[M];
@@ -109,11 +109,11 @@ struct Accumulate {
 
 // to[m] = factor[m] to[m] + sum_n weights[m][n] streamed row n
 template <class R>
-__device__ void accumulate(const SimtRoom<R>& room, DType dtype, const Accumulate<R>& x, const R (&factor)[kMicro<R>]) {
+__device__ void accumulate(const SimtRoom<R>& room, const Accumulate<R>& x, const R (&factor)[kMicro<R>]) {
   constexpr int M = kMicro<R>, L = SimtRoom<R>::kLine, P = SimtRoom<R>::kPairs;
   for (int c0 = 0; c0 < x.width; c0 += kChunk) {
     __syncthreads();
-    load_chunk(x.streamed, dtype, c0, x.width, room.b);
+    load_chunk(x.streamed, c0, x.width, room.b);
     __syncthreads();
     R sum[M][2] = {};
     for (int n = 0; n < x.streamed.count; ++n) {

@@ -1,10 +1,16 @@
 #pragma once
 
-#include "policy/softmax.h"
 #include "core/cuda/storage.cuh"
+#include "policy/softmax.h"
 #include "tile/cuda/view.h"
 
 namespace fovea::tile::cuda {
+
+// A row of a head.
+struct RowPlace {
+  std::int64_t batch, row, head;
+  __device__ std::int64_t in(const In& array) const { return offset_of(array, batch, row, head); }
+};
 
 // delta = rowsum(do * o) - d_lse, beside the log-sum-exp as backward wants it. kLanes lanes take a row of a head; heads
 // that lie side by side are read by neighbouring lanes.
@@ -17,8 +23,7 @@ __device__ void write_statistic(const Call& call, RowStatistic<R>* to, Sum&& row
       i < piece.nq && (piece.kv_head < 0 || piece.kv_head == call.kv_head_of(static_cast<std::int32_t>(head)));
   const std::int64_t row = exists ? piece.query_row(i) : 0;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  R sum = exists ? row_sum(offset_of(call.o, piece.batch, row, head), offset_of(call.d_o, piece.batch, row, head), lane)
-                 : R{0};
+  R sum = exists ? row_sum(RowPlace{piece.batch, row, head}, lane) : R{0};
   for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
   if (!exists || lane != 0) return;
   const R lse = static_cast<const R*>(call.lse.data)[offset_of(call.lse, piece.batch, row, head)];
@@ -30,10 +35,13 @@ __device__ void write_statistic(const Call& call, RowStatistic<R>* to, Sum&& row
 
 template <class R>
 __global__ void statistics_kernel(const __grid_constant__ Call call, RowStatistic<R>* to) {
-  write_statistic<R, 32>(call, to, [&](std::int64_t o, std::int64_t d_o, int lane) {
+  write_statistic<R, 32>(call, to, [&](const RowPlace& at, int lane) {
+    const auto load = [&](const In& x, std::int32_t c) { return load_as<R>(x.data, call.output_type, at.in(x) + c); };
     R sum = 0;
-    for (std::int32_t c = lane; c < call.d_v; c += 32)
-      sum += load_as<R>(call.o.data, call.dtype, o + c) * load_as<R>(call.d_o.data, call.dtype, d_o + c);
+    for (std::int32_t c = lane; c < call.d_v; c += 32) {
+      const R o = call.rest.data == nullptr ? load(call.o, c) : load(call.o, c) + load(call.rest, c);
+      sum += o * load(call.d_o, c);
+    }
     return sum;
   });
 }
@@ -41,15 +49,20 @@ __global__ void statistics_kernel(const __grid_constant__ Call call, RowStatisti
 // Rows of whole 16-byte pieces.
 template <class T, int kLanes>
 __global__ void half_statistics_kernel(const __grid_constant__ Call call, RowStatistic<float>* to) {
-  write_statistic<float, kLanes>(call, to, [&](std::int64_t o, std::int64_t d_o, int lane) {
+  write_statistic<float, kLanes>(call, to, [&](const RowPlace& at, int lane) {
+    const auto load = [&](const In& x, std::int32_t c) {
+      return *reinterpret_cast<const uint4*>(static_cast<const T*>(x.data) + at.in(x) + c);
+    };
     float sum = 0;
     for (std::int32_t c = lane * 8; c < call.d_v; c += kLanes * 8) {
-      const uint4 a = *reinterpret_cast<const uint4*>(static_cast<const T*>(call.o.data) + o + c);
-      const uint4 b = *reinterpret_cast<const uint4*>(static_cast<const T*>(call.d_o.data) + d_o + c);
+      const uint4 a = load(call.o, c), b = load(call.d_o, c);
+      const uint4 r = call.rest.data == nullptr ? uint4{0, 0, 0, 0} : load(call.rest, c);
       const T* x = reinterpret_cast<const T*>(&a);
       const T* y = reinterpret_cast<const T*>(&b);
+      const T* z = reinterpret_cast<const T*>(&r);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) sum = fmaf(static_cast<float>(x[i]), static_cast<float>(y[i]), sum);
+      for (int i = 0; i < 8; ++i)
+        sum = fmaf(static_cast<float>(x[i]) + static_cast<float>(z[i]), static_cast<float>(y[i]), sum);
     }
     return sum;
   });

@@ -70,7 +70,7 @@ struct Call {
   const Item* items = nullptr;
   std::int32_t heads = 0, kv_heads = 0, d_k = 0, d_v = 0;
   std::int64_t rows = 0;  // queries of all pieces
-  DType dtype = DType::f32;
+  DType dtype = DType::f32, output_type = DType::f32;
   Weight weight = Weight::softmax;
   bool self_adjust = false, has_dropout = false;
   double offset = 0.0, scale = 1.0, unit = 1.0;
@@ -82,8 +82,8 @@ struct Call {
   std::int64_t first_head = 0, first_query = 0, first_key = 0;  // of dropout
   double drop_scale = 1.0;
   RowRule rule;
-  In q, k, v, o, lse, d_o, d_lse;
-  Out out, out_lse;  // forward
+  In q, k, v, o, rest, lse, d_o, d_lse;
+  Out out, out_rest, out_lse;  // forward
   Out dq, dk, dv;
   BiasArray<void*> d_bias;
   const void* statistics = nullptr;  // RowStatistic or RowTerms: [heads, rows]

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/cuda/storage.cuh"
 #include "policy/alibi.h"
 #include "policy/dropout.h"
 #include "policy/pointwise_weight.h"
@@ -50,6 +51,15 @@ struct Modifier {
     return s;
   }
 };
+
+// An element of the output, and what it loses there.
+template <class R>
+__device__ void store_output_as(const Call& call, std::int64_t at, std::int64_t rest_at, R value) {
+  store_as<R>(call.out.data, call.output_type, at, value);
+  if (call.out_rest.data == nullptr) return;
+  const R stored = load_as<R>(call.out.data, call.output_type, at);
+  store_as<R>(call.out_rest.data, call.output_type, rest_at, value - stored);
+}
 
 // Dropout of one piece and head: 0, or what kept weights are multiplied by.
 template <class R>

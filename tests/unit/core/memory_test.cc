@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "support/expect_error.h"
@@ -61,6 +62,40 @@ TEST(Allocator, RefusesBeyondTheLimit) {
   EXPECT_EQ(allocator.total().now, half.bytes);  // a refusal counts for nothing
   allocator.release(half);
   allocator.release(allocator.allocate(600 << 10, Lifetime::step));
+}
+
+// Memory of few bytes.
+class TightMemory : public Memory {
+ public:
+  explicit TightMemory(std::size_t bytes) : Memory(Device::cpu), bytes_(bytes) {}
+
+  std::size_t size() const override { return SIZE_MAX; }
+  std::size_t available() const override { return bytes_; }
+  void* map(std::size_t bytes) override {
+    if (bytes > bytes_) return nullptr;
+    bytes_ -= bytes;
+    return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  }
+  void unmap(void* data, std::size_t bytes) override {
+    bytes_ += bytes;
+    std::free(data);
+  }
+  void fill(void* to, unsigned char value, std::size_t bytes) override { std::memset(to, value, bytes); }
+  void write(void* to, const void* host, std::size_t bytes) override { std::memcpy(to, host, bytes); }
+  void read(void* host, const void* from, std::size_t bytes) override { std::memcpy(host, from, bytes); }
+
+ private:
+  std::size_t bytes_;
+};
+
+TEST(Allocator, GivesCachedBlocksBackBeforeItGivesUp) {
+  Allocator allocator({}, std::make_shared<TightMemory>(std::size_t{5} << 20));
+  allocator.release(allocator.allocate(std::size_t{3} << 20, Lifetime::step));
+  const auto large = allocator.allocate(std::size_t{4} << 20, Lifetime::step);
+  EXPECT_ERROR(allocator.allocate(std::size_t{2} << 20, Lifetime::step), ErrorCode::out_of_memory,
+               "out of memory: 4 MB in use, 2 MB more asked for, ", "cpu", "smaller batch");
+  EXPECT_EQ(allocator.total().now, large.bytes);
+  allocator.release(large);
 }
 
 TEST(Allocator, PoisonIsNaN) {

@@ -1,5 +1,5 @@
-#include <cairo.h>
 #include <gtest/gtest.h>
+#include <png.h>
 
 #include "data/kinds.h"
 #include "data/pictures/pictures.h"
@@ -12,17 +12,21 @@ namespace {
 constexpr auto kBad = ErrorCode::bad_input;
 const Context kContext({.threads = 2, .seed = 5, .memory = {.poison = true}});
 
+void write_png(const Path& path, int width, const std::vector<std::uint8_t>& bytes, png_uint_32 format) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(width);
+  image.height = static_cast<png_uint_32>(bytes.size() / (PNG_IMAGE_PIXEL_SIZE(format) * image.width));
+  image.format = format;
+  ASSERT_NE(png_image_write_to_file(&image, path.c_str(), 0, bytes.data(), 0, nullptr), 0) << image.message;
+}
+
 // Pixels 0xRRGGBB, row by row.
 void put_png(const Path& path, int width, const std::vector<std::uint32_t>& pixels) {
-  const int height = static_cast<int>(pixels.size()) / width;
-  cairo_surface_t* surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
-  const std::ptrdiff_t stride = cairo_image_surface_get_stride(surface);
-  for (int y = 0; y < height; ++y)
-    std::copy_n(pixels.begin() + y * width, width,
-                reinterpret_cast<std::uint32_t*>(cairo_image_surface_get_data(surface) + y * stride));
-  cairo_surface_mark_dirty(surface);
-  ASSERT_EQ(cairo_surface_write_to_png(surface, path.c_str()), CAIRO_STATUS_SUCCESS);
-  cairo_surface_destroy(surface);
+  std::vector<std::uint8_t> bytes;
+  for (const std::uint32_t pixel : pixels)
+    for (const int shift : {16, 8, 0}) bytes.push_back(static_cast<std::uint8_t>(pixel >> shift));
+  write_png(path, width, bytes, PNG_FORMAT_RGB);
 }
 
 DataSettings in(const TemporaryFolder& folder) {
@@ -56,6 +60,25 @@ TEST(Captions, ReadsPngExactlyAndDrawsItSmaller) {
   std::vector<std::uint8_t> small(12);
   read_png(folder / "grey.png", {2, 2}, small);
   EXPECT_EQ(small, std::vector<std::uint8_t>(12, 0x80));
+}
+
+TEST(Captions, ShrinksByMeansEnlargesBetweenAndLaysOverWhite) {
+  const TemporaryFolder folder;
+  write_png(folder / "grey.png", 4, {0, 100, 200, 40, 20, 80, 0, 0}, PNG_FORMAT_GRAY);
+  std::vector<std::uint8_t> small(6);
+  read_png(folder / "grey.png", {1, 2}, small);
+  EXPECT_EQ(small, (std::vector<std::uint8_t>{50, 50, 50, 60, 60, 60}));
+  std::vector<std::uint8_t> three(9);  // a third of a column is shared between neighbours
+  read_png(folder / "grey.png", {1, 3}, three);
+  EXPECT_EQ(three, (std::vector<std::uint8_t>{30, 30, 30, 95, 95, 95, 40, 40, 40}));
+  write_png(folder / "two.png", 2, {0, 80}, PNG_FORMAT_GRAY);
+  std::vector<std::uint8_t> large(12);
+  read_png(folder / "two.png", {1, 4}, large);
+  EXPECT_EQ(large, (std::vector<std::uint8_t>{0, 0, 0, 20, 20, 20, 60, 60, 60, 80, 80, 80}));
+  write_png(folder / "glass.png", 2, {255, 0, 0, 0, 0, 0, 0, 51}, PNG_FORMAT_RGBA);
+  std::vector<std::uint8_t> over(6);
+  read_png(folder / "glass.png", {1, 2}, over);
+  EXPECT_EQ(over, (std::vector<std::uint8_t>{255, 255, 255, 204, 204, 204}));
 }
 
 TEST(Captions, PutsPicturesAndTheirTextsIntoABatch) {

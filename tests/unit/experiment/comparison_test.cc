@@ -62,7 +62,7 @@ CompareReport compare(const ComparisonPlan& plan, Watcher& watcher) {
 }
 
 ComparisonPlan new_plan(const std::string& out) {
-  return plan_comparison(arena_task("listops").protocol, kModels, small(out));
+  return plan_comparison(arena_task("listops").protocol(), kModels, small(out));
 }
 
 // What does not depend on the clock.
@@ -150,7 +150,7 @@ TEST(Comparison, BelongsToOneAtATime) {
 
 TEST(Comparison, RefusesWhatCannotBeCompared) {
   const TemporaryFolder folder;
-  const Protocol& protocol = arena_task("listops").protocol;
+  const Protocol& protocol = arena_task("listops").protocol();
   EXPECT_ERROR(plan_comparison(protocol, {}, {}), ErrorCode::usage, "nothing to compare", "--attention", "");
   EXPECT_ERROR(plan_comparison(protocol, {"norm", "norm"}, {}), ErrorCode::usage, "twice", "--attention", "norm,norm");
   EXPECT_ERROR(plan_comparison(protocol, {"nrm"}, {}), ErrorCode::usage, "nrm", "", "norm");

@@ -16,7 +16,7 @@ TEST(Settings, WithoutAProtocolTrainingSuitsTheModel) {
 
 TEST(Settings, ChoicesChangeTheProtocolInTheirOrder) {
   const TemporaryFolder folder;
-  const Protocol& protocol = arena_task("listops").protocol;
+  const Protocol& protocol = arena_task("listops").protocol();
   put(folder / "run.json", R"({"train": {"batch": 3, "warmup": 7, "lr": 0.5}, "model": {"dropout": 0.25}})");
   RunChoices choices{.config = folder / "run.json", .set = {"train.batch=4", "train.lr=0.25"}, .attention = "norm"};
   choices.batch = 5;
@@ -32,7 +32,7 @@ TEST(Settings, ChoicesChangeTheProtocolInTheirOrder) {
 }
 
 TEST(Settings, OfStepsAndMinutesOneEndsARun) {
-  const Protocol& protocol = arena_task("listops").protocol;
+  const Protocol& protocol = arena_task("listops").protocol();
   EXPECT_EQ(new_run(protocol, {.attention = "norm", .steps = 9}).train.minutes, 0.0);
   const RunSettings timed = new_run(protocol, {.attention = "norm", .minutes = 3.0});
   EXPECT_EQ(timed.train.minutes, 3.0);
@@ -41,7 +41,7 @@ TEST(Settings, OfStepsAndMinutesOneEndsARun) {
 
 // A run that goes on keeps what it was trained with, and only what is chosen changes.
 TEST(Settings, ChangedRunKeepsItsTraining) {
-  const RunSettings before = new_run(arena_task("listops").protocol, {.attention = "norm", .steps = 9});
+  const RunSettings before = new_run(arena_task("listops").protocol(), {.attention = "norm", .steps = 9});
   const RunSettings after = changed_run(before, {.steps = 20});
   EXPECT_EQ(after.train.steps, 20);
   RunSettings expected = before;

@@ -24,14 +24,37 @@ TEST(ArenaTasks, HaveNamesOfTheirOwn) {
 // What a run needs to begin is in the row: settings that can be run, and a budget that ends.
 TEST(ArenaTasks, StartRunsOfAnyModel) {
   for (const ArenaTask& task : arena_tasks())
-    for (const char* model : {"transformer", "transnormer-t2", "performer"}) {
-      const RunSettings run = new_run(task.protocol, {.attention = model});
-      EXPECT_EQ(run.name(), model);
-      EXPECT_EQ(json_text(write_fields(run.data)), json_text(write_fields(task.protocol.data))) << task.name;
-      EXPECT_EQ(json_text(write_fields(run.train)), json_text(write_fields(task.protocol.train.value()))) << task.name;
-      EXPECT_TRUE(run.train.minutes > 0.0 || run.train.steps < kNoStepLimit) << task.name;
-      EXPECT_EQ(run.model.dropout, 0.0) << task.name;
-    }
+    for (const TaskProtocol& protocol : task.protocols)
+      for (const char* model : {"transformer", "transnormer-t2", "performer"}) {
+        const RunSettings run = new_run(protocol.settings, {.attention = model});
+        SCOPED_TRACE(std::string(task.name) + " " + std::string(protocol.name) + " " + model);
+        EXPECT_EQ(run.name(), model);
+        EXPECT_EQ(json_text(write_fields(run.data)), json_text(write_fields(protocol.settings.data)));
+        EXPECT_EQ(json_text(write_fields(run.train)), json_text(write_fields(protocol.settings.train.value())));
+        EXPECT_TRUE(run.train.minutes > 0.0 || run.train.steps < kNoStepLimit);
+        EXPECT_EQ(run.model.task, Task::classify);
+        if (protocol.settings.depth > 0) {
+          EXPECT_EQ(std::ssize(run.model.layers), protocol.settings.depth);
+        }
+      }
+}
+
+TEST(ArenaTasks, HaveTheProtocolsOfThePaper) {
+  const RunSettings text = new_run(arena_task("text").protocol("skyformer"), {.attention = "transnormer-t2"});
+  EXPECT_EQ(text.train.steps, 50000);
+  EXPECT_EQ(text.train.batch, 16);
+  EXPECT_EQ(text.train.clip_value, 1.0);
+  EXPECT_EQ(text.model.width, 64);
+  EXPECT_EQ(text.model.dropout, 0.1);
+  const RunSettings image = new_run(arena_task("image").protocol("official"), {.attention = "transformer"});
+  EXPECT_EQ(image.model.layers, std::vector<std::string>{"softmax"});
+  EXPECT_EQ(image.train.batch, 256);
+  EXPECT_NEAR(image.train.schedule.peak, 5.59e-4, 1e-6);
+  const RunSettings pixels = new_run(arena_task("pathfinder").protocol("modern"), {.attention = "transnormer-t2"});
+  EXPECT_EQ(pixels.model.positions, Positions::rope);
+  EXPECT_EQ(pixels.model.layers[1], pixels.model.layers[0]);
+  EXPECT_NE(pixels.model.layers[1], pixels.model.layers[2]);
+  EXPECT_ERROR(arena_task("text").protocol("skyforme"), ErrorCode::usage, "skyforme", "--protocol", "skyformer");
 }
 
 // A published score is of a model that can be run here, and says where it stands and what it took.
@@ -45,7 +68,7 @@ TEST(ArenaTasks, PublishedScoresNameTheirModelsSourceAndBudget) {
       std::set<std::string_view> models;
       for (const PublishedScore& score : published.scores) {
         EXPECT_TRUE(models.insert(score.model).second) << published.source << ": " << score.model << " twice";
-        EXPECT_NO_THROW(new_run(task.protocol, {.attention = std::string(score.model)})) << score.model;
+        EXPECT_NO_THROW(new_run(task.protocol(), {.attention = std::string(score.model)})) << score.model;
         EXPECT_GT(score.value, 0.0) << score.model;
         EXPECT_LT(score.value, 1.0) << score.model;
       }

@@ -45,6 +45,15 @@ class Kernel : public testing::Test {
     return attention(tape, q_, k_, v_, mechanism, options).output.value();
   }
 
+  Tensor performer_in_f32(const Var& k, bool causal) {
+    const auto narrow = [&](const Var& x) { return Var(x.value().to(context_, DType::f32)); };
+    const Mechanism mechanism("performer");
+    AttentionOptions options{.causal = causal};
+    options.weights = {narrow(weights(mechanism)[0])};
+    Tape tape(context_, {.record = false});
+    return attention(tape, narrow(q_), narrow(k), narrow(v_), mechanism, options).output.value();
+  }
+
   // Row t of head h as the weighted sum of values; normed: divided by the sum of the weights.
   template <class Weight>
   std::vector<double> dense(bool causal, bool normed, const Weight& weight) {
@@ -179,26 +188,31 @@ TEST_F(Kernel, PerformerKeepsRowsOfLongKeys) {
         }
       EXPECT_LT(distance(run("performer", {.causal = causal}), want), 1e-9) << size << " causal " << causal;
     }
-    std::vector<double> exact = run("performer").to_vector<double>();
-    const auto narrow = [&](const Var& x) { return Var(x.value().to(context_, DType::f32)); };
-    Tape tape(context_, {.record = false});
-    AttentionOptions options;
-    options.weights = {narrow(weights(Mechanism("performer"))[0])};
-    const Tensor o =
-        attention(tape, narrow(q_), narrow(k_), narrow(v_), Mechanism("performer"), options).output.value();
-    EXPECT_LT(distance(o, exact), 1e-3) << size;
+    for (const bool causal : {false, true})
+      EXPECT_LT(distance(performer_in_f32(k_, causal), run("performer", {.causal = causal}).to_vector<double>()), 1e-3)
+          << size << " causal " << causal;
   }
 }
 
-// Keys that are much longer than any direction weigh nothing beside others, and give zeros alone.
-TEST_F(Kernel, PerformerSurvivesLongKeys) {
-  k_ = scaled(k_, 1e4);
-  for (double x : run("performer", {.causal = true}).to_vector<double>()) EXPECT_EQ(x, 0.0);
+// What a row gives is the same to the last bit, however long the keys behind it are.
+TEST_F(Kernel, PerformersLongKeysDoNotReachThePast) {
+  const auto first_rows = [&](double later) {
+    const Var k = scaled(k_, 1.0);
+    const std::int64_t half = k.value().numel() / 2;
+    for (std::int64_t i = half; i < 2 * half; ++i) k.value().data<double>()[i] *= later;
+    return performer_in_f32(k, true).slice(1, 0, kLength / 2).to_vector<float>();
+  };
+  EXPECT_EQ(first_rows(1.0), first_rows(40.0));
 }
 
 TEST_F(Kernel, PerformerRefuses) {
   EXPECT_ERROR(Mechanism::parse("performer:features=0"), ErrorCode::usage, "between 1 and", "", "");
   EXPECT_ERROR(run("performer", {.scale = -1.0}), ErrorCode::usage, "scale", "", "");
+}
+
+TEST_F(Kernel, GaussiansRefuseANegativeScale) {
+  for (const char* text : {"kernelized", "skyformer", "lara"})
+    EXPECT_ERROR(run(text, {.scale = -0.5}, {.training = true}), ErrorCode::usage, "scale -0.5", "scale", "at least 0");
 }
 
 TEST_F(Kernel, RfaComesCloseToSoftmaxOfCosines) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include "core/devices.h"
 #include "fovea/init.h"
 #include "fovea/ops.h"
 #include "gemm/gemm.h"
@@ -127,9 +128,14 @@ TEST_F(OnDevice, HostCodeThatTouchesItDies) {
                "outside of a kernel: HostCodeThatTouchesItDies");
 }
 
-TEST(Context, ACudaDeviceIsRefusedWhereNoneIsBuilt) {
-  EXPECT_ERROR(Context({.device = Device::cuda}), ErrorCode::unsupported, "this build has no backend for CUDA",
-               "device", "--device cpu");
+// Not built, or no card of that number: the words differ.
+TEST(Context, ACudaDeviceThatIsNotThereIsRefused) {
+  const bool has_cards = devices().back().device == Device::cuda && !devices().back().list.empty();
+  EXPECT_ERROR(Context({.device = Device::cuda, .index = 1000}), has_cards ? ErrorCode::usage : ErrorCode::unsupported,
+               has_cards                ? "card 1000 of "
+               : is_built(Device::cuda) ? "no CUDA: "
+                                        : "this build has no backend for CUDA",
+               "device", has_cards ? "--device cuda" : "--device cpu");
 }
 
 // Another context, a product or a copy leaves the process as it was: how many threads to use is nobody else's matter.

@@ -160,6 +160,22 @@ TEST_F(Edges, NormsOfHardRows) {
   }
 }
 
+// The mean of a row cannot be told exactly; where entries hardly differ, what it lost must not show in the gradient.
+TEST_F(Edges, LayerNormOfNearlyEqualEntries) {
+  const Tensor g = draw({40, 2}, DType::f32), x = draw({40, 2}, DType::f32);
+  for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = 1.5f + 0.003f * x.data<float>()[i];
+  const auto pulled = [&](DType dtype) {
+    const Var leaf = Var::leaf(x.to(context_, dtype));
+    tape_.backward(normalize(tape_, leaf, {NormKind::layer, 1e-5, {}, {}}), g.to(context_, dtype));
+    return leaf.grad().to_vector<double>();
+  };
+  const std::vector<double> got = pulled(DType::f32), want = pulled(DType::f64);
+  for (std::size_t i = 0; i < got.size(); i += 2) {
+    const double size = std::abs(want[i]);
+    for (std::size_t j = i; j < i + 2; ++j) EXPECT_NEAR(got[j], want[j], 5e-6 * size) << "row " << i / 2;
+  }
+}
+
 TEST_F(Edges, DropoutKeepsItsShareAndScalesIt) {
   const Tensor ones = Tensor::empty(context_, {100000}, DType::f32);
   ones.fill(1.0);

@@ -11,6 +11,7 @@
 
 #include "core/rng.h"
 #include "fovea/context.h"
+#include "fovea/pattern.h"
 #include "plain_weight.h"
 #include "policy/dropout.h"
 #include "tile/contract.h"

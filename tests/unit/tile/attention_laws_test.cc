@@ -37,22 +37,23 @@ void expect_same_bits(const Arrays& a, const Arrays& b) {
 }
 
 TEST(AttentionLaws, SameBitsAtAnyThreadCount) {
-  std::vector<Options> cases(11);
-  cases[0] = {.n_q = 150, .n_k = 150, .heads = 1, .kv_heads = 1, .pattern = Pattern::causal(), .dtype = DType::f32};
-  cases[1] = {.batch = 3, .n_q = 90, .n_k = 90, .heads = 4, .kv_heads = 2, .dtype = DType::f32, .dropout = 0.1f};
-  cases[2] = {.batch = 2, .n_q = 90, .n_k = 70, .dtype = DType::f32, .bias = Bias::per_head_broadcast};
-  cases[3] = {
-      .n_q = 300, .n_k = 300, .heads = 8, .kv_heads = 8, .pattern = Pattern::window(20, 0), .dtype = DType::f32};
-  cases[4] = {.batch = 9, .n_q = 64, .n_k = 64, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32};
-  cases[5] = {.batch = 2, .n_q = 60, .n_k = 60, .dtype = DType::f32, .bias = Bias::queries_only, .d_lse = true};
-  cases[6] = {
-      .n_q = 150, .n_k = 150, .heads = 6, .dtype = DType::f32, .bias = Bias::queries_of_all_heads, .d_lse = true};
-  cases[6] = {.n_q = 200, .n_k = 190, .heads = 1, .kv_heads = 1, .dtype = DType::f32, .dropout = 0.1f, .step = 3};
-  cases[7] = {.batch = 2, .n_q = 60, .n_k = 60, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32};
-  cases[7].bias = Bias::one_per_head;
-  cases[8] = {.n_q = 4500, .n_k = 40, .dtype = DType::f32, .bias = Bias::dense, .dropout = 0.1f, .d_lse = true};
-  cases[9] = {.batch = 3, .n_q = 1100, .n_k = 33, .heads = 4, .dtype = DType::bf16};
-  cases[10] = {.n_q = 40, .n_k = 500, .heads = 4, .pattern = Pattern::causal(), .dtype = DType::f32};
+  std::vector<Options> cases;
+  cases.push_back(
+      {.n_q = 150, .n_k = 150, .heads = 1, .kv_heads = 1, .pattern = Pattern::causal(), .dtype = DType::f32});
+  cases.push_back({.batch = 3, .n_q = 90, .n_k = 90, .heads = 4, .kv_heads = 2, .dtype = DType::f32, .dropout = 0.1f});
+  cases.push_back({.batch = 2, .n_q = 90, .n_k = 70, .dtype = DType::f32, .bias = Bias::per_head_broadcast});
+  cases.push_back(
+      {.n_q = 300, .n_k = 300, .heads = 8, .kv_heads = 8, .pattern = Pattern::window(20, 0), .dtype = DType::f32});
+  cases.push_back({.batch = 9, .n_q = 64, .n_k = 64, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32});
+  cases.push_back({.batch = 2, .n_q = 60, .n_k = 60, .dtype = DType::f32, .bias = Bias::queries_only, .d_lse = true});
+  cases.push_back(
+      {.n_q = 150, .n_k = 150, .heads = 6, .dtype = DType::f32, .bias = Bias::queries_of_all_heads, .d_lse = true});
+  cases.push_back({.n_q = 200, .n_k = 190, .heads = 1, .kv_heads = 1, .dtype = DType::f32, .dropout = 0.1f, .step = 3});
+  cases.push_back({.batch = 2, .n_q = 60, .n_k = 60, .pattern = Pattern::block_diagonal(16), .dtype = DType::f32});
+  cases.back().bias = Bias::one_per_head;
+  cases.push_back({.n_q = 4500, .n_k = 40, .dtype = DType::f32, .bias = Bias::dense, .dropout = 0.1f, .d_lse = true});
+  cases.push_back({.batch = 3, .n_q = 1100, .n_k = 33, .heads = 4, .dtype = DType::bf16});
+  cases.push_back({.n_q = 40, .n_k = 500, .heads = 4, .pattern = Pattern::causal(), .dtype = DType::f32});
   for (const Options& options : cases) {
     const Arrays one = run(options, 1);
     for (int threads : {2, 3, 7}) expect_same_bits(run(options, threads), one);

@@ -54,7 +54,12 @@ std::vector<Pattern> patterns() {
           Pattern::window(9, 4).every(4, 3),
           (~Pattern::window(5, 5) & Pattern::box({0, 60, 3, 40})).every(3, 2),
           (Pattern::comb(8, 5, 8) | Pattern::block_diagonal(8)).every(5, 1),
-          scattered.every(2, 1)};
+          scattered.every(2, 1),
+          Pattern::causal().shifted(3, 9),
+          scattered.shifted(-4, 2),
+          filled.shifted(7, 0) & Pattern::window(12, 12).shifted(0, 3),
+          (~Pattern::comb(8, 5, 8) | Pattern::box({0, 60, 3, 40})).shifted(11, 6),
+          Pattern::distances({0, 3, -5}).shifted(-2, 4).every(2, 1)};
 }
 
 // What the plan says about every pair, by rows or by columns.
@@ -103,6 +108,16 @@ TEST(Pattern, EveryStepIsThePatternAmongThoseTokens) {
           for (std::int64_t j = 0; j < 12; ++j)
             ASSERT_EQ(every.keep(i, j), pattern.keep(first + i * step, first + j * step)) << every.text();
       }
+}
+
+TEST(Pattern, ShiftedIsThePatternFromAPartOfTheRows) {
+  for (const Pattern& pattern : patterns())
+    for (const auto& [query, key] : std::vector<std::pair<int, int>>{{0, 0}, {5, 0}, {-3, 4}, {11, 17}}) {
+      const Pattern part = pattern.shifted(query, key);
+      for (std::int64_t i = -9; i < 12; ++i)
+        for (std::int64_t j = 0; j < 12; ++j)
+          ASSERT_EQ(part.keep(i, j), pattern.keep(i + query, j + key)) << part.text();
+    }
 }
 
 TEST(Pattern, StepsOfAWindowDoNotDependOnTheClass) {
@@ -174,6 +189,12 @@ TEST(Plan, IsCachedByTextAndSizes) {
   EXPECT_NE(a, plan_for(Pattern::window(7, 7), 100, 101, {16, 16}));
   EXPECT_NE(a, plan_for(Pattern::window(7, 7), 100, 100, {16, 8}));
   const auto keep = [](std::int64_t, std::int64_t) { return true; };
+  const auto keyed = [&](const char* name, const char* key) {
+    return plan_for(Pattern::predicate(name, keep, key), 9, 9, {4, 4});
+  };
+  EXPECT_EQ(keyed("p", "1"), keyed("p", "1"));
+  EXPECT_NE(keyed("p", "1"), keyed("p", "2"));
+  EXPECT_NE(keyed("p", "1"), keyed("q", "1"));
   EXPECT_NE(plan_for(Pattern::predicate("p", keep), 9, 9, {4, 4}),
             plan_for(Pattern::predicate("p", keep), 9, 9, {4, 4}));
 }
@@ -187,6 +208,8 @@ TEST(Plan, RefusesImpossibleSizes) {
   EXPECT_THROW(Pattern::window(-2, 0), Error);
   EXPECT_THROW(Pattern::block_diagonal(0), Error);
   EXPECT_THROW(Pattern::predicate("empty", nullptr), Error);
+  EXPECT_THROW(Pattern::full().shifted(0, -1), Error);
+  EXPECT_THROW(Pattern::full().shifted(std::int64_t{1} << 50, 0), Error);
 }
 
 TEST(Plan, TileSizesFollowThePattern) {

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "fovea/tensor.h"
+
+// Logarithms of mixing weights, dense and of the wide type: t (b, heads, n, count), whose columns (over n) sum to 1,
+// share and offset (b, heads, count).
+namespace fovea::kernels {
+
+// out = log(max(share_a + beta (t_ia - mean over a of t_i), 1e-8)) + offset_a.
+struct LogMixing {
+  Tensor t, share, offset, out;
+  double beta;
+};
+template <Device>
+void log_mixing(const Context& context, const LogMixing& io);
+
+struct LogMixingPull {
+  Tensor t, share, g;
+  Tensor d_t, d_share, d_offset;  // the last two start as 0
+  double beta;
+};
+template <Device>
+void log_mixing_backward(const Context& context, const LogMixingPull& io);
+
+}  // namespace fovea::kernels

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "fovea/tensor.h"
+
+// Rows of sums divided by the last of them; dense.
+namespace fovea::kernels {
+
+// y (..., d) = x[..., :d] / D, D = x[..., d] + add; 0 where D is.
+struct DivideByLast {
+  Tensor x, y;
+  double add;
+};
+template <Device>
+void divide_by_last(const Context& context, const DivideByLast& io);
+
+// dx (..., d + 1): [g / D, -(g . y) / D].
+struct DivideByLastPull {
+  Tensor x, g, dx;
+  double add;
+};
+template <Device>
+void divide_by_last_backward(const Context& context, const DivideByLastPull& io);
+
+}  // namespace fovea::kernels

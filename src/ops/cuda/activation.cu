@@ -1,0 +1,107 @@
+#include "core/wide.h"
+#include "ops/activation_kernels.h"
+#include "ops/activation_policy.h"
+#include "ops/cuda/dropout.cuh"
+#include "tensor/cuda/loops.cuh"
+
+namespace fovea {
+namespace {
+
+using namespace device;  // NOLINT
+
+template <class P>
+struct ApplyOf {
+  template <class R>
+  __device__ R operator()(R x) const {
+    return P::apply(x);
+  }
+};
+
+template <class P>
+struct PullOf {
+  template <class R>
+  __device__ R operator()(R g, R saved) const {
+    return g * P::slope(saved);
+  }
+};
+
+template <class P, class R>
+struct GateOf {
+  KeepFactors<R> factors;
+  __device__ Philox of_eight(std::int64_t i) const { return factors.of_eight(i); }
+  __device__ R operator()(const Philox& words, int in_eight, R a, R b) const {
+    return P::apply(a) * b * factors.factor(words, in_eight);
+  }
+};
+
+template <class P, class R>
+struct GatePullOf {
+  KeepFactors<R> factors;
+  __device__ Philox of_eight(std::int64_t i) const { return factors.of_eight(i); }
+  __device__ Values<R, 2> operator()(const Philox& words, int in_eight, R g, R a, R b) const {
+    const R act = P::apply(a), pulled = g * factors.factor(words, in_eight);
+    return {{pulled * b * P::slope(P::kFromOutput ? act : a), pulled * act}};
+  }
+};
+
+// f<P, R>() for an activation and the wide type of a tensor.
+template <class F>
+void visit_both(Activation activation, DType dtype, const F& f) {
+  visit_wide(dtype,
+             [&]<class R>() { visit_activation(activation, [&]<class P>() { f.template operator()<P, R>(); }); });
+}
+
+template <class P, class R>
+void pull_and_sum(const Context& context, const kernels::Pull& io, const Tensor& sums) {
+  const Elements<R> g = elements<R>(io.g), saved = elements<R>(io.saved), dx = elements<R>(io.dx),
+                    to = elements<R>(sums);
+  const std::int64_t width = io.g.dim(1);
+  column_sums(
+      context, {io.g.dim(0), width},
+      [=] __device__(std::int64_t r, std::int64_t c) -> R {
+        const std::int64_t i = r * width + c;
+        dx.put(i, g[i] * P::slope(saved[i]));
+        return dx[i];  // rounded, as others will read it
+      },
+      [=] __device__(std::int64_t c, R sum) { to.put(c, sum); });
+}
+
+Tensor left(const Tensor& x) { return x.slice(1, 0, x.dim(1) / 2); }
+Tensor right(const Tensor& x) { return x.slice(1, x.dim(1) / 2, x.dim(1)); }
+
+}  // namespace
+
+template <>
+void kernels::activate<Device::cuda>(const Context& context, const Apply& io) {
+  visit_both(io.activation, io.x.dtype(), [&]<class P, class R>() { map<R>(context, ApplyOf<P>(), io.y, io.x); });
+}
+
+template <>
+void kernels::activate_backward<Device::cuda>(const Context& context, const Pull& io) {
+  visit_both(io.activation, io.g.dtype(),
+             [&]<class P, class R>() { map<R>(context, PullOf<P>(), io.dx, io.g, io.saved); });
+}
+
+template <>
+Tensor kernels::activate_backward_and_sum<Device::cuda>(const Context& context, const Pull& io) {
+  const Tensor sums = Tensor::empty(context, {io.g.dim(1)}, wide_type(io.g.dtype()));
+  visit_both(io.activation, io.g.dtype(), [&]<class P, class R>() { pull_and_sum<P, R>(context, io, sums); });
+  return sums;
+}
+
+template <>
+void kernels::glu<Device::cuda>(const Context& context, const Glu& io) {
+  visit_both(io.activation, io.x.dtype(), [&]<class P, class R>() {
+    map<R>(context, GateOf<P, R>{KeepFactors<R>(io.keep)}, io.y, left(io.x), right(io.x));
+  });
+}
+
+template <>
+void kernels::glu_backward<Device::cuda>(const Context& context, const GluPull& io) {
+  visit_both(io.activation, io.g.dtype(), [&]<class P, class R>() {
+    map<R>(context, GatePullOf<P, R>{KeepFactors<R>(io.keep)}, std::array{left(io.dx), right(io.dx)}, io.g, left(io.x),
+           right(io.x));
+  });
+}
+
+}  // namespace fovea

@@ -1,0 +1,302 @@
+#include "ops/norm_kernels.h"
+
+#include "core/wide.h"
+#include "ops/cuda/dropout.cuh"
+#include "tensor/cuda/columns.cuh"
+#include "tensor/cuda/held_rows.cuh"
+
+namespace fovea {
+namespace {
+
+using namespace device;  // NOLINT
+
+// As RowStats in cpu/norm.cc.
+template <class R>
+struct RowStats {
+  R factor, shift, pull;
+};
+
+// The factors of a pack whose first element has number i.
+template <class R>
+__device__ void keep_factors(const KeepFactors<R>& keep, bool has_packs, std::int64_t i, R (&to)[kPack]) {
+  if (keep.threshold == 0 || has_packs) {
+    const Philox words = keep.of_eight(i);
+#pragma unroll
+    for (int e = 0; e < kPack; ++e) to[e] = keep.factor(words, e);
+  } else {
+    for (int e = 0; e < kPack; ++e) to[e] = keep[i + e];
+  }
+}
+
+template <class R, DType kType>
+struct NormRows {
+  NormKind kind;
+  R eps;
+  KeepFactors<R> keep;
+  PackedRow<kType> shape;
+  Elements<R> x, branch, sum, y, gain, bias;
+  R* stats;
+
+  // x + keep(branch), as it is stored; and stores it.
+  __device__ void join(std::int64_t begin, std::int64_t c, R (&to)[kPack]) const {
+    shape.load(x, begin, c, to);
+    if (!branch.defined()) return;
+    R other[kPack], factors[kPack];
+    shape.load(branch, begin, c, other);
+    keep_factors(keep, shape.has_packs, begin + c, factors);
+#pragma unroll
+    for (int e = 0; e < kPack; ++e) to[e] = as_stored(kType, to[e] + other[e] * factors[e]);
+    shape.store(sum, begin, c, to);
+  }
+  __device__ RowStats<R> stats_of(R shift, R squares) const {
+    const R width = static_cast<R>(shape.width);
+    if (kind == NormKind::l2) {
+      const R length = sqrt(squares);
+      return length > eps ? RowStats<R>{1 / length, shift, width} : RowStats<R>{1 / eps, shift, R(0)};
+    }
+    const R power = squares / width;
+    if (kind != NormKind::rms_a) return {1 / sqrt(power + eps), shift, R(1)};
+    const R root = sqrt(power);
+    return {1 / (root + eps), shift, root > 0 ? (root + eps) / root : R(0)};
+  }
+
+  template <int kPacks, class Group>
+  __device__ void run(const Group& group) const {
+    const std::int64_t begin = group.row * shape.width;
+    const auto read = [&](std::int64_t c, R(&to)[kPack]) { shape.load(sum, begin, c, to); };
+    HeldRow<R, kPacks, Group, PackedRow<kType>> row(group, shape);
+    row.fill([&](std::int64_t c, R(&to)[kPack]) { join(begin, c, to); });
+    R shift(0);
+    if (kind == NormKind::layer)
+      shift = row.sum(read, [](std::int64_t, R value) { return value; }) / static_cast<R>(shape.width);
+    const R squares = row.sum(read, [&](std::int64_t, R value) { return (value - shift) * (value - shift); });
+    const RowStats<R> found = stats_of(shift, squares);
+    if (group.lane == 0) {
+      stats[2 * group.row] = found.factor;
+      stats[2 * group.row + 1] = kind == NormKind::layer ? found.shift : found.pull;
+    }
+    row.packs(read, [&](std::int64_t c, R(&pack)[kPack]) {
+      R by[kPack], plus[kPack];
+      shape.wide().load(gain, 0, c, by);
+      shape.wide().load(bias, 0, c, plus);
+#pragma unroll
+      for (int e = 0; e < kPack; ++e) pack[e] = (pack[e] - shift) * found.factor * by[e] + plus[e];
+      shape.store(y, begin, c, pack);
+    });
+  }
+};
+
+template <class R, DType kType>
+void forward(const Context& context, const kernels::NormForward& io) {
+  const std::int64_t width = io.x.dim(1);
+  held_rows(context, io.x.dim(0), width,
+            NormRows<R, kType>{io.kind,
+                               static_cast<R>(io.eps),
+                               KeepFactors<R>(io.keep),
+                               {width, {&io.x, &io.branch, &io.sum, &io.y, &io.gain, &io.bias}},
+                               elements<R>(io.x),
+                               elements<R>(io.branch),
+                               elements<R>(io.sum),
+                               elements<R>(io.y),
+                               elements<R>(io.gain),
+                               elements<R>(io.bias),
+                               pointer<R>(io.stats)});
+}
+
+// Backward of a row: what a group of lanes does to it.
+template <class R, DType kType>
+struct NormPull {
+  bool centred;
+  KeepFactors<R> keep;
+  PackedRow<kType> shape;
+  Elements<R> x, g, g_sum, dx, dbranch, gain;
+  const R* stats;
+
+  __device__ RowStats<R> stats_of(std::int64_t row) const {
+    const R factor = stats[2 * row], other = stats[2 * row + 1];
+    return centred ? RowStats<R>{factor, other, R(1)} : RowStats<R>{factor, R(0), other};
+  }
+  __device__ void read(const RowStats<R>& found, std::int64_t begin, std::int64_t c, Values<R, kPack>& hat,
+                       Values<R, kPack>& pulled) const {
+    shape.load(x, begin, c, hat.of);
+    shape.load(g, begin, c, pulled.of);
+#pragma unroll
+    for (R& value : hat.of) value = (value - found.shift) * found.factor;
+  }
+  __device__ void write(std::int64_t begin, std::int64_t c, R (&d)[kPack]) const {
+    if (g_sum.defined()) {
+      R other[kPack];
+      shape.load(g_sum, begin, c, other);
+#pragma unroll
+      for (int e = 0; e < kPack; ++e) d[e] += other[e];
+    }
+    shape.store(dx, begin, c, d);
+    if (!dbranch.defined()) return;
+    R factors[kPack];
+    keep_factors(keep, shape.has_packs, begin + c, factors);
+#pragma unroll
+    for (int e = 0; e < kPack; ++e) d[e] = as_stored(kType, d[e]) * factors[e];
+    shape.store(dbranch, begin, c, d);
+  }
+
+  // each(f): f(p, column) for the packs p of a lane. add(p, xhat, g) is told each of them. The second look finds the
+  // row in L1.
+  template <class Group, class Each, class Add>
+  __device__ void run(const Group& group, const Each& each, const Add& add) const {
+    const std::int64_t begin = group.row * shape.width;
+    const RowStats<R> found = stats_of(group.row);
+    Values<R, kPack> hat, pulled;
+    R by[kPack], plain(0), crossed(0);
+    each([&](int p, std::int64_t c) {
+      read(found, begin, c, hat, pulled);
+      shape.wide().load(gain, 0, c, by);
+#pragma unroll
+      for (int e = 0; e < kPack; ++e) {  // g and gain are 0 behind the end
+        plain += pulled[e] * by[e];
+        crossed += pulled[e] * by[e] * hat[e];
+      }
+      add(p, hat, pulled);
+    });
+    const R width = static_cast<R>(shape.width);
+    const R mean = centred ? group.sum(plain) / width : R(0), along = found.pull * group.sum(crossed) / width;
+    each([&](int, std::int64_t c) {
+      read(found, begin, c, hat, pulled);
+      shape.wide().load(gain, 0, c, by);
+#pragma unroll
+      for (int e = 0; e < kPack; ++e) pulled[e] = found.factor * (pulled[e] * by[e] - mean - along * hat[e]);
+      write(begin, c, pulled.of);
+    });
+  }
+};
+
+// Rows of any width, without the sums over rows.
+template <class R, DType kType>
+struct NormPullRow {
+  NormPull<R, kType> pull;
+
+  template <class Group>
+  __device__ void operator()(const Group& group) const {
+    const auto each = [&](const auto& f) {
+      for (std::int64_t c = group.lane * kPack; c < pull.shape.width; c += Group::lanes * kPack) f(0, c);
+    };
+    pull.run(group, each, [](int, const auto&, const auto&) {});
+  }
+};
+
+// Groups of lanes take segments of rows, and keep the sums of their columns in registers. partial (segments, 2, width):
+// of the gradients of gain and bias.
+template <int kLanes, int kPacks, class R, DType kType>
+__global__ void norm_pull_kernel(NormPull<R, kType> pull, Segments segments, R* partial) {
+  const int groups = static_cast<int>(blockDim.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
+  const std::int64_t width = pull.shape.width;
+  const auto each = [&](const auto& f) {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p)
+      if (const std::int64_t c = (p * kLanes + lane) * kPack; c < width) f(p, c);
+  };
+  for (std::int64_t segment = std::int64_t{blockIdx.x} * groups + threadIdx.x / kLanes; segment < segments.count;
+       segment += std::int64_t{gridDim.x} * groups) {
+    R d_gain[kPacks][kPack] = {}, d_bias[kPacks][kPack] = {};
+    const std::int64_t begin = segment * segments.size;
+    const std::int64_t end = begin + segments.size < segments.rows ? begin + segments.size : segments.rows;
+    for (std::int64_t row = begin; row < end; ++row)
+      pull.run(RowGroup<kLanes>{row, lane}, each, [&](int p, const auto& hat, const auto& pulled) {
+#pragma unroll
+        for (int e = 0; e < kPack; ++e) {
+          d_gain[p][e] += pulled[e] * hat[e];
+          d_bias[p][e] += pulled[e];
+        }
+      });
+    each([&](int p, std::int64_t c) {
+      const Elements<R> to{partial};
+      pull.shape.wide().store(to, 2 * segment * width, c, d_gain[p]);
+      pull.shape.wide().store(to, (2 * segment + 1) * width, c, d_bias[p]);
+    });
+  }
+}
+
+// Puts the sums of the gradients of gain and bias where they are wanted.
+template <class R>
+struct PutSums {
+  Elements<R> d_gain, d_bias;
+
+  explicit PutSums(const kernels::NormBackward& io) : d_gain(elements<R>(io.d_gain)), d_bias(elements<R>(io.d_bias)) {}
+  __device__ void operator()(std::int64_t c, const Values<R, 2>& sums) const {
+    if (d_gain.defined()) d_gain.put(c, sums[0]);
+    if (d_bias.defined()) d_bias.put(c, sums[1]);
+  }
+};
+
+template <class R>
+void put_sums(const Context& context, const kernels::NormBackward& io, const Segments& segments, const R* partial) {
+  const std::int64_t width = io.sum.dim(1);
+  column_sums(
+      context, {segments.count, width},
+      [=] __device__(std::int64_t s, std::int64_t c) -> Values<R, 2> {
+        return {{partial[2 * s * width + c], partial[(2 * s + 1) * width + c]}};
+      },
+      PutSums<R>(io));
+}
+
+template <int kLanes, int kPacks, class R, DType kType>
+void pull_segments(const Context& context, const kernels::NormBackward& io, const NormPull<R, kType>& pull) {
+  constexpr int kBlock = kLanes == 32 ? kThreads : kLanes, kGroups = kBlock / kLanes;
+  const std::int64_t width = io.sum.dim(1);
+  const Segments segments(io.sum.dim(0), 4, kLanes == 32 ? 4096 : 1024);
+  const Tensor partial =
+      Tensor::empty(context, {segments.count, 2, width}, wide_type(io.sum.dtype()), Lifetime::scratch);
+  if (segments.count > 0)
+    norm_pull_kernel<kLanes, kPacks>
+        <<<blocks_for(segments.count, kGroups), kBlock, 0, stream_of(context)>>>(pull, segments, pointer<R>(partial));
+  check_cuda(cudaGetLastError(), "a norm's backward");
+  put_sums(context, io, segments, pointer<R>(partial));
+}
+
+// The sums over rows of what does not fit into registers.
+template <class R, DType kType>
+void pull_wide(const Context& context, const kernels::NormBackward& io, const NormPull<R, kType>& pull) {
+  const std::int64_t count = io.sum.dim(0), width = io.sum.dim(1);
+  rows(context, count, width, NormPullRow<R, kType>{pull});
+  column_sums(
+      context, {count, width},
+      [=] __device__(std::int64_t r, std::int64_t c) -> Values<R, 2> {
+        const RowStats<R> found = pull.stats_of(r);
+        const R pulled = pull.g[r * width + c];
+        return {{pulled * (pull.x[r * width + c] - found.shift) * found.factor, pulled}};
+      },
+      PutSums<R>(io));
+}
+
+template <class R, DType kType>
+void backward(const Context& context, const kernels::NormBackward& io) {
+  const std::int64_t width = io.sum.dim(1);
+  const NormPull<R, kType> pull{io.kind == NormKind::layer,
+                                KeepFactors<R>(io.keep),
+                                {width, {&io.sum, &io.g, &io.g_sum, &io.dx, &io.dbranch, &io.gain}},
+                                elements<R>(io.sum),
+                                elements<R>(io.g),
+                                elements<R>(io.g_sum),
+                                elements<R>(io.dx),
+                                elements<R>(io.dbranch),
+                                elements<R>(io.gain),
+                                pointer<R>(io.stats)};
+  if (width <= 256) return pull_segments<32, 1>(context, io, pull);
+  if (width <= 512) return pull_segments<32, 2>(context, io, pull);
+  if (width <= 1024) return pull_segments<128, 1>(context, io, pull);
+  if (width <= 4096) return pull_segments<128, 4>(context, io, pull);
+  pull_wide(context, io, pull);
+}
+
+}  // namespace
+
+template <>
+void kernels::norm_forward<Device::cuda>(const Context& context, const NormForward& io) {
+  visit_stored(io.x.dtype(), [&]<class R, DType kType>() { forward<R, kType>(context, io); });
+}
+
+template <>
+void kernels::norm_backward<Device::cuda>(const Context& context, const NormBackward& io) {
+  visit_stored(io.sum.dtype(), [&]<class R, DType kType>() { backward<R, kType>(context, io); });
+}
+
+}  // namespace fovea

@@ -1,0 +1,240 @@
+#include "core/wide.h"
+#include "optim/update_kernels.h"
+#include "tensor/cuda/loops.cuh"
+
+namespace fovea {
+namespace {
+
+using namespace device;  // NOLINT
+
+// The tensors of one parameter, or a part of them; those that a kernel does not use are null.
+struct Piece {
+  void *a, *b, *c, *d;
+  std::int64_t count;
+  double shrink, pull;
+};
+
+// All parameters of one type, cut into pieces for the blocks of a card.
+class Pieces {
+ public:
+  explicit Pieces(DType dtype) : dtype_(dtype) {}
+
+  void add(const std::array<Tensor, 4>& of, double shrink = 1.0, double pull = 0.0) {
+    if (of[0].dtype() != dtype_ || of[0].numel() == 0) return;
+    whole_.push_back({of[0].raw(), of[1].raw(), of[2].raw(), of[3].raw(), of[0].numel(), shrink, pull});
+  }
+
+  // Some 2000 in all, of 4096 elements or more.
+  std::vector<Piece> cut() const {
+    constexpr std::int64_t kWanted = 2048, kLeast = 4096;
+    std::int64_t total = 0;
+    for (const Piece& p : whole_) total += p.count;
+    const std::int64_t length = (total / kWanted + kLeast) / kLeast * kLeast;
+    std::vector<Piece> list;
+    for (const Piece& p : whole_)
+      for (std::int64_t begin = 0; begin < p.count; begin += length)
+        list.push_back({at(p.a, begin), at(p.b, begin), at(p.c, begin), at(p.d, begin),
+                        std::min(length, p.count - begin), p.shrink, p.pull});
+    return list;
+  }
+
+  // f(piece, i) for all elements: a block for each piece.
+  template <class F>
+  void each_element(const Context& context, const F& f) const {
+    const Uploaded<Piece> pieces = upload(context, cut());
+    const Piece* const all = pieces.data();
+    rows(context, pieces.size(), kByBlocks, [=] __device__(const auto& g) {
+      const Piece piece = all[g.row];
+      for (std::int64_t i = g.lane; i < piece.count; i += g.lanes) f(piece, i);
+    });
+  }
+
+  static constexpr std::int64_t kByBlocks = kWidestOfWarp + 1;
+
+ private:
+  void* at(void* data, std::int64_t begin) const {
+    return data == nullptr ? nullptr
+                           : static_cast<std::byte*>(data) + begin * static_cast<std::int64_t>(size_of(dtype_));
+  }
+
+  DType dtype_;
+  std::vector<Piece> whole_;
+};
+
+template <class R>
+Pieces pieces_of(const std::vector<Tensor>& a, const std::vector<Tensor>& b = {}) {
+  Pieces pieces(dtype_of<R>);
+  for (std::size_t i = 0; i < a.size(); ++i) pieces.add({a[i], b.empty() ? Tensor() : b[i], {}, {}});
+  return pieces;
+}
+
+// f<R>() for both types that parameters have.
+template <class F>
+void for_types(const F& f) {
+  f.template operator()<float>();
+  f.template operator()<double>();
+}
+
+template <class R>
+struct AdamW {
+  R beta1, beta2, rest1, rest2, eps, step_size, root_size;
+
+  explicit AdamW(const kernels::AdamWStep& step)
+      : beta1(static_cast<R>(step.beta1)),
+        beta2(static_cast<R>(step.beta2)),
+        rest1(static_cast<R>(1.0 - step.beta1)),
+        rest2(static_cast<R>(1.0 - step.beta2)),
+        eps(static_cast<R>(step.eps)),
+        step_size(static_cast<R>(step.step_size)),
+        root_size(static_cast<R>(step.root_size)) {}
+
+  __device__ void operator()(const Piece& piece, std::int64_t i) const {
+    R &value = static_cast<R*>(piece.a)[i], &first = static_cast<R*>(piece.c)[i], &second = static_cast<R*>(piece.d)[i];
+    const R g = static_cast<const R*>(piece.b)[i] + static_cast<R>(piece.pull) * value;
+    first = beta1 * first + rest1 * g;
+    second = beta2 * second + rest2 * g * g;
+    value = static_cast<R>(piece.shrink) * value - step_size * first / (sqrt(second) * root_size + eps);
+  }
+};
+
+template <class R>
+struct Average {
+  R share;
+  __device__ void operator()(const Piece& piece, std::int64_t i) const {
+    R& to = static_cast<R*>(piece.a)[i];
+    const R from = static_cast<const R*>(piece.b)[i];
+    to = share == R(1) ? from : to + share * (from - to);
+  }
+};
+
+template <class R>
+struct Swap {
+  __device__ void operator()(const Piece& piece, std::int64_t i) const {
+    R &a = static_cast<R*>(piece.a)[i], &b = static_cast<R*>(piece.b)[i];
+    const R kept = a;
+    a = b;
+    b = kept;
+  }
+};
+
+template <class R>
+struct ClipNorm {
+  const double* norm;
+  double limit;
+  __device__ void operator()(const Piece& piece, std::int64_t i) const {
+    if (*norm > limit && isfinite(*norm)) static_cast<R*>(piece.a)[i] *= static_cast<R>(limit / *norm);
+  }
+};
+
+template <class R>
+struct ClipValue {
+  R limit;
+  __device__ void operator()(const Piece& piece, std::int64_t i) const {
+    R& x = static_cast<R*>(piece.a)[i];
+    x = x < -limit ? -limit : limit < x ? limit : x;  // NaN stays
+  }
+};
+
+// to_p = the sum over the elements of piece p of f(x); to has a place for every piece.
+template <class R, class F>
+void sum_pieces(const Context& context, const std::vector<Piece>& list, double* to, const F& f) {
+  if (list.empty()) return;
+  const Uploaded<Piece> pieces = upload(context, list);
+  const Piece* const all = pieces.data();
+  rows(context, pieces.size(), Pieces::kByBlocks, [=] __device__(const auto& g) {
+    const Piece piece = all[g.row];
+    double sum = 0.0;
+    for (std::int64_t i = g.lane; i < piece.count; i += g.lanes) sum += f(static_cast<R*>(piece.a)[i]);
+    sum = g.sum(sum);
+    if (g.lane == 0) to[g.row] = sum;
+  });
+}
+
+// put(the sum of f over all elements of all gradients).
+template <class F, class Put>
+void sum_gradients(const Context& context, const std::vector<Tensor>& grads, const F& f, const Put& put) {
+  const std::vector<Piece> narrow = pieces_of<float>(grads).cut(), wide = pieces_of<double>(grads).cut();
+  const std::size_t count = narrow.size() + wide.size();
+  const DeviceScratch scratch(launch_of(context), count * sizeof(double));
+  auto* const sums = static_cast<double*>(scratch.data());
+  sum_pieces<float>(context, narrow, sums, f);
+  sum_pieces<double>(context, wide, sums + narrow.size(), f);
+  total(
+      context, static_cast<std::int64_t>(count), [=] __device__(std::int64_t i) { return sums[i]; }, put);
+}
+
+struct Square {
+  template <class R>
+  __device__ double operator()(R x) const {
+    return static_cast<double>(x) * static_cast<double>(x);
+  }
+};
+
+// Scales what it looks at; counts what was not finite.
+struct ScaleAndCount {
+  double factor;
+  template <class R>
+  __device__ double operator()(R& x) const {
+    const bool finite = isfinite(x);
+    x *= static_cast<R>(factor);
+    return finite ? 0.0 : 1.0;
+  }
+};
+
+void write_norm(const Context& context, const kernels::GradientNorm& io) {
+  double* const norm = io.norm.data<double>();
+  sum_gradients(context, io.grads, Square(), [=] __device__(double sum) { *norm = sqrt(sum); });
+}
+
+void write_finite(const Context& context, const kernels::Unscale& io) {
+  double* const finite = io.finite.data<double>();
+  sum_gradients(context, io.grads, ScaleAndCount{io.factor},
+                [=] __device__(double strange) { *finite = strange == 0.0 ? 1.0 : 0.0; });
+}
+
+}  // namespace
+
+template <>
+void kernels::adamw<Device::cuda>(const Context& context, const AdamWUpdate& io) {
+  for_types([&]<class R>() {
+    Pieces pieces(dtype_of<R>);
+    for (const AdamWTensors& p : io.parameters) pieces.add({p.value, p.grad, p.first, p.second}, p.shrink, p.pull);
+    pieces.each_element(context, AdamW<R>(io.step));
+  });
+}
+
+template <>
+void kernels::move_averages<Device::cuda>(const Context& context, const AverageUpdate& io) {
+  for_types([&]<class R>() {
+    pieces_of<R>(io.averages, io.values).each_element(context, Average<R>{static_cast<R>(io.share)});
+  });
+}
+
+template <>
+void kernels::exchange<Device::cuda>(const Context& context, const Exchange& io) {
+  for_types([&]<class R>() { pieces_of<R>(io.a, io.b).each_element(context, Swap<R>()); });
+}
+
+template <>
+void kernels::gradient_norm<Device::cuda>(const Context& context, const GradientNorm& io) {
+  write_norm(context, io);
+}
+
+template <>
+void kernels::clip_norm<Device::cuda>(const Context& context, const NormClip& io) {
+  for_types([&]<class R>() {
+    pieces_of<R>(io.grads).each_element(context, ClipNorm<R>{io.norm.data<double>(), io.limit});
+  });
+}
+
+template <>
+void kernels::clip_value<Device::cuda>(const Context& context, const ValueClip& io) {
+  for_types([&]<class R>() { pieces_of<R>(io.grads).each_element(context, ClipValue<R>{static_cast<R>(io.limit)}); });
+}
+
+template <>
+void kernels::unscale<Device::cuda>(const Context& context, const Unscale& io) {
+  write_finite(context, io);
+}
+
+}  // namespace fovea

@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "core/wide.h"
+#include "policy/merge.h"
+#include "tile/merge_kernels.h"
+
+namespace fovea::tile::kernels {
+namespace {
+
+constexpr std::int64_t kGrain = 256;  // rows per task
+
+// One head of one row of a part.
+template <class T>
+struct PartRow {
+  const T* o;
+  Wide<T> lse;
+
+  bool is_empty() const { return MergeShares<Wide<T>>::is_empty(lse); }
+};
+
+// `to` may be one of the parts. Gives the log-sum-exp of both.
+template <class T>
+Wide<T> merge_row(const PartRow<T>& a, const PartRow<T>& b, T* to, std::int64_t width) {
+  using R = Wide<T>;
+  const auto shares = MergeShares<R>::of(a.lse, b.lse);
+  if (a.is_empty() && b.is_empty()) {
+    std::fill_n(to, width, T{});
+  } else if (a.is_empty() || b.is_empty()) {
+    const T* only = a.is_empty() ? b.o : a.o;
+    if (only != to) std::copy_n(only, width, to);
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < width; ++c)
+      to[c] = static_cast<T>(shares.a * static_cast<R>(a.o[c]) + shares.b * static_cast<R>(b.o[c]));
+  }
+  return shares.whole;
+}
+
+template <class T>
+void merge_rows(const Context& context, const Merge& io) {
+  using R = Wide<T>;
+  const std::int64_t n = io.to.o.dim(1), heads = io.to.o.dim(2), width = io.to.o.dim(3);
+  parallel_ranges(context, io.to.o.dim(0) * n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const auto at = [&](const Tensor& x) { return r / n * x.stride(0) + r % n * x.stride(1) + h * x.stride(2); };
+        const auto o = [&](const PartialOutput& part) { return part.o.data<T>() + at(part.o); };
+        const auto lse = [&](const PartialOutput& part) { return part.lse.data<R>() + at(part.lse); };
+        *lse(io.to) = merge_row<T>({o(io.a), *lse(io.a)}, {o(io.b), *lse(io.b)}, o(io.to), width);
+      }
+  });
+}
+
+// d_part = share d_o; d_lse_part = share (d_o . (part - o) + d_lse).
+template <class T>
+void pull_rows(const Context& context, const MergeGradient& io) {
+  using R = Wide<T>;
+  const std::int64_t width = io.merged.o.dim(-1);
+  parallel_ranges(context, io.merged.lse.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const R share = MergeShares<R>::share(io.part.lse.data<R>()[r], io.merged.lse.data<R>()[r]);
+      R d_lse = io.d_lse.defined() ? io.d_lse.data<R>()[r] : R(0);
+      for (std::int64_t c = r * width; c < (r + 1) * width; ++c) {
+        const R g = io.d_o.defined() ? static_cast<R>(io.d_o.data<T>()[c]) : R(0);
+        io.d_part.o.data<T>()[c] = static_cast<T>(share * g);
+        d_lse += g * (static_cast<R>(io.part.o.data<T>()[c]) - static_cast<R>(io.merged.o.data<T>()[c]));
+      }
+      io.d_part.lse.data<R>()[r] = share * d_lse;
+    }
+  });
+}
+
+}  // namespace
+
+template <>
+void merge<Device::cpu>(const Context& context, const Merge& io) {
+  visit_float(io.to.o.dtype(), [&]<class T>() { merge_rows<T>(context, io); });
+}
+
+template <>
+void merge_backward<Device::cpu>(const Context& context, const MergeGradient& io) {
+  visit_float(io.merged.o.dtype(), [&]<class T>() { pull_rows<T>(context, io); });
+}
+
+}  // namespace fovea::tile::kernels

@@ -1,0 +1,246 @@
+// Tensors on a card: values there and back, copies of any kind, the memory they take, and what is refused.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "fovea/init.h"
+#include "fovea/ops.h"
+#include "gemm/gemm.h"
+#include "gemm/packed.h"
+#include "gpu/support/card.h"
+#include "ops/inverse.h"
+#include "ops/sequence.h"
+#include "support/expect_error.h"
+
+namespace fovea::testing {
+namespace {
+
+class CardTensors : public ::testing::Test {
+ protected:
+  Context host_{{.threads = 2, .seed = 7}};
+  Context card_ = poisoned_card();
+};
+
+constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8};
+
+TEST_F(CardTensors, ValuesGoThereAndComeBack) {
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  memory_of(card_).reset_counts();
+  const Tensor t = Tensor::from<float>(card_, {2, 3}, values);
+  EXPECT_EQ(t.device(), Device::cuda);
+  EXPECT_EQ(t.to_vector<float>(), values);
+  EXPECT_EQ(t.transpose(0, 1).to_vector<double>(), (std::vector<double>{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(t.select(0, 1).select(0, 2).item(), 6.0);
+  EXPECT_EQ(memory_of(card_).reads(), 3);
+  EXPECT_EQ(memory_of(card_).writes(), 1);
+}
+
+// More than the parts of pinned memory hold at once.
+TEST_F(CardTensors, LargeOnesTravelInParts) {
+  std::vector<std::int32_t> values(9 << 20);
+  std::iota(values.begin(), values.end(), 5);
+  const Tensor t = Tensor::from<std::int32_t>(card_, {9 << 20}, values);
+  EXPECT_EQ(t.to_vector<std::int32_t>(), values);
+}
+
+TEST_F(CardTensors, CopiesConvertAsOnTheHost) {
+  for (DType from : kTypes)
+    for (DType to : kTypes) {
+      SCOPED_TRACE(std::string(name_of(from)) + " to " + std::string(name_of(to)));
+      const Tensor numbers = Tensor::empty(host_, {4, 24, 5}, from);
+      std::vector<double> values(480);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<double>(i % 200) + (is_float(from) ? 0.3 : 0.0);
+      numbers.copy_from(Tensor::from<double>(host_, {4, 24, 5}, values));
+      const Tensor there = numbers.clone(card_);
+      for (const auto& view : {+[](const Tensor& t) { return t; }, +[](const Tensor& t) { return t.transpose(0, 2); },
+                               +[](const Tensor& t) { return t.slice(1, 8, 16); }}) {
+        const Tensor want = Tensor::empty(host_, view(numbers).shape(), to);
+        want.copy_from(view(numbers));
+        const Tensor got = Tensor::empty(card_, view(there).shape(), to);
+        got.copy_from(view(there));
+        EXPECT_TRUE(same_bits(got.clone(host_), want));
+        view(there).copy_from(view(numbers));  // from the host, strided on both sides
+        EXPECT_TRUE(same_bits(there.clone(host_), numbers));
+      }
+    }
+}
+
+// Through tiles: axes of any length, with others between and around them.
+TEST_F(CardTensors, TurnsMatricesOfEverySize) {
+  for (DType dtype : {DType::u8, DType::bf16, DType::f32, DType::i64}) {
+    const Tensor numbers = Tensor::empty(host_, {3, 70, 2, 45}, dtype);
+    std::vector<double> values(static_cast<std::size_t>(numbers.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 251);
+    numbers.copy_from(Tensor::from<double>(host_, numbers.shape(), values));
+    const Tensor there = numbers.clone(card_);
+    for (const auto& [a, b] : {std::pair{1, 3}, std::pair{0, 3}, std::pair{1, 2}, std::pair{2, 3}})
+      EXPECT_TRUE(same_bits(there.transpose(a, b).clone(card_).clone(host_), numbers.transpose(a, b).clone(host_)))
+          << name_of(dtype) << " " << a << " " << b;
+  }
+}
+
+TEST_F(CardTensors, FillsOfAnyTypeAndStride) {
+  for (DType dtype : kTypes)
+    for (double value : {0.0, 3.0}) {
+      const Tensor there = Tensor::empty(card_, {6, 8}, dtype), here = Tensor::empty(host_, {6, 8}, dtype);
+      for (const Tensor& t : {there, here}) {
+        t.fill(1.0);
+        t.slice(1, 2, 5).fill(value);
+      }
+      EXPECT_TRUE(same_bits(there.clone(host_), here)) << name_of(dtype) << " " << value;
+    }
+}
+
+TEST_F(CardTensors, WeightsStartWithTheBitsOfTheHost) {
+  for (const Init& init : {Init::zeros(), Init::constant(3.0), Init::normal(0.5), Init::features()})
+    EXPECT_TRUE(same_bits(make_weight(card_, "w", {2, 5, 4}, DType::f32, init).clone(host_),
+                          make_weight(host_, "w", {2, 5, 4}, DType::f32, init)));
+}
+
+TEST_F(CardTensors, MemoryIsCountedByLifetimeAndReused) {
+  const auto allocator = card_.allocator();
+  const std::size_t before = allocator->total().now;
+  void* place = nullptr;
+  {
+    const Tensor kept = Tensor::empty(card_, {1 << 20}, DType::f32, Lifetime::persistent);
+    place = kept.raw();
+    EXPECT_EQ(allocator->use(Lifetime::persistent).now, std::size_t{4} << 20);
+    EXPECT_EQ(allocator->total().now, before + (std::size_t{4} << 20));
+  }
+  EXPECT_EQ(allocator->use(Lifetime::persistent).now, 0u);
+  EXPECT_EQ(allocator->use(Lifetime::persistent).peak, std::size_t{4} << 20);
+  EXPECT_EQ(Tensor::empty(card_, {1 << 20}, DType::f32).raw(), place);
+}
+
+TEST_F(CardTensors, RefusesWhatDoesNotFit) {
+  const Context small({.device = Device::cuda, .memory = {.limit = 1 << 20}});
+  EXPECT_ERROR(Tensor::empty(small, {1 << 20}), ErrorCode::out_of_memory, "cannot allocate 4 MB; the limit is 1 MB", "",
+               "a smaller batch");
+  const std::int64_t half = static_cast<std::int64_t>(card_.memory()->size() / 2);
+  const Context large({.device = Device::cuda, .memory = {.limit = std::size_t{1} << 50}});
+  const Tensor first = Tensor::empty(large, {half}, DType::u8);
+  EXPECT_ERROR(Tensor::empty(large, {half}, DType::u8), ErrorCode::out_of_memory, "more asked for", "cuda",
+               "a smaller batch");
+  EXPECT_EQ(Tensor::zeros(card_, {3}).to_vector<float>(), std::vector<float>(3, 0.0f));  // nothing is broken
+}
+
+TEST_F(CardTensors, RefusesCardsThatAreNotThereAndTensorsOfTheHost) {
+  EXPECT_ERROR(Context({.device = Device::cuda, .index = 99}), ErrorCode::usage, "card 99 of ", "device",
+               "--device cuda");
+  Tape tape(card_);
+  EXPECT_ERROR(add(tape, Var(Tensor::zeros(card_, {2})), Var(Tensor::zeros(host_, {2}))), ErrorCode::usage,
+               "an operation on cuda was given a tensor on cpu", "device", "tensor.clone(context)");
+}
+
+// Another stream waits for what it is given, and so does the reuse of what it has read.
+TEST_F(CardTensors, CopiesBetweenStreamsKeepTheirOrder) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  {
+    const Context other(
+        {.device = Device::cuda, .pages = std::make_shared<device::CardMemory>(device::CardMemory::Place{0, stream})});
+    for (int round = 0; round < 20; ++round) {
+      const Tensor from = Tensor::empty(card_, {8 << 20}, DType::f32);
+      from.fill(round);
+      const Tensor to = from.clone(other);
+      Tensor::empty(card_, {8 << 20}, DType::f32).fill(-1.0);
+      EXPECT_EQ(to.slice(0, (8 << 20) - 1, 8 << 20).item(), round);
+    }
+  }
+  cudaStreamDestroy(stream);
+}
+
+// Products of every type, layout and epilogue against double on the host.
+struct Layout {
+  const char* name;
+  Tensor (*of)(const Context&, const Tensor&);  // a tensor of the same shape and values, laid out so
+};
+constexpr Layout kLayouts[] = {
+    {"rows", [](const Context&, const Tensor& t) { return t; }},
+    {"columns", [](const Context& c, const Tensor& t) { return t.transpose(-2, -1).clone(c).transpose(-2, -1); }},
+    {"part of wider rows", [](const Context& c, const Tensor& t) {
+       const Tensor wide = Tensor::zeros(c, t.shape().with(-1, t.dim(-1) + 3), t.dtype());
+       const Tensor part = wide.slice(t.rank() - 1, 1, 1 + t.dim(-1));
+       part.copy_from(t);
+       return part;
+     }}};
+
+TEST_F(CardTensors, ProductsAgreeWithDouble) {
+  const std::pair<Shape, Shape> shapes[] = {
+      {{33, 65}, {65, 17}},   {{64, 128}, {128, 96}}, {{2, 3, 33, 64}, {2, 3, 64, 40}},
+      {{4, 1, 65}, {65, 33}}, {{1, 1}, {1, 1}},       {{5, 0}, {0, 7}}};
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const auto& [left, right] : shapes)
+      for (const Layout& a_layout : kLayouts)
+        for (const Layout& b_layout : kLayouts)
+          for (int form = 0; form < 4; ++form) {
+            SCOPED_TRACE(std::string(name_of(dtype)) + " " + left.text() + " " + a_layout.name + ", " + b_layout.name +
+                         ", form " + std::to_string(form));
+            const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+            const Tensor a = random(host_, left, 1, dtype), b = random(host_, right, 2, dtype),
+                         bias = random(host_, {right.dim(-1)}, 3, dtype).to(host_, wide);
+            const Shape shape = left.with(-1, right.dim(-1));
+            const DType out = form == 2 ? wide : dtype;
+            const auto product = [&](const Context& c, DType type, DType c_type) {
+              const auto laid = [&](const Tensor& t, const Layout& l) { return l.of(c, t.clone(c).to(c, type)); };
+              const Tensor y = Tensor::empty(c, shape, c_type);
+              y.fill(0.5);
+              gemm::Epilogue epilogue;
+              if (form == 1 || form == 3)
+                epilogue.bias = bias.clone(c).to(c, type == DType::f64 ? DType::f64 : DType::f32);
+              epilogue.relu = form == 3;
+              epilogue.accumulate = form == 2;
+              gemm::multiply(c, laid(a, a_layout), laid(b, b_layout), y, epilogue);
+              return y;
+            };
+            const Tensor want = product(host_, DType::f64, DType::f64), got = product(card_, dtype, out);
+            EXPECT_LT(relative_error(got.clone(host_), want), dtype == DType::f64 ? 1e-13 : 8 * epsilon(out));
+            EXPECT_TRUE(same_bits(got.clone(host_), product(card_, dtype, out).clone(host_)));
+          }
+}
+
+// The sum is not rounded before the bias is added: a ReLU would cut what it should keep.
+TEST_F(CardTensors, EpiloguesSeeTheUnroundedSum) {
+  for (std::int64_t n : {512, 509}) {
+    const Tensor a = random(host_, {512, 128}, 1, DType::bf16), b = random(host_, {128, n}, 2, DType::bf16),
+                 bias = random(host_, {n}, 3, DType::bf16, 10.0).to(host_, DType::f32);
+    const auto wide = [&](const Tensor& t) { return t.to(host_, DType::f64); };
+    const auto want = gemm::multiply(host_, wide(a), wide(b), {.bias = wide(bias)}).to_vector<double>();
+    const auto got = gemm::multiply(card_, a.clone(card_), b.clone(card_), {.bias = bias.clone(card_), .relu = true})
+                         .to_vector<double>();
+    int wrong = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) wrong += std::abs(want[i]) > 1e-3 && (want[i] > 0) != (got[i] > 0);
+    EXPECT_EQ(wrong, 0) << n;
+  }
+}
+
+TEST_F(CardTensors, Tf32RoundsToTenBitsAndOnlyWhenAsked) {
+  const Context quick({.device = Device::cuda, .tf32 = true});
+  const Tensor a = random(host_, {64, 96}, 1, DType::f32), b = random(host_, {96, 128}, 2, DType::f32);
+  const Tensor want = gemm::multiply(host_, a.to(host_, DType::f64), b.to(host_, DType::f64));
+  const double exact = relative_error(gemm::multiply(card_, a.clone(card_), b.clone(card_)).clone(host_), want),
+               rounded = relative_error(gemm::multiply(quick, a.clone(quick), b.clone(quick)).clone(host_), want);
+  EXPECT_LT(exact, 1e-6);
+  EXPECT_GT(rounded, 1e-5);
+  EXPECT_LT(rounded, 2e-3);
+}
+
+TEST_F(CardTensors, PackedProductsAgreeWithTheHost) {
+  const Tensor w = random(host_, {70, 45}, 4, DType::f32), bias = random(host_, {45}, 5, DType::f32);
+  for (gemm::Form form : {gemm::Form::f32, gemm::Form::bf16, gemm::Form::i8})
+    for (std::int64_t rows : {1, 5, 16}) {
+      const Tensor x = random(host_, {rows, 70}, 6, DType::f32);
+      const auto product = [&](const Context& c) {
+        const Tensor y = Tensor::empty(c, {rows, 45});
+        gemm::PackedWeight(c, w.clone(c), form).multiply(c, x.clone(c), bias.clone(c), y);
+        return y;
+      };
+      EXPECT_LT(relative_error(product(card_).clone(host_), product(host_)), 1e-5);
+    }
+}
+
+}  // namespace
+}  // namespace fovea::testing
