@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "data/tsv.h"
 #include "io/xz.h"
 #include "text/text_file.h"
 
@@ -46,6 +45,14 @@ std::string first_line(const Path& path) {
   const std::string head = read_head(path, std::size_t{64} << 10);
   std::string_view rest = without_mark(head);
   return std::string(take_line(rest));
+}
+
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
 }
 
 std::vector<std::string_view> tab_fields(std::string_view line, std::size_t most) {

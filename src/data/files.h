@@ -27,6 +27,8 @@ std::optional<Path> find_part(const Path& folder, std::span<const std::string_vi
 
 // The first line of a text file, to tell what it holds; at most 64 kB of it.
 std::string first_line(const Path& path);
+// Takes the next line off the text, without its end: \n or \r\n.
+std::string_view take_line(std::string_view& text);
 // What stands between tabs; of more than `most` fields the last keeps its tabs.
 std::vector<std::string_view> tab_fields(std::string_view line, std::size_t most = SIZE_MAX);
 

@@ -4,14 +4,15 @@
 #include <charconv>
 
 #include "core/parallel.h"
+#include "data/files.h"
 #include "data/listops/listops.h"
-#include "data/tsv.h"
 #include "fovea/error.h"
 
 namespace fovea::listops {
 namespace {
 
 constexpr std::array<std::string_view, 2> kColumns = {"Source", "Target"};
+constexpr const char* kColumnsHint = "the columns are Source, Target, separated by tabs";
 constexpr const char *kTrain = "basic_train.tsv", *kValidation = "basic_val.tsv", *kTest = "basic_test.tsv";
 
 int label_of(std::string_view text) {
@@ -22,8 +23,19 @@ int label_of(std::string_view text) {
   return label;
 }
 
-Example example_of(std::string_view source, std::string_view target) {
-  Example example{parse(source), label_of(target)};
+void check_header(const TextLines& file) {
+  const std::string header = fmt::format("{}", fmt::join(kColumns, "\t"));
+  if (file.size() == 0 || file[0] != header)
+    fail(ErrorCode::bad_input, "the first line is not the header of this kind of file", file.where(0), kColumnsHint);
+}
+
+Example example_of(std::string_view line) {
+  const std::vector<std::string_view> fields = tab_fields(line);
+  if (fields.size() != kColumns.size())
+    fail(ErrorCode::bad_input,
+         fmt::format("expected {} fields, got {}", kColumns.size(), line.empty() ? 0 : fields.size()), {},
+         kColumnsHint);
+  Example example{parse(fields[0]), label_of(fields[1])};
   const int value = evaluate(example.tokens);
   if (value != example.label)
     fail(ErrorCode::bad_input, fmt::format("the expression is {}, but Target says {}", value, example.label));
@@ -39,14 +51,16 @@ int longest(const std::vector<Example>& examples) {
 }  // namespace
 
 std::vector<Example> read_examples(const Context& context, const Path& path) {
-  const TsvFile file(path, kColumns);
-  std::vector<Example> examples(file.rows());
-  parallel_for(context, static_cast<std::int64_t>(file.rows()), [&](std::int64_t i) {
-    const auto row = static_cast<std::size_t>(i);
+  const TextLines file(path, within_memory(kTextCap, context));
+  check_header(file);
+  std::vector<Example> examples(file.size() - 1);
+  parallel_for(context, std::ssize(examples), [&](std::int64_t i) {
+    const std::size_t line = static_cast<std::size_t>(i) + 1;
     try {
-      examples[row] = example_of(file.field(row, 0), file.field(row, 1));
+      examples[line - 1] = example_of(file[line]);
     } catch (const Error& error) {
-      throw in_row(error, file, row);
+      const std::string inner = error.where().empty() ? "" : ", " + error.where();
+      throw Error(error.code(), error.message(), file.where(line) + inner, error.hint());
     }
   });
   return examples;

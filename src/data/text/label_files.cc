@@ -6,7 +6,6 @@
 #include <charconv>
 #include <set>
 
-#include "data/tsv.h"
 
 namespace fovea {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "data/files.h"
 #include "data/listops/listops.h"
-#include "data/tsv.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -65,7 +65,7 @@ TEST(ListOpsFiles, SurvivesCutAndFlippedFiles) {
     } catch (const Error& error) {
       ++refused;
       EXPECT_EQ(error.code(), kBad);
-      EXPECT_NE(error.where().find("a.tsv:"), std::string::npos) << error.what();
+      EXPECT_NE(error.where().find("a.tsv"), std::string::npos) << error.what();
     }
   };
   for (std::size_t cut = 0; cut < text.size(); ++cut) attempt(text.substr(0, cut));
@@ -79,16 +79,15 @@ TEST(ListOpsFiles, SurvivesCutAndFlippedFiles) {
   EXPECT_GT(refused, 3 * text.size());
 }
 
-TEST(Tsv, GivesFieldsByRowAndColumn) {
+TEST(TextLines, GivesFieldsByLine) {
   const TemporaryFolder folder;
-  put(folder / "t.tsv", "a\tb\tc\n1\t\t3\n\t\t\n");
-  const std::vector<std::string_view> columns = {"a", "b", "c"};
-  const TsvFile file(folder / "t.tsv", columns);
-  ASSERT_EQ(file.rows(), 2u);
-  EXPECT_EQ(file.field(0, 0), "1");
-  EXPECT_EQ(file.field(0, 1), "");
-  EXPECT_EQ(file.field(0, 2), "3");
-  EXPECT_EQ(file.field(1, 2), "");
+  put(folder / "t.tsv", "a\tb\tc\n1\t\t3\r\n\t\t\n");
+  const TextLines file(folder / "t.tsv");
+  using Fields = std::vector<std::string_view>;
+  ASSERT_EQ(file.size(), 3u);
+  EXPECT_EQ(file.fields(0), (Fields{"a", "b", "c"}));
+  EXPECT_EQ(file.fields(1), (Fields{"1", "", "3"}));
+  EXPECT_EQ(file.fields(2), (Fields{"", "", ""}));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST_F(SeriesLayers, ReversibleNormGoesBackToWhereItCameFrom) {
   const Tensor x = measured({3, 7, 5}, 2);
   for (std::int64_t i = 0; i < 7; ++i) x.data<float>()[i * 5] = 2.5f;  // never changes
   Tape tape(context_, {.record = false});
-  const ReversibleNorm::Statistics statistics = norm.measure(context_, x);
+  const ChannelMoments statistics = norm.measure(context_, x);
   const Var back = norm.restore(tape, norm.normalize(tape, x, statistics), statistics);
   EXPECT_LT(testing::relative_error(back.value(), x.to(context_, DType::f64)), 1e-12);
 }
