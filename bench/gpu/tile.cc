@@ -1,8 +1,10 @@
 // Times the tiled engine on the card: medians of CUDA events over rotating buffers of random numbers, launches
 // included.
 
+#include "fovea/pattern.h"
 #include "gpu/timing.h"
 #include "tile/cuda/launch.h"
+#include "tile/plan.h"
 
 namespace {
 
