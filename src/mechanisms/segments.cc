@@ -62,7 +62,7 @@ std::vector<std::int32_t> Segments::query_counts() const {
 
 Var stack_rows(Tape& tape, const Var& x, const SegmentTable& table) {
   const std::int64_t segments = static_cast<std::int64_t>(table.rows.size());
-  const Var rows = take_rows(tape, x, index_of(tape.context(), table, x.dim(0), x.dim(2)));
+  const Var rows = take_rows(tape, x, Index(index_of(tape.context(), table, x.dim(0), x.dim(2)), -1, x.dim(1)));
   return reshape(tape, rows, {x.dim(0) * segments, table.width, x.dim(2), x.dim(3)});
 }
 

@@ -30,7 +30,8 @@ Var filler(const Call& call, bool sum) {
   const std::int64_t heads = call.q.dim(2), n_k = call.v.dim(1), shift = n_k - call.q.dim(1);
   if (!call.options.causal) {
     const Var mean = segment_mean(tape, call.v, 1).means;
-    return take_rows(tape, repeat_heads(tape, mean, heads), index_by_query(call, [](std::int64_t) { return 0; }));
+    const Index first(index_by_query(call, [](std::int64_t) { return 0; }), 0, 1);
+    return take_rows(tape, repeat_heads(tape, mean, heads), first);
   }
   const DType dtype = wide_type(call.q.dtype());
   Var running = cumsum(tape, cast(tape, call.v, dtype));
@@ -43,8 +44,8 @@ Var filler(const Call& call, bool sum) {
     running = mul(tape, running, Tensor::from<double>(tape.context(), shape, shares).to(tape.context(), dtype));
   }
   const Var rows = repeat_heads(tape, cast(tape, running, call.q.dtype()), heads);
-  return take_rows(tape, rows,
-                   index_by_query(call, [&](std::int64_t i) { return std::max<std::int64_t>(-1, i + shift); }));
+  const Tensor own = index_by_query(call, [&](std::int64_t i) { return std::max<std::int64_t>(-1, i + shift); });
+  return take_rows(tape, rows, Index(own, -1, n_k));
 }
 
 Var attend(const Call& call) {
@@ -58,13 +59,14 @@ Var attend(const Call& call) {
   const Tensor index = call.options.causal && how.prefix
                            ? prefix_choice(context, measured, first, how.factor)
                            : top_indices(context, measured, kept_of(n_q - first, how.factor));
-  const Var q = take_rows(tape, call.q, index);
+  const Index chosen(index, -1, n_q, true);
+  const Var q = take_rows(tape, call.q, chosen);
   AttentionOptions options;
   options.scale = scale;
   if (call.options.causal) options.bias = causal_bias(call, index);
   const Call dense{
       tape, q, call.k, call.v, call.mechanism, options, Sequences{}.rows(q.dim(0), q.dim(1), "queries"), call.keys};
-  return put_rows(tape, filler(call, how.sum), index, run_tiled(dense, {}).output);
+  return put_rows(tape, filler(call, how.sum), chosen, run_tiled(dense, {}).output);
 }
 
 // Heads come before positions when a row is read as one: what published decoders make of their output.

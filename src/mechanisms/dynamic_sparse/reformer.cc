@@ -106,12 +106,14 @@ Partial attend_round(const Call& call, const Tokens& tokens, const Round& round,
                      width = round.bias.dim(2);
   options.bias = round.bias;
   const auto stack = [&](const Var& x, const Tensor& rows) {
-    return reshape(tape, take_rows(tape, x, rows), {chunks, rows.dim(1) * items / chunks, heads, x.dim(3)});
+    return reshape(tape, take_rows(tape, x, Index(rows, -1, x.dim(1))),
+                   {chunks, rows.dim(1) * items / chunks, heads, x.dim(3)});
   };
-  const Tensor &own = round.cut.own, &both = round.cut.both, &place = round.cut.place;
+  const Tensor &own = round.cut.own, &both = round.cut.both;
   const AttentionResult sorted =
       run_tiled_on(call, {stack(tokens.q, own), stack(tokens.k, both), stack(tokens.v, both)}, options, {});
   const std::int64_t places = chunks / items * width;
+  const Index place(round.cut.place, -1, places);
   const Var o = take_rows(tape, reshape(tape, sorted.output, {items, places, heads, tokens.v.dim(3)}), place);
   const Var lse = take_rows(tape, reshape(tape, sorted.lse, {items, places, heads, 1}), place);
   return {o, reshape(tape, lse, {items, call.q.dim(1), heads})};

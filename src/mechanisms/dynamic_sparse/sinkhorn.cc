@@ -158,7 +158,8 @@ Var pick_blocks(Tape& tape, const Var& scores, Tensor& mask) {
   const Context& context = tape.context();
   const Var left = add(tape, scores, mask);
   const std::int64_t blocks = scores.dim(3), rows = scores.value().numel() / blocks;
-  const Tensor best = top_indices(context, left.value().contiguous(context).reshape({rows, blocks, 1}), 1);
+  const Tensor flat = left.value().contiguous(context).reshape({rows, blocks, 1});
+  const Index best(top_indices(context, flat, 1), -1, blocks, true);
   // Of a row where nothing is left the softmax is 0.
   const auto put = [&](const Tensor& base, double value) {
     const Tensor values = Tensor::empty(context, {rows, 1, 1, 1}, base.dtype());

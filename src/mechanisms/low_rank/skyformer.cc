@@ -32,7 +32,7 @@ Var pick(const Call& call, const Var& x, const std::vector<double>& places, std:
     const double place = places[begin + static_cast<std::size_t>(i / heads % count)] * static_cast<double>(n);
     index.push_back(static_cast<std::int32_t>(std::min(n - 1, static_cast<std::int64_t>(place))));
   }
-  return take_rows(call.tape, x, Tensor::from<std::int32_t>(call.tape.context(), shape, index));
+  return take_rows(call.tape, x, Index(Tensor::from<std::int32_t>(call.tape.context(), shape, index), -1, n));
 }
 
 Tensor identities(const Call& call, std::int64_t count) {
