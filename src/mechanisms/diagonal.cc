@@ -23,7 +23,7 @@ Var reversed_distances(Tape& tape, const Var& bias) {
   const std::int64_t width = bias.dim(2);
   std::vector<std::int32_t> last_first(static_cast<std::size_t>(width));
   std::iota(last_first.rbegin(), last_first.rend(), 0);
-  const Tensor index = Tensor::from<std::int32_t>(tape.context(), {width}, last_first);
+  const Index index(Tensor::from<std::int32_t>(tape.context(), {width}, last_first), 0, width);
   const Var by_distance = transpose(tape, reshape(tape, bias, {bias.dim(0) * bias.dim(1), width}), 0, 1);
   return reshape(tape, transpose(tape, gather(tape, by_distance, index), 0, 1), {bias.dim(0), bias.dim(1), width});
 }

@@ -20,7 +20,7 @@ Var memory_of(const Call& call, std::size_t weight) {
 // The same for every item of the batch, in the dtype of q.
 Var slots_of(const Call& call, std::size_t weight) {
   const Var w = memory_of(call, weight);
-  const Tensor first = Tensor::zeros(call.tape.context(), {call.q.dim(0)}, DType::i32);
+  const Index first(Tensor::zeros(call.tape.context(), {call.q.dim(0)}, DType::i32), 0, 1);
   const Var one = reshape(call.tape, w, {1, w.dim(0), w.dim(1), w.dim(2)});
   return gather(call.tape, cast(call.tape, one, call.q.dtype()), first);
 }

@@ -81,16 +81,14 @@ TEST_P(TrainingOnDevice, HasTheBitsOfTheHostAndReadsOnceAStep) {
 
 std::vector<DeviceCase> device_cases() {
   std::vector<DeviceCase> cases;
-  for (const std::string& name : families::names())
-    if (name != "t5" && name != "informer-forecast")  // their mechanisms still read on the host
-      cases.push_back({name, families::family(name, DType::f32)});
+  for (const std::string& name : families::names()) cases.push_back({name, families::family(name, DType::f32)});
   const auto classifier = [&](const std::string& name, const auto& change) {
     ModelConfig config = families::family("transformer", DType::f32);
     config.dropout = config.inner_dropout = config.attention_dropout = 0.1;
     change(config);
     cases.push_back({name, config});
   };
-  for (const char* attention : {"transnormer-t2"})
+  for (const char* attention : {"transnormer-t2", "performer", "reformer", "informer"})
     classifier(attention, [&](ModelConfig& c) { c.set_attention(attention); });
   for (const FeedForward form : {FeedForward::ffn, FeedForward::glu})
     classifier(form == FeedForward::ffn ? "experts" : "experts-glu", [&](ModelConfig& c) {
