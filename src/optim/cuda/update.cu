@@ -160,7 +160,7 @@ void sum_gradients(const Context& context, const std::vector<Tensor>& grads, con
   sum_pieces<float>(context, narrow, sums, f);
   sum_pieces<double>(context, wide, sums + narrow.size(), f);
   total(
-      context, static_cast<std::int64_t>(count), [=] __device__(std::int64_t i) { return sums[i]; }, put);
+      context, static_cast<std::int64_t>(count), [=] __device__(std::int64_t i) -> double { return sums[i]; }, put);
 }
 
 struct Square {

@@ -18,6 +18,15 @@ struct Segments {
   std::int64_t rows, size = 0, count = 0;
 };
 
+// What f gives, as the host sees it: of a lambda of the card only where that is written down.
+template <class F, class... Arguments>
+struct Result {
+  static_assert(!__nv_is_extended_device_lambda_closure_type(F) ||
+                    __nv_is_extended_device_lambda_with_preserved_return_type(F),
+                "say what the lambda gives: [=] __device__(std::int64_t i) -> R");
+  using type = std::invoke_result_t<F, Arguments...>;
+};
+
 struct ColumnShape {
   std::int64_t rows, width;
 };
@@ -53,7 +62,7 @@ void sum_segments(const Queue& queue, const ColumnShape& shape, const Segments& 
 
 template <class F, class Put>
 void column_sums(const Context& context, const ColumnShape& shape, const F& f, const Put& put) {
-  using S = std::invoke_result_t<F, std::int64_t, std::int64_t>;
+  using S = typename Result<F, std::int64_t, std::int64_t>::type;
   if (shape.width <= 0) return;
   const auto finish = [=] __device__(std::int64_t, std::int64_t c, const S& sum) { put(c, sum); };
   const Segments segments(shape.rows);
@@ -87,7 +96,7 @@ __global__ void total_kernel(F f, std::int64_t count, Segments segments, Store s
 
 template <class F, class Put>
 void total(const Context& context, std::int64_t count, const F& f, const Put& put) {
-  using S = std::invoke_result_t<F, std::int64_t>;
+  using S = typename Result<F, std::int64_t>::type;
   const cudaStream_t stream = stream_of(context);
   const Segments segments(count, 16 * kThreads, 1024);
   const auto parts = static_cast<unsigned>(segments.count);
