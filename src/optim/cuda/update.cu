@@ -14,6 +14,32 @@ struct Piece {
   double shrink, pull;
 };
 
+// A block goes through one piece.
+template <class F>
+struct EachElement {
+  const Piece* all;
+  F f;
+  template <class G>
+  __device__ void operator()(const G& g) const {
+    const Piece piece = all[g.row];
+    for (std::int64_t i = g.lane; i < piece.count; i += g.lanes) f(piece, i);
+  }
+};
+template <class R, class F>
+struct SumElements {
+  const Piece* all;
+  double* to;
+  F f;
+  template <class G>
+  __device__ void operator()(const G& g) const {
+    const Piece piece = all[g.row];
+    double sum = 0.0;
+    for (std::int64_t i = g.lane; i < piece.count; i += g.lanes) sum += f(static_cast<R*>(piece.a)[i]);
+    sum = g.sum(sum);
+    if (g.lane == 0) to[g.row] = sum;
+  }
+};
+
 // All parameters of one type, cut into pieces for the blocks of a card.
 class Pieces {
  public:
@@ -42,11 +68,7 @@ class Pieces {
   template <class F>
   void each_element(const Context& context, const F& f) const {
     const Uploaded<Piece> pieces = upload(context, cut());
-    const Piece* const all = pieces.data();
-    rows(context, pieces.size(), kByBlocks, [=] __device__(const auto& g) {
-      const Piece piece = all[g.row];
-      for (std::int64_t i = g.lane; i < piece.count; i += g.lanes) f(piece, i);
-    });
+    rows(context, pieces.size(), kByBlocks, EachElement<F>{pieces.data(), f});
   }
 
   static constexpr std::int64_t kByBlocks = kWidestOfWarp + 1;
@@ -140,14 +162,7 @@ template <class R, class F>
 void sum_pieces(const Context& context, const std::vector<Piece>& list, double* to, const F& f) {
   if (list.empty()) return;
   const Uploaded<Piece> pieces = upload(context, list);
-  const Piece* const all = pieces.data();
-  rows(context, pieces.size(), Pieces::kByBlocks, [=] __device__(const auto& g) {
-    const Piece piece = all[g.row];
-    double sum = 0.0;
-    for (std::int64_t i = g.lane; i < piece.count; i += g.lanes) sum += f(static_cast<R*>(piece.a)[i]);
-    sum = g.sum(sum);
-    if (g.lane == 0) to[g.row] = sum;
-  });
+  rows(context, pieces.size(), Pieces::kByBlocks, SumElements<R, F>{pieces.data(), to, f});
 }
 
 // put(the sum of f over all elements of all gradients).
@@ -159,8 +174,7 @@ void sum_gradients(const Context& context, const std::vector<Tensor>& grads, con
   auto* const sums = static_cast<double*>(scratch.data());
   sum_pieces<float>(context, narrow, sums, f);
   sum_pieces<double>(context, wide, sums + narrow.size(), f);
-  total(
-      context, static_cast<std::int64_t>(count), [=] __device__(std::int64_t i) -> double { return sums[i]; }, put);
+  total(context, static_cast<std::int64_t>(count), LoadPart<double>{sums}, put);
 }
 
 struct Square {
@@ -181,15 +195,21 @@ struct ScaleAndCount {
   }
 };
 
+struct PutRoot {
+  double* to;
+  __device__ void operator()(double sum) const { *to = sqrt(sum); }
+};
+struct PutNone {
+  double* to;
+  __device__ void operator()(double count) const { *to = count == 0.0 ? 1.0 : 0.0; }
+};
+
 void write_norm(const Context& context, const kernels::GradientNorm& io) {
-  double* const norm = io.norm.data<double>();
-  sum_gradients(context, io.grads, Square(), [=] __device__(double sum) { *norm = sqrt(sum); });
+  sum_gradients(context, io.grads, Square(), PutRoot{io.norm.data<double>()});
 }
 
 void write_finite(const Context& context, const kernels::Unscale& io) {
-  double* const finite = io.finite.data<double>();
-  sum_gradients(context, io.grads, ScaleAndCount{io.factor},
-                [=] __device__(double strange) { *finite = strange == 0.0 ? 1.0 : 0.0; });
+  sum_gradients(context, io.grads, ScaleAndCount{io.factor}, PutNone{io.finite.data<double>()});
 }
 
 }  // namespace

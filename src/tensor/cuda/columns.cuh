@@ -94,6 +94,23 @@ __global__ void total_kernel(F f, std::int64_t count, Segments segments, Store s
   if (threadIdx.x == 0) store(blockIdx.x, of_lane[0]);
 }
 
+// The parts of a total.
+template <class S>
+struct StorePart {
+  S* sums;
+  __device__ void operator()(std::int64_t i, const S& sum) const { sums[i] = sum; }
+};
+template <class S>
+struct LoadPart {
+  const S* sums;
+  __device__ S operator()(std::int64_t i) const { return sums[i]; }
+};
+template <class S, class Put>
+struct PutTotal {
+  Put put;
+  __device__ void operator()(std::int64_t, const S& sum) const { put(sum); }
+};
+
 template <class F, class Put>
 void total(const Context& context, std::int64_t count, const F& f, const Put& put) {
   using S = typename Result<F, std::int64_t>::type;
@@ -102,14 +119,12 @@ void total(const Context& context, std::int64_t count, const F& f, const Put& pu
   const auto parts = static_cast<unsigned>(segments.count);
   const DeviceScratch scratch(launch_of(context), sizeof(S) * parts);
   S* const sums = static_cast<S*>(scratch.data());
-  const auto finish = [=] __device__(std::int64_t, const S& sum) { put(sum); };
+  const PutTotal<S, Put> finish{put};
   if (parts == 1) {
     total_kernel<S><<<1, kThreads, 0, stream>>>(f, count, segments, finish);
   } else {
-    total_kernel<S><<<parts, kThreads, 0, stream>>>(f, count, segments,
-                                                    [=] __device__(std::int64_t i, const S& sum) { sums[i] = sum; });
-    total_kernel<S><<<1, kThreads, 0, stream>>>([=] __device__(std::int64_t i) { return sums[i]; }, parts,
-                                                Segments(parts, parts), finish);
+    total_kernel<S><<<parts, kThreads, 0, stream>>>(f, count, segments, StorePart<S>{sums});
+    total_kernel<S><<<1, kThreads, 0, stream>>>(LoadPart<S>{sums}, parts, Segments(parts, parts), finish);
   }
   check_cuda(cudaGetLastError(), "a sum");
 }
