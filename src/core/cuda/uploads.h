@@ -25,10 +25,12 @@ class Uploader {
                 bytes_.begin() + static_cast<std::ptrdiff_t>(at));
     return at;
   }
+  // For every stream: a copy from ordinary memory may return before it has arrived, and waits for no other stream.
   DeviceBuffer upload() const {
     DeviceBuffer buffer(bytes_.size());
-    if (!bytes_.empty())
-      check_cuda(cudaMemcpy(buffer.data(), bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice), "plans to the card");
+    if (bytes_.empty()) return buffer;
+    check_cuda(cudaMemcpy(buffer.data(), bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice), "plans to the card");
+    check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "plans to the card");
     return buffer;
   }
 
