@@ -78,10 +78,9 @@ void add_task(Program& program, const Arguments& group, const ArenaTask& task) {
   verb.add_option("--attention", options->attention, "models or mechanisms (fovea list)")
       .type_name("A,B")
       .show_default();
-  std::string names;
-  for (const TaskProtocol& protocol : task.protocols)
-    names += fmt::format("{}{} ({})", names.empty() ? "" : "; ", protocol.name, protocol.summary);
-  verb.add_option("--protocol", options->protocol, "how models are made and trained: " + names)
+  std::vector<std::string_view> names;
+  for (const TaskProtocol& protocol : task.protocols) names.push_back(protocol.name);
+  verb.add_option("--protocol", options->protocol, fmt::format("model and training: {}", fmt::join(names, ", ")))
       .type_name("NAME")
       .show_default();
   verb.add_option("--resume", options->resume, "continue the comparison in this folder").type_name("FOLDER");
