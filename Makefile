@@ -52,15 +52,19 @@ fuzz: bootstrap $(RELEASE)/build.ninja  ## random calls of every mechanism again
 CUDA_ARCHS ?= 90a
 cuda: bootstrap-cuda  ## build the program and the tests with kernels for NVIDIA cards; CUDA_ARCHS="80;89;90a;100"
 	@cmake --preset cuda -DFOVEA_JOIN=$(JOIN) "-DFOVEA_CUDA_ARCHS=$(CUDA_ARCHS)"
-	@ninja -C build/cuda -j $(JOBS) fovea_cli gpu_policy_test gpu_ops_test gpu_tile_test gpu_scan_test gpu_tile_bench gpu_scan_bench
+	@ninja -C build/cuda -j $(JOBS) fovea_cli gpu_policy_test gpu_ops_test gpu_optim_test gpu_tile_test gpu_scan_test \
+		gpu_conformance_test gpu_ops_bench gpu_tile_bench gpu_scan_bench
 
 gpu-test: cuda  ## build and run the tests that need a card
 	@build/cuda/bin/gpu_policy_test --gtest_brief=1
 	@build/cuda/bin/gpu_ops_test --gtest_brief=1
+	@build/cuda/bin/gpu_optim_test --gtest_brief=1
 	@build/cuda/bin/gpu_tile_test --gtest_brief=1
 	@build/cuda/bin/gpu_scan_test --gtest_brief=1
+	@build/cuda/bin/gpu_conformance_test --gtest_brief=1
 
 gpu-bench: cuda  ## time the kernels on this machine's card
+	@build/cuda/bin/gpu_ops_bench
 	@build/cuda/bin/gpu_tile_bench
 	@build/cuda/bin/gpu_scan_bench
 
