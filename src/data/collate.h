@@ -7,10 +7,11 @@
 
 #include "fovea/data.h"
 #include "fovea/error.h"
+#include "tensor/views.h"
 
 namespace fovea {
 
-// Sequences one after another: ids i32 (1, total), rows with cu_seqlens.
+// Sequences one after another: ids i32 (1, total), on the host, where models check them; rows with cu_seqlens.
 template <class Id>
 Input packed_rows(const Context& context, const std::vector<std::span<const Id>>& sequences) {
   Input input;
@@ -22,7 +23,7 @@ Input packed_rows(const Context& context, const std::vector<std::span<const Id>>
       fail(ErrorCode::usage, "a batch has more than 2^31 tokens", "batch_size", "a smaller batch");
     input.rows.cu_seqlens.push_back(static_cast<std::int32_t>(total));
   }
-  input.ids = Tensor::empty(context, {1, total}, DType::i32);
+  input.ids = host_room(context, {1, total}, DType::i32);
   std::int32_t* out = input.ids.data<std::int32_t>();
   for (const auto& sequence : sequences) out = std::copy(sequence.begin(), sequence.end(), out);
   return input;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "generate/sampler.h"
+#include "tensor/views.h"
 
 namespace fovea {
 namespace {
@@ -72,8 +73,9 @@ class Search {
 
   // Twice as many as are followed: if every other one ends there are still enough.
   std::vector<Extension> best_of(const Tensor& logits) {
+    const Tensor rows = on_host(logits);
     for (std::size_t b = 0; b < open_.size(); ++b) {
-      const std::span row = row_of(logits, b);
+      const std::span row = row_of(rows, b);
       check_logits(row);
       if (options_.repetition_penalty != 1.0) {
         Tokens seen(start_.tokens.begin(), start_.tokens.end());
@@ -81,7 +83,8 @@ class Search {
         penalize(row, seen, options_.repetition_penalty);
       }
     }
-    const Tensor logs = log_softmax(decoder_.tape(), logits).value();
+    if (!same_place(rows, logits)) logits.copy_from(rows);
+    const Tensor logs = on_host(log_softmax(decoder_.tape(), logits).value());
     std::vector<Extension> best;
     for (std::size_t b = 0; b < open_.size(); ++b) add_best(row_of(logs, b), b, best);
     std::sort_heap(best.begin(), best.end());

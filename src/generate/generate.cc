@@ -8,6 +8,7 @@
 #include "generate/beam.h"
 #include "generate/sampler.h"
 #include "io/fields.h"
+#include "tensor/views.h"
 
 namespace fovea {
 namespace {
@@ -96,10 +97,11 @@ void finish(const Run& run, Sequence& sequence, GenerateEnd end) {
 // The next token of each sequence, by its row of the logits.
 std::vector<std::int32_t> choose_next(const Run& run, std::span<Sequence* const> sequences, const Tensor& logits) {
   const std::int64_t width = logits.dim(1);
+  const Tensor rows = on_host(logits);
   std::vector<std::int32_t> chosen(sequences.size());
   parallel_for(run.decoder.context(), std::ssize(sequences), [&](std::int64_t i) {
     const Sequence& s = *sequences[static_cast<std::size_t>(i)];
-    const std::span<float> row{logits.data<float>() + i * width, static_cast<std::size_t>(width)};
+    const std::span<float> row{rows.data<float>() + i * width, static_cast<std::size_t>(width)};
     check_logits(row);
     penalize(row, s.seen, run.options.repetition_penalty);
     chosen[static_cast<std::size_t>(i)] = choose(row, run.options, {run.options.seed, s.number, std::ssize(s.out.ids)});

@@ -11,6 +11,7 @@
 #include "core/nearest.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "tensor/views.h"
 
 // The format: 8 bytes little-endian length of the header; the header, a JSON object that gives each tensor's dtype,
 // shape and byte range; the data. Ranges fill the data without gap or overlap.
@@ -228,10 +229,7 @@ std::shared_ptr<void> aligned_bytes(std::size_t bytes) {
 void* data_of(const std::shared_ptr<void>& owner) { return static_cast<std::vector<double>*>(owner.get())->data(); }
 
 void write_data(AtomicFile& file, const Tensor& tensor) {
-  if (tensor.is_contiguous()) return file.write(tensor.raw(), tensor.bytes());
-  const std::shared_ptr<void> rows = aligned_bytes(tensor.bytes());
-  const Tensor dense = Tensor::wrap(data_of(rows), tensor.shape(), tensor.dtype(), rows);
-  dense.copy_from(tensor);
+  const Tensor dense = on_host(tensor);
   file.write(dense.raw(), dense.bytes());
 }
 

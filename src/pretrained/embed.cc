@@ -8,6 +8,7 @@
 #include "data/collate.h"
 #include "fovea/pretrained.h"
 #include "models/network.h"
+#include "tensor/views.h"
 
 namespace fovea {
 namespace {
@@ -66,14 +67,16 @@ Tensor embed(Context& context, const Model& model, const Tokenizer& tokenizer, s
     if (options.progress) options.progress(static_cast<std::int64_t>(begin), std::ssize(rows));
   }
   if (!out.defined()) return Tensor::zeros(context, {0, model.config().width}, DType::f32, Lifetime::persistent);
+  out = on_host(out);
   if (options.normalize) make_unit(out);
   return out;
 }
 
 std::vector<std::vector<Neighbour>> neighbours(const Context& context, const Tensor& vectors, std::int64_t k) {
   if (!vectors.defined() || vectors.rank() != 2) fail(ErrorCode::shape, "vectors must be (n, d)", "vectors");
-  const Tensor unit = Tensor::empty(context, vectors.shape(), DType::f32);
-  unit.copy_from(vectors);
+  const Tensor copy = Tensor::empty(context, vectors.shape(), DType::f32);
+  copy.copy_from(vectors);
+  const Tensor unit = on_host(copy);
   make_unit(unit);
   const std::int64_t n = unit.dim(0), width = unit.dim(1);
   const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(k, 0, std::max<std::int64_t>(0, n - 1)));

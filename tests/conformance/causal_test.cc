@@ -173,7 +173,8 @@ TEST_P(Causal, StepsAreTheSameInAnyCompany) {
       s.n_q = s.n_k = sequences[i].q.dim(1);
       EXPECT_LT(relative_error(doubles(together[i]), output(sequences[i], s).to_vector<double>()), 1e-5);
       const std::vector<float> alone = stepped({sequences[i]}, s.options)[0];
-      if (mechanism().kind().rounds_freely)
+      // A card's products choose their way by the number of rows.
+      if (mechanism().kind().rounds_freely || context_.device() == Device::cuda)
         EXPECT_LT(relative_error(doubles(together[i]), doubles(alone)), 1e-5);
       else
         EXPECT_EQ(together[i], alone) << "sequence " << i;

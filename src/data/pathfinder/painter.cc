@@ -69,15 +69,16 @@ class Painter::Sheet {
         if (distance_to_edge({y, x}) < scene_.border) taken_[index({y, x})] = 1.0f;
   }
 
-  std::optional<Contour> begin_contour(Point tail, std::int32_t degrees) {
+  // `other`: a contour that grows beside it, whose last dash is not taken down yet.
+  std::optional<Contour> begin_contour(Point tail, std::int32_t degrees, const Contour* other = nullptr) {
     Contour contour{.begin = tail, .room = Field(pixels(), 0.0f)};
     contour.pivot = moved(tail, -scene_.margin, degrees);
-    if (!add(contour, moved(tail, scene_.dash, degrees), degrees)) return {};
+    if (!add(contour, moved(tail, scene_.dash, degrees), degrees, other)) return {};
     return contour;
   }
 
   // One dash more; false: there is no room for it.
-  bool grow(Random& random, Contour& contour) {
+  bool grow(Random& random, Contour& contour, const Contour* other = nullptr) {
     const std::int32_t before = contour.dashes.back().degrees;
     const Point pivot = moved(contour.pivot, scene_.dash + 2 * scene_.margin, before);
     const std::vector<Point> tips = circle(pivot, scene_.dash + scene_.margin);
@@ -88,7 +89,7 @@ class Painter::Sheet {
       if (!pick) return false;
       const Point tip = tips[*pick];
       const Dash last = contour.dashes.back();
-      if (add(contour, tip, degrees_of(std::atan2(tip.y - pivot.y, tip.x - pivot.x)))) {
+      if (add(contour, tip, degrees_of(std::atan2(tip.y - pivot.y, tip.x - pivot.x)), other)) {
         stamp(last, &Stencil::room, [&](std::size_t at, float value) { taken_[at] = std::max(taken_[at], value); });
         contour.pivot = pivot;
         return true;
@@ -166,11 +167,14 @@ class Painter::Sheet {
   }
 
   // A dash that ends at the tip; false: it would be too near to others.
-  bool add(Contour& contour, Point tip, std::int32_t degrees) {
+  bool add(Contour& contour, Point tip, std::int32_t degrees, const Contour* other) {
     if (distance_to_edge(tip) < scene_.border) return false;
     const Dash dash{moved(tip, -scene_.dash / 2.0, degrees), degrees};
     bool fits = true;
-    stamp(dash, &Stencil::room, [&](std::size_t at, float value) { fits &= taken_[at] + value < kMostOverlap; });
+    stamp(dash, &Stencil::room, [&](std::size_t at, float value) {
+      const float theirs = other == nullptr ? 0.0f : other->room[at];
+      fits &= std::max(taken_[at], theirs) + value < kMostOverlap;
+    });
     if (!fits) return false;
     stamp(dash, &Stencil::room,
           [&](std::size_t at, float value) { contour.room[at] = std::max(contour.room[at], value); });
@@ -211,13 +215,13 @@ Drawing Painter::draw(Random random) const {
     if (!first) return false;
     const Point tails[] = {*first, moved(*first, scene_.apart, any_direction())};
     for (std::size_t i = 0; i < 2; ++i) {
-      auto contour = sheet.begin_contour(tails[i], any_direction());
+      auto contour = sheet.begin_contour(tails[i], any_direction(), i == 1 ? &contours[0] : nullptr);
       if (!contour) return false;
       contours[i] = std::move(*contour);
     }
     for (std::int32_t dash = 1; dash < scene_.contour; ++dash)
-      for (Contour& contour : contours)
-        if (!sheet.grow(random, contour)) return false;
+      for (std::size_t i = 0; i < 2; ++i)
+        if (!sheet.grow(random, contours[i], &contours[1 - i])) return false;
     return true;
   };
   std::array<Contour, 2> contours;
