@@ -8,7 +8,6 @@
 #include "data/collate.h"
 #include "support/expect_error.h"
 #include "support/families.h"
-#include "support/fenced_memory.h"
 #include "support/names.h"
 
 namespace fovea {
@@ -226,27 +225,6 @@ TEST(Generate, RefusesWhatItCannotDo) {
 
   for (const Parameter& p : gpt.parameters()) p.var.value().fill(std::nan(""));
   EXPECT_ERROR(generator.run(kPrompts, {}), ErrorCode::diverged, "not a number", "logits", "");
-}
-
-// Memory that the host cannot touch: decoding reads the logits back, and nothing else.
-TEST(Generate, TextsAreTheSameOnAnotherDevice) {
-  for (const char* preset : {"gpt", "llama", "t5"})
-    for (const int beams : {1, 3}) {
-      const auto texts = [&](Context& context) {
-        const Model model = stirred(context, preset);
-        GenerateOptions options;
-        options.max_tokens = 6;
-        options.beams = beams;
-        options.repetition_penalty = 1.2;
-        std::vector<Tokens> out;
-        Generator generator(context, model);
-        for (const Generated& text : generator.run(kPrompts, options)) out.push_back(text.ids);
-        return out;
-      };
-      Context host({.threads = 2, .seed = 5});
-      Context device({.threads = 2, .seed = 5, .pages = std::make_shared<testing::FencedMemory>()});
-      EXPECT_EQ(texts(device), texts(host)) << preset << " with " << beams;
-    }
 }
 
 }  // namespace
