@@ -28,6 +28,7 @@ std::vector<Largest> largest_columns(const Tensor& a, bool of_all) {
   std::vector<Largest> out(static_cast<std::size_t>(a.dim(0)), {0, 0, 0.0});
   visit_wide(a.dtype(), [&]<class R>() {
     for (std::int64_t m = 0; m < a.dim(0); ++m) {
+      out[static_cast<std::size_t>(m)].matrix = m;  // also where no column has a sum: NaN stays at home
       std::vector<double> sums(static_cast<std::size_t>(p), 0.0);
       for (std::int64_t i = 0; i < p * p; ++i) sums[static_cast<std::size_t>(i % p)] += a.data<R>()[m * p * p + i];
       for (std::int64_t c = 0; c < p; ++c)

@@ -56,6 +56,21 @@ TEST_F(Inverse, RegularizedInvertsTheShiftedMatrix) {
       1e-10);
 }
 
+TEST_F(Inverse, AMatrixOfNaNLeavesTheGradientsOfOthersAlone) {
+  Tape quiet(context_, {.record = false});
+  const Tensor a = stochastic(quiet, {2, 4, 4});
+  const auto first_gradient = [&] {
+    Tape tape(context_);
+    const Var x = Var::leaf(a);
+    const Var y = iterative_inverse(tape, x, {.steps = 4});
+    tape.backward(y, random(context_, {2, 4, 4}, 5, DType::f64));
+    return x.grad().slice(0, 0, 1).to_vector<double>();
+  };
+  const std::vector<double> wanted = first_gradient();
+  a.slice(0, 1, 2).fill(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(first_gradient(), wanted);
+}
+
 TEST_F(Inverse, GradientsMatchFiniteDifferences) {
   const Function iterative = [](Tape& tape, std::span<const Var> v) {
     return std::vector<Var>{iterative_inverse(tape, softmax(tape, v[0]), {.steps = 4})};
