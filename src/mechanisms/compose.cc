@@ -99,9 +99,12 @@ std::vector<std::vector<std::size_t>> groups_of(const Call& call, const Sequence
   return lists;
 }
 
-// Whether the call is as `pack` would make it.
+// Whether the call is as `pack` would make it: sequences to the last row.
 bool is_packed(const Call& call) {
-  return !call.options.queries.cu_seqlens.empty() && !key_sequences(call).cu_seqlens.empty() &&
+  const auto ends_at = [](const Sequences& sequences, std::int64_t n) {
+    return !sequences.cu_seqlens.empty() && sequences.cu_seqlens.back() == n;
+  };
+  return ends_at(call.options.queries, call.q.dim(1)) && ends_at(key_sequences(call), call.k.dim(1)) &&
          call.options.align == Align::bottom_right;
 }
 
