@@ -33,18 +33,24 @@ bool is_series(const Path& folder) {
   return std::any_of(entries.begin(), entries.end(), [](const Path& entry) { return has_end(entry, ".csv"); });
 }
 
+// How much of a generated set is made.
+template <class Sizes>
+Sizes limited(const DataSettings& settings) {
+  Sizes sizes;
+  const auto limit = [](std::int64_t wanted, auto& size) {
+    if (wanted > 0) size = static_cast<std::remove_reference_t<decltype(size)>>(wanted);
+  };
+  limit(settings.train, sizes.train);
+  limit(settings.validation, sizes.validation);
+  limit(settings.test, sizes.test);
+  return sizes;
+}
+
 // Generated, or files as published; both are limited while they are made.
 Dataset load_listops(const Context& context, const DataSettings& settings, const DataUse&) {
   LabelledData data;
   if (settings.source == "listops") {
-    listops::Sizes sizes;
-    const auto limit = [](std::int64_t wanted, std::size_t& size) {
-      if (wanted > 0) size = static_cast<std::size_t>(wanted);
-    };
-    limit(settings.train, sizes.train);
-    limit(settings.validation, sizes.validation);
-    limit(settings.test, sizes.test);
-    data = listops::generate(context, settings.seed, sizes);
+    data = listops::generate(context, settings.seed, limited<listops::Sizes>(settings));
   } else {
     data = listops::read(context, settings.source);
     keep_first(data.train, settings.train);
@@ -58,16 +64,9 @@ Dataset load_listops(const Context& context, const DataSettings& settings, const
 Dataset load_pathfinder(const Context& context, const DataSettings& settings, const DataUse& use) {
   if (!is_generated(settings.source))
     return load_pictures(context, settings, {.task = Task::classify, .max_length = use.max_length});
-  pathfinder::Sizes sizes;
-  const auto limit = [](std::int64_t wanted, std::int64_t& size) {
-    if (wanted > 0) size = wanted;
-  };
-  limit(settings.train, sizes.train);
-  limit(settings.validation, sizes.validation);
-  limit(settings.test, sizes.test);
   constexpr std::int64_t kUsualSide = 32;
   const pathfinder::Scene scene = pathfinder::scene_of(settings.size > 0 ? settings.size : kUsualSide);
-  pathfinder::Parts drawn = pathfinder::generate(context, settings.seed, scene, sizes);
+  pathfinder::Parts drawn = pathfinder::generate(context, settings.seed, scene, limited<pathfinder::Sizes>(settings));
   const auto shared = [](Pictures& part) { return std::make_shared<const Pictures>(std::move(part)); };
   Dataset data = pixel_data({shared(drawn.train), shared(drawn.validation), shared(drawn.test)}, settings);
   data.name = "Pathfinder";

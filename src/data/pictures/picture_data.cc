@@ -70,20 +70,18 @@ PictureParts read_parts(const DataSettings& settings, std::size_t cap) {
     return picks;
   };
   std::vector<std::int64_t> first = all(train), held, last = all(test);
-  if (const auto images = find_file(folder, kValidationImages)) {
-    const Pictures validation = read_idx(*images, require_file(folder, kValidationLabels), cap);
+  const auto images = find_file(folder, kValidationImages);
+  const Pictures validation = images ? read_idx(*images, require_file(folder, kValidationLabels), cap) : Pictures();
+  if (images) {
     check_size(validation, "validation");
     held = all(validation);
-    keep_first(first, settings.train);
-    keep_first(held, settings.validation);
-    keep_first(last, settings.test);
-    return {chosen(train, first), chosen(validation, held), chosen(test, last)};
+  } else {
+    hold_out(first, held);
   }
-  hold_out(first, held);
   keep_first(first, settings.train);
   keep_first(held, settings.validation);
   keep_first(last, settings.test);
-  return {chosen(train, first), chosen(train, held), chosen(test, last)};
+  return {chosen(train, first), chosen(images ? validation : train, held), chosen(test, last)};
 }
 
 void check_labels(const Pictures& pictures, std::int64_t classes, const std::string& source) {
