@@ -41,7 +41,7 @@ inline std::vector<RecordedCase> recorded_cases() {
     classifier(attention, "", [&](ModelConfig& c) { c.set_attention(attention); });
   for (const char* attention : {"sinkhorn", "lara", "informer"})
     classifier(attention, drawn, [&](ModelConfig& c) { c.set_attention(attention); });
-  classifier("skyformer", "waits for a number", [&](ModelConfig& c) { c.set_attention("skyformer"); });
+  classifier("skyformer", "waits for a number", [&](ModelConfig& c) { c.set_attention("skyformer:landmarks=2"); });
   classifier("experts", "", [&](ModelConfig& c) { c.experts = 3; });
   for (const DType dtype : {DType::bf16, DType::f16})
     classifier(std::string(name_of(dtype)), "", [&](ModelConfig& c) { c.dtype = dtype; });
