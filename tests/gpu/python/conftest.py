@@ -9,7 +9,8 @@ import torch
 
 import fovea
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))  # helpers.py
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]  # card.py, helpers.py
 FRAMEWORKS = {"test_cupy.py": "cupy", "test_jax.py": "jax"}
 MISSING = [file for file, package in FRAMEWORKS.items() if importlib.util.find_spec(package) is None]
 collect_ignore = MISSING

@@ -27,9 +27,9 @@ def case(info, shape, dtype):
 
 def work(info, options, given, weights, device, dtype):
     """Output and gradients, in double on the CPU."""
-    x = {name: a.to(device, dtype).requires_grad_() for name, a in given.items()}
+    x = {name: a.detach().clone().to(device, dtype).requires_grad_() for name, a in given.items()}
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    w = [a.to(device, wide).requires_grad_() for a in weights]
+    w = [a.detach().clone().to(device, wide).requires_grad_() for a in weights]
     rest = {"input": x["input"]} if "input" in x else {}
     out = fovea.attention(x["q"], x["k"], x["v"], info.name, weights=w, **rest, **options)
     assert out.device == x["q"].device and out.dtype == dtype
