@@ -72,10 +72,13 @@ gpu-test: cuda  ## build and run the tests that need a card
 		$(MAKE) --no-print-directory gpu-python && GPU_PYTHON=$(GPU_PYTHON) tests/gpu/python/run; \
 	else echo "tests/gpu/python not run: $(GPU_PYTHON) lacks nanobind, pytest or PyTorch with CUDA (GPU_PYTHON=...)"; fi
 
-gpu-bench: cuda  ## time the kernels on this machine's card
+gpu-bench: cuda  ## time the kernels on this machine's card, and every mechanism beside PyTorch (GPU_PYTHON): docs/bench-gpu.md
 	@build/cuda/bin/gpu_ops_bench
 	@build/cuda/bin/gpu_tile_bench
 	@build/cuda/bin/gpu_scan_bench
+	@if $(GPU_PYTHON) -c 'import nanobind, torch; assert torch.cuda.is_available()' 2>/dev/null; then \
+		$(MAKE) --no-print-directory gpu-python && PYTHONPATH=build/cuda/python $(GPU_PYTHON) bench/gpu/table.py --out docs/bench-gpu $(ARGS); \
+	else echo "docs/bench-gpu.md not made: $(GPU_PYTHON) lacks nanobind or PyTorch with CUDA (GPU_PYTHON=...)"; fi
 
 peers: python  ## race PyTorch on this machine (installs it under build/ first); ARGS="--help" for options
 	@scripts/bootstrap peers
