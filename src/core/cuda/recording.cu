@@ -21,7 +21,7 @@ class Graph final : public Recording {
  private:
   // Relaxed: the body may ask for memory and make plans, none of which goes through the stream.
   void record(const std::function<void()>& body) override {
-    memory_.enter();
+    check_cuda(cudaSetDevice(memory_.index()), "a card");  // enter() would wait for the one being made: this one
     check_cuda(cudaStreamBeginCapture(memory_.stream(), cudaStreamCaptureModeRelaxed), "recording a step");
     try {
       const Making making(*this);
