@@ -15,8 +15,8 @@ namespace {
 
 // What one call gives, as arrays of the caller's layout.
 nb::tuple arrays_of(const Request& request, const AttentionResult& result) {
-  return nb::make_tuple(array_from(request.turned(result.output.value()), request.kind),
-                        array_from(request.turned(result.lse.value()), request.kind),
+  return nb::make_tuple(array_from(request.transposed(result.output.value()), request.kind),
+                        array_from(request.transposed(result.lse.value()), request.kind),
                         array_from(result.final_state.value(), request.kind));
 }
 
@@ -53,9 +53,9 @@ class Recorded {
     used_ = true;
     std::vector<Var> outputs;
     std::vector<Tensor> seeds;
-    const auto add = [&](nb::handle grad, const Var& value, const char* name, bool turns) {
+    const auto add = [&](nb::handle grad, const Var& value, const char* name, bool transposes) {
       if (grad.is_none()) return;
-      const Tensor given = tensor_from(grad, name), seed = turns ? request_.turned(given) : given;
+      const Tensor given = tensor_from(grad, name), seed = transposes ? request_.transposed(given) : given;
       check_like(seed, value, name);
       outputs.push_back(value);
       seeds.push_back(seed);

@@ -146,9 +146,9 @@ AttentionOptions Request::resolved(Tape& tape) const {
 nb::dict Request::gradients() const {
   const auto array = [&](const Var& x) { return array_from(gradient_of(x), kind); };
   nb::dict out;
-  out["q"] = array_from(turned(gradient_of(q)), kind);
-  out["k"] = array_from(turned(gradient_of(k)), kind);
-  out["v"] = array_from(turned(gradient_of(v)), kind);
+  out["q"] = array_from(transposed(gradient_of(q)), kind);
+  out["k"] = array_from(transposed(gradient_of(k)), kind);
+  out["v"] = array_from(transposed(gradient_of(v)), kind);
   if (options.bias.defined()) {
     Tensor bias = gradient_of(options.bias);
     while (bias.rank() > bias_rank) bias = bias.select(0, 0);

@@ -24,7 +24,7 @@ struct Request {
 
   std::shared_ptr<Context> context(std::int64_t cached_keys = 0) const;
   // (b, n, h, ...) <-> the caller's order; a view.
-  Tensor turned(const Tensor& x) const { return heads_first && x.defined() ? x.transpose(1, 2) : x; }
+  Tensor transposed(const Tensor& x) const { return heads_first && x.defined() ? x.transpose(1, 2) : x; }
   // From here on the tape keeps what the gradients of every floating input need.
   void want_gradients();
   // The options with bias and weights in the wide type that the engine asks for.

@@ -20,7 +20,7 @@ class StepMemory {
     owner_ = mechanism.text();
     dtype_ = request.q.dtype();
     sizes_ = sizes_of(request);
-    return array_from(request.turned(output), request.kind);
+    return array_from(request.transposed(output), request.kind);
   }
 
   nb::list lengths() const {

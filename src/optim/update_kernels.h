@@ -17,7 +17,7 @@ struct AdamWStep {
 struct AdamWTensors {
   Tensor value, grad, first, second;  // of one shape and dtype
   double shrink;                      // 1 - rate * weight decay, for the decoupled kind
-  double pull;                        // the weight decay as a part of the gradient, for the other
+  double l2;                          // the weight decay as a part of the gradient, for the other
 };
 struct AdamWUpdate {
   AdamWStep step;
