@@ -34,7 +34,7 @@ Written write_listops(const Context& context, const DataOptions& options) {
       listops::generate(context, options.seed, {size(options.train), size(options.validation), size(options.test)});
   listops::write(context, data, options.out);
   return {std::ssize(data.train), std::ssize(data.validation), std::ssize(data.test),
-          majority_share(data.test, data.classes)};
+          majority_share(data.test)};
 }
 
 Written write_pathfinder(const Context& context, const DataOptions& options) {

@@ -158,19 +158,19 @@ FOVEA_EXPORT Var gather(Tape& tape, const Var& x, const Index& index);          
 // Windows along the positions of x (b, n, c). The ends of every sequence are padded first; windows that would need more
 // rows than there are then are left out.
 enum class EdgePadding : std::uint8_t { zeros, circular, replicate };
-struct Windows {
+struct Sliding {
   std::int64_t size = 3, stride = 1;
   std::int64_t before = 0, after = 0;  // rows of padding
   EdgePadding padding = EdgePadding::zeros;
 };
-struct Windowed {
+struct SlidingRows {
   Var value;       // (b, m, ...), m = (n + before + after - size) / stride + 1; packed: (1, all windows, ...)
   Sequences rows;  // of the windows
 };
 // (b, m, size c): the rows of a window one after the other.
-FOVEA_EXPORT Windowed windows(Tape& tape, const Var& x, const Windows& options, const Sequences& rows = {});
+FOVEA_EXPORT SlidingRows unfold1d(Tape& tape, const Var& x, const Sliding& options, const Sequences& rows = {});
 // The largest of each window and channel. Padding with zeros stands for nothing here, and never wins.
-FOVEA_EXPORT Windowed max_pool1d(Tape& tape, const Var& x, const Windows& options, const Sequences& rows = {});
+FOVEA_EXPORT SlidingRows max_pool1d(Tape& tape, const Var& x, const Sliding& options, const Sequences& rows = {});
 // Means over `size` rows around each one, the ends replicated: the trend of a series.
 FOVEA_EXPORT Var avg_pool1d(Tape& tape, const Var& x, std::int64_t size, const Sequences& rows = {});
 // y_i = sum over t of x_(i + t - (k - 1) / 2) weight_t + bias: weight (k, c, out), bias (out) or undefined.

@@ -24,7 +24,7 @@ class FOVEA_EXPORT Pattern {
   struct Range {
     std::int64_t begin, end;
   };
-  class Rule;  // the implementation of one kind of pattern
+  class Kind;  // the implementation of one kind of pattern
 
   Pattern();  // full
   static Pattern full();
@@ -65,8 +65,8 @@ class FOVEA_EXPORT Pattern {
   const std::string& text() const;
 
  private:
-  explicit Pattern(std::shared_ptr<const Rule> rule);
-  std::shared_ptr<const Rule> rule_;
+  explicit Pattern(std::shared_ptr<const Kind> kind);
+  std::shared_ptr<const Kind> kind_;
 };
 
 }  // namespace fovea

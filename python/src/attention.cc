@@ -15,8 +15,9 @@ namespace {
 
 // What one call gives, as arrays of the caller's layout.
 nb::tuple arrays_of(const Request& request, const AttentionResult& result) {
-  return nb::make_tuple(request.array(request.turned(result.output.value())),
-                        request.array(request.turned(result.lse.value())), request.array(result.final_state.value()));
+  return nb::make_tuple(request.array(request.transposed(result.output.value())),
+                        request.array(request.transposed(result.lse.value())),
+                        request.array(result.final_state.value()));
 }
 
 nb::tuple attend(nb::handle q, nb::handle k, nb::handle v, const Mechanism& mechanism, const nb::dict& options) {
@@ -58,9 +59,9 @@ class Recorded {
     used_ = true;
     std::vector<Var> outputs;
     std::vector<Tensor> seeds;
-    const auto add = [&](nb::handle grad, const Var& value, const char* name, bool turns) {
+    const auto add = [&](nb::handle grad, const Var& value, const char* name, bool transposes) {
       if (grad.is_none()) return;
-      const Tensor given = request_.tensor(grad, name), seed = turns ? request_.turned(given) : given;
+      const Tensor given = request_.tensor(grad, name), seed = transposes ? request_.transposed(given) : given;
       check_like(seed, value, name);
       outputs.push_back(value);
       seeds.push_back(seed);

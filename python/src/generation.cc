@@ -11,17 +11,17 @@
 namespace fovea::python {
 namespace {
 
-// Hands pieces to a Python function. What that raises is kept until the generator has stopped.
+// Hands text to a Python function. What that raises is kept until the generator has stopped.
 class Listener {
  public:
   explicit Listener(nb::object hear) : hear_(std::move(hear)) {}
 
-  template <class Piece>
-  void tell(std::int64_t prompt, const Piece& piece) {
+  template <class Text>
+  void tell(std::int64_t prompt, const Text& text) {
     if (hear_.is_none()) return;
     const nb::gil_scoped_acquire gil;
     try {
-      hear_(prompt, piece());
+      hear_(prompt, text());
     } catch (const nb::python_error& error) {
       if (!raised_) raised_ = std::make_exception_ptr(error);
       stop_ = true;

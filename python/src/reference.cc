@@ -42,7 +42,7 @@ nb::object define(nb::handle q, nb::handle k, nb::handle v, const Mechanism& mec
     const reference::Result result = mechanism.kind().reference(problem_of(request, item), mechanism);
     std::copy(result.o.begin(), result.o.end(), out.data<double>() + item * out.stride(0));
   }
-  return array_from(request.turned(out), Kind::numpy);
+  return array_from(request.transposed(out), Kind::numpy);
 }
 
 }  // namespace

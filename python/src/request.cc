@@ -154,9 +154,9 @@ AttentionOptions Request::resolved(Tape& tape) const {
 nb::dict Request::gradients(const Context& context) const {
   const auto gradient = [&](const Var& x) { return gradient_of(context, x); };
   nb::dict out;
-  out["q"] = array(turned(gradient(q)));
-  out["k"] = array(turned(gradient(k)));
-  out["v"] = array(turned(gradient(v)));
+  out["q"] = array(transposed(gradient(q)));
+  out["k"] = array(transposed(gradient(k)));
+  out["v"] = array(transposed(gradient(v)));
   if (options.bias.defined()) {
     Tensor bias = gradient(options.bias);
     while (bias.rank() > bias_rank) bias = bias.select(0, 0);

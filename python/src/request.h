@@ -27,7 +27,7 @@ struct Request {
   Tensor tensor(nb::handle array, const char* name) const { return tensor_from(array, name, home); }
   nb::object array(const Tensor& x) const { return array_from(x, kind, home.place); }
   // (b, n, h, ...) <-> the caller's order; a view.
-  Tensor turned(const Tensor& x) const { return heads_first && x.defined() ? x.transpose(1, 2) : x; }
+  Tensor transposed(const Tensor& x) const { return heads_first && x.defined() ? x.transpose(1, 2) : x; }
   // From here on the tape keeps what the gradients of every floating input need.
   void want_gradients();
   // The options with bias and weights in the wide type that the engine asks for.

@@ -21,7 +21,7 @@ class StepMemory {
     dtype_ = request.q.dtype();
     sizes_ = sizes_of(request);
     place_ = request.home.place;
-    return request.array(request.turned(output));
+    return request.array(request.transposed(output));
   }
 
   nb::list lengths() const {

@@ -1,71 +1,48 @@
 #include "data/labelled.h"
 
-#include <algorithm>
 #include <string>
 
 #include "data/collate.h"
 #include "data/hash.h"
+#include "data/labelled_split.h"
 #include "fovea/error.h"
 
 namespace fovea {
 namespace {
 
-class LabelledSplit final : public Split {
- public:
-  explicit LabelledSplit(std::vector<Example> examples) : examples_(std::move(examples)) {
-    int classes = 0;
-    for (const Example& example : examples_) classes = std::max(classes, example.label + 1);
-    majority_ = majority_share(examples_, classes);
-    for (std::size_t i = 0; i < examples_.size(); ++i)
-      if (examples_[i].tokens.empty()) fail(ErrorCode::bad_input, "example " + std::to_string(i) + " has no tokens");
-  }
+struct ExampleSource {
+  std::vector<Example> examples;
 
-  std::int64_t size() const override { return std::ssize(examples_); }
-  std::int64_t length(std::int64_t example) const override { return std::ssize(at(example).tokens); }
-  std::uint64_t hash() const override {
+  const Example& at(std::int64_t i) const { return examples[static_cast<std::size_t>(i)]; }
+  std::int64_t size() const { return std::ssize(examples); }
+  std::int64_t length(std::int64_t i) const { return std::ssize(at(i).tokens); }
+  std::int32_t label(std::int64_t i) const { return at(i).label; }
+  std::uint64_t hash() const {
     Hash hash;
-    for (const Example& example : examples_) {
+    for (const Example& example : examples) {
       for (const std::uint8_t token : example.tokens) hash.add(token);
       hash.add(static_cast<std::uint8_t>(example.label));
       hash.add(0);  // padding: in no example
     }
     return hash.value();
   }
-
-  Batch batch(const Context& context, std::span<const std::int64_t> picks, std::uint64_t /*draw*/) const override {
-    Batch batch;
-    batch.examples.assign(picks.begin(), picks.end());
-    batch.targets = Tensor::empty(context, {std::ssize(picks)}, DType::i32);
+  void fill(const Context& context, std::span<const std::int64_t> picks, Batch& batch) const {
     std::vector<std::span<const std::uint8_t>> rows;
-    for (std::size_t i = 0; i < picks.size(); ++i) {
-      rows.emplace_back(at(picks[i]).tokens);
-      batch.targets.data<std::int32_t>()[i] = at(picks[i]).label;
-    }
+    for (const std::int64_t pick : picks) rows.emplace_back(at(pick).tokens);
     batch.input = packed_rows<std::uint8_t>(context, rows);
-    return batch;
   }
-
-  double majority() const override { return majority_; }
-  const std::vector<Example>& examples() const { return examples_; }
-
- private:
-  const Example& at(std::int64_t example) const { return examples_[static_cast<std::size_t>(example)]; }
-
-  std::vector<Example> examples_;
-  double majority_ = 0.0;
 };
 
 }  // namespace
 
-double majority_share(const std::vector<Example>& examples, int classes) {
-  if (examples.empty()) return 0.0;
-  std::vector<std::size_t> counts(static_cast<std::size_t>(classes));
-  for (const Example& example : examples) ++counts[static_cast<std::size_t>(example.label)];
-  return static_cast<double>(*std::max_element(counts.begin(), counts.end())) / static_cast<double>(examples.size());
+double majority_share(const std::vector<Example>& examples) {
+  return majority_of(std::ssize(examples), [&](std::int64_t i) { return examples[static_cast<std::size_t>(i)].label; });
 }
 
 std::shared_ptr<const Split> labelled_split(std::vector<Example> examples) {
-  return std::make_shared<LabelledSplit>(std::move(examples));
+  for (std::size_t i = 0; i < examples.size(); ++i)
+    if (examples[i].tokens.empty()) fail(ErrorCode::bad_input, "example " + std::to_string(i) + " has no tokens");
+  return std::make_shared<LabelledSplit<ExampleSource>>(ExampleSource{std::move(examples)});
 }
 
 Dataset dataset_of(LabelledData data) {
@@ -82,9 +59,9 @@ Dataset dataset_of(LabelledData data) {
 }
 
 const std::vector<Example>& labelled_examples(const Split& split) {
-  const auto* labelled = dynamic_cast<const LabelledSplit*>(&split);
+  const auto* labelled = dynamic_cast<const LabelledSplit<ExampleSource>*>(&split);
   if (labelled == nullptr) fail(ErrorCode::usage, "this split does not hold labelled sequences");
-  return labelled->examples();
+  return labelled->source().examples;
 }
 
 }  // namespace fovea

@@ -26,7 +26,7 @@ struct LabelledData {
 };
 
 // Share of the most frequent label: the accuracy of always answering that. 0 for no examples.
-double majority_share(const std::vector<Example>& examples, int classes);
+double majority_share(const std::vector<Example>& examples);
 
 // The examples as a data set, packed into batches.
 Dataset dataset_of(LabelledData data);

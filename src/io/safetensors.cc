@@ -221,13 +221,6 @@ std::string header_of(const std::vector<const NamedTensor*>& order, const Metada
   }
 }
 
-// Memory for values of any dtype: aligned as doubles are.
-std::shared_ptr<void> aligned_bytes(std::size_t bytes) {
-  return std::make_shared<std::vector<double>>((bytes + sizeof(double) - 1) / sizeof(double));
-}
-
-void* data_of(const std::shared_ptr<void>& owner) { return static_cast<std::vector<double>*>(owner.get())->data(); }
-
 void write_data(AtomicFile& file, const Tensor& tensor) {
   const Tensor dense = on_host(tensor);
   file.write(dense.raw(), dense.bytes());
@@ -277,9 +270,9 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
   std::byte* data = content_->data.data() + entry.begin;
   if (reinterpret_cast<std::uintptr_t>(data) % size_of(entry.dtype) == 0)
     return Tensor::wrap(data, entry.shape, entry.dtype, content_->file.owner());
-  const std::shared_ptr<void> copy = aligned_bytes(entry.end - entry.begin);
-  std::memcpy(data_of(copy), data, entry.end - entry.begin);
-  return Tensor::wrap(data_of(copy), entry.shape, entry.dtype, copy);
+  const Tensor copy = host_tensor(entry.shape, entry.dtype);
+  std::memcpy(copy.raw(), data, copy.bytes());
+  return copy;
 }
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors, const Metadata& metadata) {

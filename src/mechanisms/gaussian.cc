@@ -19,8 +19,8 @@ void append_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const auto& how = std::any_cast<const Appended&>(node.attributes);
   const Tensor& x = node.saved[0];
-  const kernels::GaussianPull io{x, node.grad().contiguous(context), gradient_like(tape, node.inputs[0], x, how.rows),
-                                 how.side, &how.rows};
+  const kernels::GaussianVjp io{x, node.grad().contiguous(context), gradient_like(tape, node.inputs[0], x, how.rows),
+                                how.side, &how.rows};
   visit_device(context, io, [&]<Device D>() { kernels::gaussian_features_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.dx);
 }

@@ -28,12 +28,12 @@ struct Gaussian {
 template <Device>
 void gaussian_features(const Context& context, const Gaussian& io);
 
-struct GaussianPull {
+struct GaussianVjp {
   Tensor x, g, dx;
   Side side;
   const RowList* rows;
 };
 template <Device>
-void gaussian_features_backward(const Context& context, const GaussianPull& io);
+void gaussian_features_backward(const Context& context, const GaussianVjp& io);
 
 }  // namespace fovea::kernels

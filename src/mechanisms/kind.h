@@ -110,7 +110,7 @@ struct MechanismKind {
   bool needs_input = false;                                    // reads AttentionOptions::input
   bool (*spares_input)(const Mechanism& mechanism) = nullptr;  // settings that do not, of one that does
   bool chooses = false;  // picks keys, rows or buckets by comparing numbers: output or gradient jump where they tie
-  // Made with the vendor's products, or transforms: the last bits of a row may depend on threads and on other rows.
+  // Made with the vendor's products: the last bits of a row may depend on threads and on other rows.
   bool rounds_freely = false;
   // Settings whose causal form weighs by later tokens too, as the published one does: not even its gradient is strict.
   bool (*leaks)(const Mechanism& mechanism) = nullptr;

@@ -8,8 +8,8 @@ namespace {
 
 void masked_bias_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const kernels::MaskBiasPull io{node.saved[0], node.grad().contiguous(context),
-                                 Tensor::zeros(context, node.inputs[0]->shape, node.inputs[0]->dtype)};
+  const kernels::MaskBiasVjp io{node.saved[0], node.grad().contiguous(context),
+                                Tensor::zeros(context, node.inputs[0]->shape, node.inputs[0]->dtype)};
   visit_device(context, io, [&]<Device D>() { kernels::mask_bias_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.d_bias);
 }

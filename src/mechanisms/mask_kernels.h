@@ -13,10 +13,10 @@ template <Device>
 void mask_bias(const Context& context, const MaskBias& io);
 
 // d_bias += grad, dense, where the mask is not 0; d_bias starts as 0.
-struct MaskBiasPull {
+struct MaskBiasVjp {
   Tensor mask, grad, d_bias;
 };
 template <Device>
-void mask_bias_backward(const Context& context, const MaskBiasPull& io);
+void mask_bias_backward(const Context& context, const MaskBiasVjp& io);
 
 }  // namespace fovea::kernels

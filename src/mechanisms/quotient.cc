@@ -10,8 +10,8 @@ namespace {
 void divide_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& x = node.saved[0];
-  const kernels::DivideByLastPull io{x, node.grad().contiguous(context), Tensor::empty(context, x.shape(), x.dtype()),
-                                     std::any_cast<double>(node.attributes)};
+  const kernels::DivideByLastVjp io{x, node.grad().contiguous(context), Tensor::empty(context, x.shape(), x.dtype()),
+                                    std::any_cast<double>(node.attributes)};
   visit_device(context, io, [&]<Device D>() { kernels::divide_by_last_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.dx);
 }

@@ -14,11 +14,11 @@ template <Device>
 void divide_by_last(const Context& context, const DivideByLast& io);
 
 // dx (..., d + 1): [g / D, -(g . y) / D].
-struct DivideByLastPull {
+struct DivideByLastVjp {
   Tensor x, g, dx;
   double add;
 };
 template <Device>
-void divide_by_last_backward(const Context& context, const DivideByLastPull& io);
+void divide_by_last_backward(const Context& context, const DivideByLastVjp& io);
 
 }  // namespace fovea::kernels

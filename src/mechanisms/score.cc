@@ -39,8 +39,8 @@ Score score_of(const Mechanism& mechanism) {
 void temperature_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& log = node.saved[0];
-  const kernels::TemperaturePull io{log, node.saved[1], node.grad().contiguous(context),
-                                    Tensor::empty(context, log.shape(), log.dtype()), kLogCap};
+  const kernels::TemperatureVjp io{log, node.saved[1], node.grad().contiguous(context),
+                                   Tensor::empty(context, log.shape(), log.dtype()), kLogCap};
   visit_device(context, io, [&]<Device D>() { kernels::temperature_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.d_log);
 }

@@ -13,11 +13,11 @@ template <Device>
 void temperature(const Context& context, const Temperature& io);
 
 // d_log (heads) = the sums of out g over a head; 0 from `most` on.
-struct TemperaturePull {
+struct TemperatureVjp {
   Tensor log, out, g, d_log;
   double most;
 };
 template <Device>
-void temperature_backward(const Context& context, const TemperaturePull& io);
+void temperature_backward(const Context& context, const TemperatureVjp& io);
 
 }  // namespace fovea::kernels

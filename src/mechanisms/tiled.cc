@@ -5,7 +5,7 @@
 
 #include "autograd/add_into.h"
 #include "autograd/host_stream.h"
-#include "mechanisms/diagonal.h"
+#include "mechanisms/diagonal_bias.h"
 #include "mechanisms/layout.h"
 #include "mechanisms/mask.h"
 #include "mechanisms/score.h"
@@ -178,7 +178,7 @@ tile::Inputs inputs_of(const Run& run, const tile::Inputs& whole) {
 
 // Runs one part backward. All parts have the softmax of the whole row: its o and log-sum-exp are all they need of each
 // other. What an earlier run has written is added to.
-void pull_run(const Context& context, const TiledCall& call, const Run& run, const tile::BackwardTensors& p) {
+void vjp_run(const Context& context, const TiledCall& call, const Run& run, const tile::BackwardTensors& p) {
   const Heads &h = run.heads, &kv = run.kv_heads;
   const auto place = [&](const Tensor& whole, bool joins, const std::vector<Sequences::Rows>& rows) {
     return joins ? output_like(context, whole.shape(), whole.dtype(), rows) : whole;
@@ -222,7 +222,7 @@ void tiled_backward(Tape& tape, Node& node) {
   const SharedCall& call = std::any_cast<const SharedCall&>(node.attributes);
   const std::vector<Tensor>& saved = node.saved;
   const bool bias_grad = node.inputs.size() > 3 && node.wants(3);
-  const tile::BackwardTensors pull{
+  const tile::BackwardTensors vjp{
       .in = {saved[kQ], saved[kK], saved[kV], saved[kBias], call->slopes},
       .o = saved[kO],
       .lse = saved[kLse],
@@ -235,12 +235,12 @@ void tiled_backward(Tape& tape, Node& node) {
       .dv = gradient_like(tape, node.inputs[2], saved[kV], call->keys),
       .d_bias = bias_grad ? Tensor::empty(context, saved[kBias].shape(), saved[kBias].dtype()) : Tensor()};
   if (bias_grad && (call->diagonals > 0 || !reaches_every_pair(*call, saved[kQ].shape(), saved[kK].shape())))
-    pull.d_bias.fill(0.0);
-  for (const Run& run : call->runs) pull_run(context, *call, run, pull);
-  tape.accumulate(node.inputs[0], pull.dq);
-  tape.accumulate(node.inputs[1], pull.dk);
-  tape.accumulate(node.inputs[2], pull.dv);
-  if (bias_grad) tape.accumulate(node.inputs[3], pull.d_bias);
+    vjp.d_bias.fill(0.0);
+  for (const Run& run : call->runs) vjp_run(context, *call, run, vjp);
+  tape.accumulate(node.inputs[0], vjp.dq);
+  tape.accumulate(node.inputs[1], vjp.dk);
+  tape.accumulate(node.inputs[2], vjp.dv);
+  if (bias_grad) tape.accumulate(node.inputs[3], vjp.d_bias);
 }
 
 constexpr Op kTiled{"tiled_attention", tiled_backward};

@@ -132,9 +132,9 @@ class Memformer final : public ForecastNetwork {
   Var encode(Tape& tape, const Var& values) const {
     const std::int64_t b = values.dim(0), channels = values.dim(2), count = series_.patches();
     const Var series = reshape(tape, transpose(tape, values, 1, 2), {b * channels, series_.length, 1});
-    const Windows cut{
+    const Sliding cut{
         .size = series_.patch, .stride = series_.stride, .after = series_.stride, .padding = EdgePadding::replicate};
-    const Var patches = reshape(tape, windows(tape, series, cut).value, {b, channels, count, series_.patch});
+    const Var patches = reshape(tape, unfold1d(tape, series, cut).value, {b, channels, count, series_.patch});
     const Var tokens =
         reshape(tape, memory_(tape, patches), {b * channels, count, series_.patch + series_.memory_width});
     const auto layout = nn::full_layout(tape.context(), b * channels, count);

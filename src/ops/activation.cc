@@ -9,14 +9,14 @@ void activate_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor g = node.grad().contiguous(context);
   const Tensor dx = Tensor::empty(context, g.shape(), g.dtype());
-  const kernels::Pull io{std::any_cast<Activation>(node.attributes), g, node.saved[0], dx};
+  const kernels::ActivateVjp io{std::any_cast<Activation>(node.attributes), g, node.saved[0], dx};
   visit_device(context, io, [&]<Device D>() { kernels::activate_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx);
 }
 
 struct Gate {
   Activation activation;
-  Keep keep;
+  Dropout keep;
 };
 
 void glu_backward(Tape& tape, Node& node) {
@@ -25,7 +25,7 @@ void glu_backward(Tape& tape, Node& node) {
   const Tensor g = node.grad().contiguous(context).reshape({x.dim(0), x.dim(1) / 2});
   const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
   const auto& [activation, keep] = std::any_cast<const Gate&>(node.attributes);
-  const kernels::GluPull io{activation, keep, g, x, dx};
+  const kernels::GluVjp io{activation, keep, g, x, dx};
   visit_device(context, io, [&]<Device D>() { kernels::glu_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
 }
@@ -52,7 +52,7 @@ Var glu(Tape& tape, const Var& x, Activation activation, double dropout_p) {
   const std::int64_t half = x.dim(-1) / 2, rows = half == 0 ? 0 : x.value().numel() / (2 * half);
   const Tensor in = x.value().contiguous(context).reshape({rows, 2 * half});
   const Tensor y = Tensor::empty(context, {rows, half}, in.dtype());
-  const Keep keep = next_dropout(tape, dropout_p);
+  const Dropout keep = next_dropout(tape, dropout_p);
   const kernels::Glu io{activation, keep, in, y};
   visit_device(context, io, [&]<Device D>() { kernels::glu<D>(context, io); });
   return tape.record(kGlu, {x}, y.reshape(x.shape().with(-1, half)), {in}, Gate{activation, keep});

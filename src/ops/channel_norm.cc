@@ -67,16 +67,16 @@ void backward(Tape& tape, Node& node) {
   const auto sums = [&](std::size_t input) {
     return node.wants(input) ? Tensor::empty(context, {x.dim(1)}, wide_type(x.dtype())) : Tensor();
   };
-  const kernels::NormChannelsPull io{.sets = &sets,
-                                     .fixed = fixed,
-                                     .x = x,
-                                     .g = node.grad().contiguous(context).reshape(x.shape()),
-                                     .mean = node.saved[2],
-                                     .factor = node.saved[3],
-                                     .gain = node.saved[1],
-                                     .dx = node.wants(0) ? room(context, x, sets) : Tensor(),
-                                     .d_gain = sums(1),
-                                     .d_bias = sums(2)};
+  const kernels::NormChannelsVjp io{.sets = &sets,
+                                    .fixed = fixed,
+                                    .x = x,
+                                    .g = node.grad().contiguous(context).reshape(x.shape()),
+                                    .mean = node.saved[2],
+                                    .factor = node.saved[3],
+                                    .gain = node.saved[1],
+                                    .dx = node.wants(0) ? room(context, x, sets) : Tensor(),
+                                    .d_gain = sums(1),
+                                    .d_bias = sums(2)};
   visit_device(context, io, [&]<Device D>() { kernels::norm_channels_backward<D>(context, io); });
   if (node.wants(1)) tape.accumulate(node.inputs[1], io.d_gain);
   if (node.wants(2)) tape.accumulate(node.inputs[2], io.d_bias);

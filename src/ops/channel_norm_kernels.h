@@ -42,14 +42,14 @@ void norm_channels(const Context& context, const NormChannels& io);
 
 // dx = factor (gain g - mean(gain g) - xhat mean(gain g xhat)), without the means where the statistics do not depend
 // on x.
-struct NormChannelsPull {
+struct NormChannelsVjp {
   const ChannelSets* sets;
   bool fixed;
   Tensor x, g, mean, factor, gain;
   Tensor dx, d_gain, d_bias;  // undefined: not wanted
 };
 template <Device>
-void norm_channels_backward(const Context& context, const NormChannelsPull& io);
+void norm_channels_backward(const Context& context, const NormChannelsVjp& io);
 
 // running += momentum (scale measured - running), (width). What is not finite moves nothing: its step is skipped or
 // fails, and running values would never recover.

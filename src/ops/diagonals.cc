@@ -80,13 +80,14 @@ void mix_backward(Tape& tape, Node& node) {
   tape.accumulate(node.inputs[1], dv);
 }
 
-constexpr Op kDiagonals{"diagonals", scores_backward};
+constexpr Op kDiagonalScores{"diagonal_scores", scores_backward};
 constexpr Op kMixDiagonals{"mix_diagonals", mix_backward};
 
 }  // namespace
 
-Var diagonals(Tape& tape, const Var& q, const Var& k, const Diagonals& along, const DiagonalScores& scores) {
-  check_heads(q, k, "diagonals");
+Var diagonal_scores(Tape& tape, const Var& q, const Var& k, const Diagonals& along,
+                    const DiagonalScoreOptions& scores) {
+  check_heads(q, k, "diagonal_scores");
   if (q.dim(3) != k.dim(3))
     fail(ErrorCode::shape, "q has " + std::to_string(q.dim(3)) + " channels, k has " + std::to_string(k.dim(3)));
   const Context& context = tape.context();
@@ -95,7 +96,7 @@ Var diagonals(Tape& tape, const Var& q, const Var& k, const Diagonals& along, co
   const Tensor x = dense_rows(context, q.value()), y = dense_rows(context, k.value());
   const Tensor out = Tensor::empty(context, q.shape().with(-1, count), q.dtype());
   dots(context, rows.tensors(x, y, out), scores.outside);
-  return tape.record(kDiagonals, {q, k}, out, {x, y}, rows);
+  return tape.record(kDiagonalScores, {q, k}, out, {x, y}, rows);
 }
 
 Var mix_diagonals(Tape& tape, const Var& weights, const Var& v, const Diagonals& along) {

@@ -14,7 +14,7 @@ void backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor &x = node.saved[0], &target = node.saved[1];
   const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
-  const kernels::DistancePull io{std::any_cast<Distance>(node.attributes), x, target, node.grad(), dx};
+  const kernels::DistanceVjp io{std::any_cast<Distance>(node.attributes), x, target, node.grad(), dx};
   visit_device(context, io, [&]<Device D>() { kernels::distance_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx);
   if (!node.wants(1)) return;

@@ -17,13 +17,13 @@ template <Device>
 void distance(const Context& context, const DistanceTensors& io);
 
 // dx = g / elements times the slope of each element's distance; an absolute one of 0 has slope 0.
-struct DistancePull {
+struct DistanceVjp {
   Distance kind;
   Tensor x, target;
   Tensor g;  // of the loss
   Tensor dx;
 };
 template <Device>
-void distance_backward(const Context& context, const DistancePull& io);
+void distance_backward(const Context& context, const DistanceVjp& io);
 
 }  // namespace fovea::kernels

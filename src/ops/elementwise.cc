@@ -94,12 +94,12 @@ void exp_scale_backward(Tape& tape, Node& node) {
   const Tensor& log = node.saved[0];
   if (node.wants(0)) tape.accumulate(node.inputs[0], exp_scaled(context, node.grad(), log, most));
   if (!node.wants(1)) return;
-  const kernels::ExpScalePull io{most, log, sum_repeats(context, node.grad(), node.saved[1], node.inputs[1]->shape)};
+  const kernels::ExpScaleVjp io{most, log, sum_repeats(context, node.grad(), node.saved[1], node.inputs[1]->shape)};
   visit_device(context, io, [&]<Device D>() { kernels::exp_scale_backward<D>(context, io); });
   tape.accumulate(node.inputs[1], io.d_log);
 }
 
-Tensor dropped(const Context& context, const Tensor& x, const Keep& keep) {
+Tensor dropped(const Context& context, const Tensor& x, const Dropout& keep) {
   const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
   const kernels::DropoutTensors io{keep, in, y};
   visit_device(context, io, [&]<Device D>() { kernels::dropout<D>(context, io); });
@@ -107,7 +107,7 @@ Tensor dropped(const Context& context, const Tensor& x, const Keep& keep) {
 }
 
 void dropout_backward(Tape& tape, Node& node) {
-  tape.accumulate(node.inputs[0], dropped(tape.context(), node.grad(), std::any_cast<const Keep&>(node.attributes)));
+  tape.accumulate(node.inputs[0], dropped(tape.context(), node.grad(), std::any_cast<const Dropout&>(node.attributes)));
 }
 
 void cast_backward(Tape& tape, Node& node) {
@@ -152,7 +152,7 @@ Var exp_scale(Tape& tape, const Var& x, const Var& log_factor, double most) {
 }
 
 Var dropout(Tape& tape, const Var& x, double p) {
-  const Keep keep = next_dropout(tape, p);
+  const Dropout keep = next_dropout(tape, p);
   if (!keep.active()) return x;
   return tape.record(kDropout, {x}, dropped(tape.context(), x.value(), keep), {}, keep);
 }

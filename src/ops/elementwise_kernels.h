@@ -16,12 +16,11 @@ struct BinaryTensors {
 template <Device>
 void binary(const Context& context, const BinaryTensors& io);
 
-// y = x * factor; y may be x. With `by`, a scalar, the factor is factor by / over.
+// y = x * factor; y may be x. With `by`, a scalar, the factor is factor by.
 struct ScaleTensors {
   double factor;
   Tensor x, y;
   Tensor by = {};
-  double over = 1.0;
 };
 template <Device>
 void scale(const Context& context, const ScaleTensors& io);
@@ -34,16 +33,16 @@ struct ExpScale {
 template <Device>
 void exp_scale(const Context& context, const ExpScale& io);
 // d_log: the sum of g x, a scalar, becomes that times the factor; at `most` only where it leads back.
-struct ExpScalePull {
+struct ExpScaleVjp {
   double most;
   Tensor log, d_log;
 };
 template <Device>
-void exp_scale_backward(const Context& context, const ExpScalePull& io);
+void exp_scale_backward(const Context& context, const ExpScaleVjp& io);
 
 // y = x where kept, times the scale; 0 elsewhere.
 struct DropoutTensors {
-  Keep keep;
+  Dropout keep;
   Tensor x, y;
 };
 template <Device>

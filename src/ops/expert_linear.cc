@@ -44,16 +44,16 @@ void expert_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const auto [activation, experts] = std::any_cast<const ExpertAttributes&>(node.attributes);
   const Tensor &x = node.saved[0], g = node.grad().contiguous(context);
-  kernels::ExpertPulls io{.activation = activation,
-                          .g = g,
-                          .saved = node.saved[2],
-                          .x = x,
-                          .begin = node.saved[1],
-                          .weights = {node.saved.begin() + 3, node.saved.end()},
-                          .dz = activation == Activation::identity ? g : Tensor::empty(context, g.shape(), g.dtype()),
-                          .dx = node.wants(0) ? Tensor::empty(context, x.shape(), x.dtype()) : Tensor(),
-                          .d_weights = {},
-                          .d_biases = {}};
+  kernels::ExpertVjps io{.activation = activation,
+                         .g = g,
+                         .saved = node.saved[2],
+                         .x = x,
+                         .begin = node.saved[1],
+                         .weights = {node.saved.begin() + 3, node.saved.end()},
+                         .dz = activation == Activation::identity ? g : Tensor::empty(context, g.shape(), g.dtype()),
+                         .dx = node.wants(0) ? Tensor::empty(context, x.shape(), x.dtype()) : Tensor(),
+                         .d_weights = {},
+                         .d_biases = {}};
   for (std::size_t e = 0; e < experts; ++e) io.d_weights.push_back(new_gradient(tape, node.inputs[1 + e]));
   const std::span biases = std::span(node.inputs).subspan(1 + experts);
   if (std::any_of(biases.begin(), biases.end(), [](const auto& slot) { return slot != nullptr; }))

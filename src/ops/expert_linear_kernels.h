@@ -23,7 +23,7 @@ struct ExpertGradient {
   Tensor grad;
   bool fresh = true;
 };
-struct ExpertPulls {
+struct ExpertVjps {
   Activation activation;
   Tensor g, saved;  // (rows, out); saved: y or z, as slope_from_output() says
   Tensor x, begin;
@@ -34,6 +34,6 @@ struct ExpertPulls {
   Tensor d_biases;                        // (experts, out), in the wide type; undefined: not wanted
 };
 template <Device>
-void expert_linear_backward(const Context& context, const ExpertPulls& io);
+void expert_linear_backward(const Context& context, const ExpertVjps& io);
 
 }  // namespace fovea::kernels

@@ -15,9 +15,9 @@ namespace {
 void route_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& p = node.saved[0];
-  const kernels::RoutePull io{std::any_cast<const kernels::Routed&>(node.attributes), p,
-                              node.grad(0).defined() ? node.grad(0).contiguous(context) : Tensor(), node.grad(1),
-                              Tensor::zeros(context, p.shape(), p.dtype())};
+  const kernels::RouteVjp io{std::any_cast<const kernels::Routed&>(node.attributes), p,
+                             node.grad(0).defined() ? node.grad(0).contiguous(context) : Tensor(), node.grad(1),
+                             Tensor::zeros(context, p.shape(), p.dtype())};
   visit_device(context, io, [&]<Device D>() { kernels::route_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.d.reshape(node.inputs[0]->shape));
 }
@@ -30,7 +30,7 @@ void scatter_backward(Tape& tape, Node& node) {
   const Tensor &values = node.saved[0], &index = node.saved[1], &scale = node.saved[2];
   const Tensor d_values = node.wants(0) ? Tensor::empty(context, values.shape(), values.dtype()) : Tensor();
   const Tensor d_scale = node.wants(1) ? Tensor::empty(context, scale.shape(), scale.dtype()) : Tensor();
-  const kernels::ScatterPull io{node.grad().contiguous(context), values, index, scale, d_values, d_scale};
+  const kernels::ScatterVjp io{node.grad().contiguous(context), values, index, scale, d_values, d_scale};
   visit_device(context, io, [&]<Device D>() { kernels::scatter_rows_backward<D>(context, io); });
   if (node.wants(0)) tape.accumulate(node.inputs[0], d_values);
   if (node.wants(1)) tape.accumulate(node.inputs[1], d_scale);

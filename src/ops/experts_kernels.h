@@ -31,12 +31,12 @@ template <Device>
 void route(const Context& context, const RouteRows& io);
 
 // d (rows, experts), zero: the gradient of the logits whose softmax p is. Either of the gradients may be undefined.
-struct RoutePull {
+struct RouteVjp {
   Routed routed;
   Tensor p, d_gates, d_balance, d;
 };
 template <Device>
-void route_backward(const Context& context, const RoutePull& io);
+void route_backward(const Context& context, const RouteVjp& io);
 
 // y at row index_i = scale_i values_i; the other rows are left alone. scale (m) is in the wide type, or undefined.
 struct Scatter {
@@ -47,12 +47,12 @@ void scatter_rows(const Context& context, const Scatter& io);
 
 // d_values_i = scale_i g at row index_i, and d_scale_i = its product with values_i; 0 for none. Both d may be
 // undefined.
-struct ScatterPull {
+struct ScatterVjp {
   Tensor g, values, index, scale;
   Tensor d_values, d_scale;
 };
 template <Device>
-void scatter_rows_backward(const Context& context, const ScatterPull& io);
+void scatter_rows_backward(const Context& context, const ScatterVjp& io);
 
 // y_i = x_i (1 + amount (2 u_i - 1)), u_i from word i % 4 of philox(seed, i / 4, stream).
 struct Jitter {

@@ -55,9 +55,9 @@ struct Rescue {
 Rescue find_rescue(const Context& context, const Tensor& x, const Tensor& directions, const FeatureOptions& options,
                    bool in_order);
 
-// max(x, 0) sin a, then max(x, 0) cos a: x (b, n, heads, d) -> (b, n, heads, 2d). turns (b, n, 2), wide type: sine and
-// cosine of the angle a of each row.
-Var turned_features(Tape& tape, const Var& x, const Tensor& turns);
+// max(x, 0) sin a, then max(x, 0) cos a: x (b, n, heads, d) -> (b, n, heads, 2d). rotations (b, n, 2), wide type: sine
+// and cosine of the angle a of each row.
+Var rotated_features(Tape& tape, const Var& x, const Tensor& rotations);
 
 // factor log(sigmoid(x)), elementwise.
 Var log_sigmoid(Tape& tape, const Var& x, double factor = 1.0);

@@ -69,7 +69,7 @@ Iteration iterate(const Context& context, const Tensor& a, const Iterated& optio
 }
 
 // The gradient of A from that of the result. With G = dZ_next: dZ = G R3^T / 4, dR3 = Z^T G / 4, and so down to A.
-Tensor pull(const Context& context, const Iteration& it, Tensor dz) {
+Tensor vjp(const Context& context, const Iteration& it, Tensor dz) {
   const Tensor da = Tensor::zeros(context, it.a.shape(), it.a.dtype());
   for (std::size_t i = it.z.size() - 1; i-- > 0;) {
     const Tensor& z = it.z[i];
@@ -83,7 +83,7 @@ Tensor pull(const Context& context, const Iteration& it, Tensor dz) {
     add_scaled(context, dz, 1.0, product(context, flip(it.a), dx));
     add_scaled(context, da, 1.0, product(context, dx, flip(z)));
   }
-  const kernels::InverseStartPull io{it.one_start, it.a, flip(dz).contiguous(context), da};
+  const kernels::InverseStartVjp io{it.one_start, it.a, flip(dz).contiguous(context), da};
   visit_device(context, io, [&]<Device D>() { kernels::inverse_start_backward<D>(context, io); });
   return da;
 }
@@ -93,7 +93,7 @@ void iterative_backward(Tape& tape, Node& node) {
   const Iteration it{node.saved.front(),
                      {node.saved.begin() + 1, node.saved.end()},
                      std::any_cast<const Iterated&>(node.attributes).one_start};
-  tape.accumulate(node.inputs[0], pull(context, it, squares(context, node.grad())).reshape(node.inputs[0]->shape));
+  tape.accumulate(node.inputs[0], vjp(context, it, squares(context, node.grad())).reshape(node.inputs[0]->shape));
 }
 
 constexpr Op kIterative{"iterative_inverse", iterative_backward};
@@ -112,7 +112,7 @@ Tensor root_sums(const Context& context, const Tensor& x) {
   return io.r;
 }
 
-void pull_scales(const Context& context, const kernels::BalancePull& io) {
+void vjp_scales(const Context& context, const kernels::BalanceVjp& io) {
   visit_device(context, io, [&]<Device D>() { kernels::balance_backward<D>(context, io); });
 }
 
@@ -125,11 +125,11 @@ void regularized_backward(Tape& tape, Node& node) {
                      std::any_cast<const Iterated&>(node.attributes).one_start};
   const Tensor g = squares(context, node.grad());
   const Tensor dr = Tensor::zeros(context, r.shape(), r.dtype());
-  pull_scales(context, {g, it.z.back(), r, dr});
-  const Tensor dn = pull(context, it, balanced(context, g, r));
-  pull_scales(context, {dn, s, r, dr});
+  vjp_scales(context, {g, it.z.back(), r, dr});
+  const Tensor dn = vjp(context, it, balanced(context, g, r));
+  vjp_scales(context, {dn, s, r, dr});
   const Tensor dm = balanced(context, dn, r);
-  const kernels::RootSumsPull io{r, dr, dm};
+  const kernels::RootSumsVjp io{r, dr, dm};
   visit_device(context, io, [&]<Device D>() { kernels::root_sums_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dm.reshape(node.inputs[0]->shape));
 }

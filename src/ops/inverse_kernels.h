@@ -29,12 +29,12 @@ struct InverseStart {
 template <Device>
 void inverse_start(const Context& context, const InverseStart& io);
 // da += its gradient. dz is given transposed.
-struct InverseStartPull {
+struct InverseStartVjp {
   bool one_start;
   Tensor a, dz, da;
 };
 template <Device>
-void inverse_start_backward(const Context& context, const InverseStartPull& io);
+void inverse_start_backward(const Context& context, const InverseStartVjp& io);
 
 // y_ij = r_i x_ij r_j.
 struct Balance {
@@ -43,11 +43,11 @@ struct Balance {
 template <Device>
 void balance(const Context& context, const Balance& io);
 // dr_i += sum over j of (g_ij x_ij + g_ji x_ji) r_j.
-struct BalancePull {
+struct BalanceVjp {
   Tensor g, x, r, dr;
 };
 template <Device>
-void balance_backward(const Context& context, const BalancePull& io);
+void balance_backward(const Context& context, const BalanceVjp& io);
 
 // r = 1 / sqrt(row sum of x).
 struct RootSums {
@@ -56,10 +56,10 @@ struct RootSums {
 template <Device>
 void root_sums(const Context& context, const RootSums& io);
 // dx_ij += -r_i^3 dr_i / 2.
-struct RootSumsPull {
+struct RootSumsVjp {
   Tensor r, dr, dx;
 };
 template <Device>
-void root_sums_backward(const Context& context, const RootSumsPull& io);
+void root_sums_backward(const Context& context, const RootSumsVjp& io);
 
 }  // namespace fovea::kernels

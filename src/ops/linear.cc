@@ -16,7 +16,7 @@ struct Linear {
 };
 
 // dZ = g act'(saved); the sums of its rows where they are wanted.
-Tensor pull(const Context& context, const kernels::Pull& io, bool wants_sums) {
+Tensor vjp(const Context& context, const kernels::ActivateVjp& io, bool wants_sums) {
   return visit_device(context, io, [&]<Device D>() {
     if (wants_sums) return kernels::activate_backward_and_sum<D>(context, io);
     kernels::activate_backward<D>(context, io);
@@ -48,7 +48,7 @@ void linear_backward(Tape& tape, Node& node) {
   if (attributes.activation != Activation::identity) {
     const Tensor g = dz;
     dz = Tensor::empty(context, g.shape(), g.dtype());
-    db = pull(context, {attributes.activation, g, node.saved[2], dz}, wants_bias);
+    db = vjp(context, {attributes.activation, g, node.saved[2], dz}, wants_bias);
   } else if (wants_bias) {
     db = column_sums(context, dz);
   }

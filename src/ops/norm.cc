@@ -7,7 +7,7 @@ namespace {
 
 struct NormAttributes {
   NormKind kind;
-  Keep keep;
+  Dropout keep;
 };
 
 void check_norm(const Var& x, const Norm& norm) {
@@ -22,7 +22,7 @@ void check_norm(const Var& x, const Norm& norm) {
 Tensor as_rows(const Context& context, const Tensor& t) { return t.contiguous(context).reshape({-1, t.dim(-1)}); }
 
 // Runs the forward loop; branch may be undefined, and then sum is x.
-kernels::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm& norm, const Keep& keep) {
+kernels::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm& norm, const Dropout& keep) {
   const Context& context = tape.context();
   kernels::NormForward io;
   io.kind = norm.kind;
@@ -42,7 +42,7 @@ kernels::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm
 }
 
 // saved: sum, stats, gain. Fills dx and, for an active dropout, dbranch; gives gain and bias their gradients.
-kernels::NormBackward pull(Tape& tape, Node& node, const Tensor& g, const Tensor& g_sum, std::size_t gain_input) {
+kernels::NormBackward vjp(Tape& tape, Node& node, const Tensor& g, const Tensor& g_sum, std::size_t gain_input) {
   const Context& context = tape.context();
   const auto& attributes = std::any_cast<const NormAttributes&>(node.attributes);
   const Tensor& sum = node.saved[0];
@@ -70,14 +70,14 @@ kernels::NormBackward pull(Tape& tape, Node& node, const Tensor& g, const Tensor
 
 void normalize_backward(Tape& tape, Node& node) {
   const Shape shape = node.outputs[0]->shape;
-  const kernels::NormBackward io = pull(tape, node, node.grad(), {}, 1);
+  const kernels::NormBackward io = vjp(tape, node, node.grad(), {}, 1);
   tape.accumulate(node.inputs[0], io.dx.reshape(shape));
 }
 
 // inputs: x, branch, gain, bias; outputs: sum, normed.
 void add_norm_backward(Tape& tape, Node& node) {
   const Shape shape = node.outputs[0]->shape;
-  const kernels::NormBackward io = pull(tape, node, node.grad(1), node.grad(0), 2);
+  const kernels::NormBackward io = vjp(tape, node, node.grad(1), node.grad(0), 2);
   tape.accumulate(node.inputs[1], (io.dbranch.defined() ? io.dbranch : io.dx).reshape(shape));
   tape.accumulate(node.inputs[0], io.dx.reshape(shape));
 }
@@ -101,7 +101,7 @@ AddNorm add_norm(Tape& tape, const Var& x, const Var& branch, double dropout_p, 
   if (branch.shape() != x.shape() || branch.dtype() != x.dtype())
     fail(ErrorCode::shape, "add_norm of " + std::string(name_of(x.dtype())) + x.shape().text() + " and a branch of " +
                                std::string(name_of(branch.dtype())) + branch.shape().text());
-  const Keep keep = next_dropout(tape, dropout_p);
+  const Dropout keep = next_dropout(tape, dropout_p);
   const kernels::NormForward io = run(tape, x, branch, norm, keep);
   const Var inputs[] = {x, branch, norm.gain, norm.bias};
   const std::vector<Var> outputs = tape.record(kAddNorm, inputs, {io.sum.reshape(x.shape()), io.y.reshape(x.shape())},

@@ -10,7 +10,7 @@ namespace fovea::kernels {
 struct NormForward {
   NormKind kind = NormKind::layer;
   double eps = 0.0;
-  Keep keep;
+  Dropout keep;
   Tensor x, branch;  // branch may be undefined
   Tensor sum, y;
   Tensor gain, bias;  // (width)
@@ -22,7 +22,7 @@ void norm_forward(const Context& context, const NormForward& io);
 // dx = the gradient of sum: what comes through the norm plus g_sum. dbranch = dx where kept.
 struct NormBackward {
   NormKind kind = NormKind::layer;
-  Keep keep;
+  Dropout keep;
   Tensor sum, stats, gain;
   Tensor g, g_sum;        // g_sum may be undefined
   Tensor dx, dbranch;     // dbranch may be undefined

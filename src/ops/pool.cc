@@ -56,7 +56,7 @@ void backward(Tape& tape, Node& node) {
   const bool add = takes_more(*node.inputs[0], g.dtype());
   const Shape rows{shape.dim(0) * n, width};
   const Tensor dx = add ? tape.target(node.inputs[0]).grad.reshape(rows) : Tensor::empty(context, rows, g.dtype());
-  const kernels::MeanRowsPull io{g, dx, &pool.ranges, n, add};
+  const kernels::MeanRowsVjp io{g, dx, &pool.ranges, n, add};
   visit_device(context, io, [&]<Device D>() { kernels::mean_rows_backward<D>(context, io); });
   if (!add) tape.accumulate(node.inputs[0], dx.reshape(shape));
 }

@@ -9,7 +9,7 @@ namespace {
 void backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& y = node.saved[0];
-  const kernels::ReciprocalPull io{node.grad().contiguous(context), y, Tensor::empty(context, y.shape(), y.dtype())};
+  const kernels::ReciprocalVjp io{node.grad().contiguous(context), y, Tensor::empty(context, y.shape(), y.dtype())};
   visit_device(context, io, [&]<Device D>() { kernels::reciprocal_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.dx);
 }

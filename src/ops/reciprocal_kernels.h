@@ -13,10 +13,10 @@ template <Device>
 void reciprocal(const Context& context, const Reciprocal& io);
 
 // dx = -g y^2.
-struct ReciprocalPull {
+struct ReciprocalVjp {
   Tensor g, y, dx;
 };
 template <Device>
-void reciprocal_backward(const Context& context, const ReciprocalPull& io);
+void reciprocal_backward(const Context& context, const ReciprocalVjp& io);
 
 }  // namespace fovea::kernels

@@ -15,8 +15,8 @@ Tensor total(const Context& context, const Tensor& x, double factor) {
 
 void backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const kernels::TotalPull io{std::any_cast<double>(node.attributes), node.grad(),
-                              Tensor::empty(context, node.inputs[0]->shape, node.inputs[0]->dtype)};
+  const kernels::TotalVjp io{std::any_cast<double>(node.attributes), node.grad(),
+                             Tensor::empty(context, node.inputs[0]->shape, node.inputs[0]->dtype)};
   visit_device(context, io, [&]<Device D>() { kernels::total_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.dx);
 }

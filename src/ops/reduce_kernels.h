@@ -13,11 +13,11 @@ template <Device>
 void total(const Context& context, const Total& io);
 
 // Every element of dx = factor g.
-struct TotalPull {
+struct TotalVjp {
   double factor;
   Tensor g, dx;
 };
 template <Device>
-void total_backward(const Context& context, const TotalPull& io);
+void total_backward(const Context& context, const TotalVjp& io);
 
 }  // namespace fovea::kernels

@@ -11,7 +11,7 @@ void backward(Tape& tape, Node& node, bool log) {
   const Tensor& y = node.saved[0];  // (rows, width)
   const Tensor g = node.grad().contiguous(context).reshape(y.shape());
   const Tensor dx = Tensor::empty(context, y.shape(), y.dtype());
-  const kernels::SoftmaxPull io{log, g, y, dx};
+  const kernels::SoftmaxVjp io{log, g, y, dx};
   visit_device(context, io, [&]<Device D>() { kernels::softmax_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
 }
@@ -20,7 +20,7 @@ void backward(Tape& tape, Node& node, bool log) {
 void log_sum_exp_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor &x = node.saved[0], &y = node.saved[1], dx = Tensor::empty(context, x.shape(), x.dtype());
-  const kernels::LogSumExpPull io{node.grad().contiguous(context), x, y, dx};
+  const kernels::LogSumExpVjp io{node.grad().contiguous(context), x, y, dx};
   visit_device(context, io, [&]<Device D>() { kernels::log_sum_exp_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], dx.reshape(node.inputs[0]->shape));
 }

@@ -12,12 +12,12 @@ struct Softmax {
 template <Device>
 void softmax(const Context& context, const Softmax& io);
 
-struct SoftmaxPull {
+struct SoftmaxVjp {
   bool log;
   Tensor g, y, dx;
 };
 template <Device>
-void softmax_backward(const Context& context, const SoftmaxPull& io);
+void softmax_backward(const Context& context, const SoftmaxVjp& io);
 
 // y (rows), in the wide type: the logarithm of the sum of e^x over each row; -inf for none.
 struct LogSumExp {
@@ -27,10 +27,10 @@ template <Device>
 void log_sum_exp(const Context& context, const LogSumExp& io);
 
 // dx = g e^(x - y), and 0 where y is -inf.
-struct LogSumExpPull {
+struct LogSumExpVjp {
   Tensor g, x, y, dx;
 };
 template <Device>
-void log_sum_exp_backward(const Context& context, const LogSumExpPull& io);
+void log_sum_exp_backward(const Context& context, const LogSumExpVjp& io);
 
 }  // namespace fovea::kernels

@@ -12,12 +12,12 @@ Tensor as_rows(const Context& context, const Tensor& t) { return t.contiguous(co
 void backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor &v = node.saved[0], &s = node.saved[1];
-  const kernels::WeightNormPull io{as_rows(context, node.grad()),
-                                   v,
-                                   s,
-                                   node.saved[2],
-                                   Tensor::empty(context, s.shape(), s.dtype()),
-                                   node.wants(0) ? Tensor::empty(context, v.shape(), v.dtype()) : Tensor()};
+  const kernels::WeightNormVjp io{as_rows(context, node.grad()),
+                                  v,
+                                  s,
+                                  node.saved[2],
+                                  Tensor::empty(context, s.shape(), s.dtype()),
+                                  node.wants(0) ? Tensor::empty(context, v.shape(), v.dtype()) : Tensor()};
   visit_device(context, io, [&]<Device D>() { kernels::weight_norm_backward<D>(context, io); });
   if (node.wants(1)) tape.accumulate(node.inputs[1], io.ds);
   if (node.wants(0)) tape.accumulate(node.inputs[0], io.dv.reshape(node.inputs[0]->shape));

@@ -13,11 +13,11 @@ template <Device>
 void weight_norm(const Context& context, const WeightNorm& io);
 
 // With u = v / |v|: ds = dw.u and dv = s / |v| (dw - u (dw.u)).
-struct WeightNormPull {
+struct WeightNormVjp {
   Tensor g, v, s, norms;
   Tensor ds, dv;  // dv undefined: not wanted
 };
 template <Device>
-void weight_norm_backward(const Context& context, const WeightNormPull& io);
+void weight_norm_backward(const Context& context, const WeightNormVjp& io);
 
 }  // namespace fovea::kernels

@@ -21,7 +21,7 @@ struct AdamWPace {
 struct AdamWTensors {
   Tensor value, grad, first, second;  // of one shape and dtype
   double decay;                       // decoupled: the parameter shrinks by 1 - rate * decay
-  double pull;                        // the weight decay as a part of the gradient, for the other kind
+  double l2;                          // the weight decay as a part of the gradient, for the other kind
 };
 struct AdamWUpdate {
   AdamWConstants constants;

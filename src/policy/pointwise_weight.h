@@ -3,7 +3,7 @@
 #include "policy/math.h"
 
 // Weights that depend on their own score alone: no maximum, no normaliser, no statistic. Scores arrive in units of
-// 1 / kUnit. A masked score is -infinity: it weighs exactly 0, and its `pull`, the gradient of the natural score from
+// 1 / kUnit. A masked score is -infinity: it weighs exactly 0, and its `vjp`, the gradient of the natural score from
 // that of the weight, is 0 whatever that gradient holds. A NaN score gives a NaN.
 namespace fovea {
 
@@ -18,7 +18,7 @@ struct Rela {
     return score < 0 ? R{0} : score;
   }
   template <class R>
-  FOVEA_HD static R pull(R score, R, R grad) {
+  FOVEA_HD static R vjp(R score, R, R grad) {
     return score > 0 ? grad : R{0};
   }
 };
@@ -35,7 +35,7 @@ struct Relu2 {
     return ramp * ramp;
   }
   template <class R>
-  FOVEA_HD static R pull(R score, R, R grad) {
+  FOVEA_HD static R vjp(R score, R, R grad) {
     return score <= 0 ? R{0} : 2 * score * grad;
   }
 };
@@ -52,7 +52,7 @@ struct SigmoidWeight {
     return math::sigmoid(score + static_cast<R>(offset));
   }
   template <class R>
-  FOVEA_HD static R pull(R, R weight, R grad) {
+  FOVEA_HD static R vjp(R, R weight, R grad) {
     return weight == 0 ? R{0} : weight * (1 - weight) * grad;
   }
 };
@@ -71,9 +71,9 @@ struct ExponentialWeight {
     return math::exp2_low(score > kEnd<R> ? kEnd<R> : score);
   }
   template <class R>
-  FOVEA_HD static R pull(R score, R weight, R grad) {
-    const R pulled = score > kEnd<R> ? R{0} : weight * grad;  // one condition with "or" is not vectorised
-    return weight == 0 ? R{0} : pulled;
+  FOVEA_HD static R vjp(R score, R weight, R grad) {
+    const R through = score > kEnd<R> ? R{0} : weight * grad;  // one condition with "or" is not vectorised
+    return weight == 0 ? R{0} : through;
   }
 };
 
@@ -101,7 +101,7 @@ struct PolynomialWeight {
     return score == -math::kInfinity<R> ? R{0} : value;
   }
   template <class R>
-  FOVEA_HD R pull(R score, R, R grad) const {
+  FOVEA_HD R vjp(R score, R, R grad) const {
     const R slope = math::horner(score, R(c1), R(2 * c2), R(3 * c3), R(4 * c4));
     return score == -math::kInfinity<R> ? R{0} : slope * grad;
   }

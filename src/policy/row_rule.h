@@ -48,7 +48,7 @@ struct Sparsemax {
   }
   // `mean` of the gradients over the support
   template <class R>
-  FOVEA_HD static R pull(R weight, R grad, R mean) {
+  FOVEA_HD static R vjp(R weight, R grad, R mean) {
     return weight == 0 ? R{0} : grad - mean;
   }
 };
@@ -83,7 +83,7 @@ struct Entmax15 {
   }
   // `mean` of the gradients, weighted with root = sqrt(weight)
   template <class R>
-  FOVEA_HD static R pull(R root, R grad, R mean) {
+  FOVEA_HD static R vjp(R root, R grad, R mean) {
     return root == 0 ? R{0} : root * (grad - mean);
   }
 };
@@ -101,13 +101,13 @@ struct SelfAdjustNormalized {
   FOVEA_HD R factor(R score) const { return (score - low) * inverse; }
   FOVEA_HD R weigh(R score, R p) const { return p == 0 ? R{0} : p * factor(score); }
   // With low and high held constant; `mean` = sum w grad.
-  FOVEA_HD R pull(R score, R p, R grad, R mean) const {
+  FOVEA_HD R vjp(R score, R p, R grad, R mean) const {
     return p == 0 ? R{0} : p * (grad * inverse + grad * factor(score) - mean);
   }
   // What the smallest (if negative) and the largest (if positive) score get for moving low and high; `plain` =
   // sum p grad.
-  FOVEA_HD R pull_smallest(R smallest, R mean, R plain) const { return smallest < 0 ? (mean - plain) * inverse : R{0}; }
-  FOVEA_HD R pull_largest(R largest, R mean) const { return largest > 0 ? -mean * inverse : R{0}; }
+  FOVEA_HD R vjp_smallest(R smallest, R mean, R plain) const { return smallest < 0 ? (mean - plain) * inverse : R{0}; }
+  FOVEA_HD R vjp_largest(R largest, R mean) const { return largest > 0 ? -mean * inverse : R{0}; }
 };
 
 }  // namespace fovea

@@ -55,7 +55,7 @@ struct Softmax {
   // Gradient of the natural score from that of the weight; delta = sum_j weight_j grad_j - (gradient of the statistic).
   // A zero share gives zero whatever the gradient: masked pairs may hold NaN there.
   template <class R>
-  FOVEA_HD static R pull(R, R share, R grad, R delta) {
+  FOVEA_HD static R vjp(R, R share, R grad, R delta) {
     return share == 0 ? R{0} : share * (grad - delta);
   }
 };
@@ -74,7 +74,7 @@ struct SelfAdjust : Softmax {
     return natural(score) * share;
   }
   template <class R>
-  FOVEA_HD static R pull(R score, R share, R grad, R delta) {
+  FOVEA_HD static R vjp(R score, R share, R grad, R delta) {
     const R factor = 1 + natural(score);
     return share == 0 ? R{0} : share * (grad * factor - delta);
   }

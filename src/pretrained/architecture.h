@@ -11,7 +11,7 @@ namespace fovea::pretrained {
 enum class Kind : std::uint8_t {
   tensor,   // as it is
   framed,   // as it is, with one more axis of size 1 in front
-  linear,   // weight (out, in), ours turned; bias
+  linear,   // weight (out, in), ours transposed; bias
   product,  // weight (in, out), as ours; bias
   norm,     // weight, our gain; bias
   patches,  // weight (out, channels, height, width), a convolution; bias
@@ -19,10 +19,10 @@ enum class Kind : std::uint8_t {
 
 // One line of the table between our names and theirs. "*" is the number of a layer. "a.{q,k,v}": three layers whose
 // outputs stand side by side in ours. "a|b": an older name that is read, too.
-struct Rule {
+struct NamePair {
   std::string_view ours, theirs;
   Kind kind = Kind::tensor;
-  bool (*when)(const ModelConfig&) = nullptr;  // of several rules for the same name
+  bool (*when)(const ModelConfig&) = nullptr;  // of several for the same name
 };
 
 using Fields = void (*)(ConfigFields&, ModelConfig&);
@@ -33,7 +33,7 @@ struct Variant {
   Task task;
   bool prefixed;  // names of what it stands on begin with the prefix
   Fields fields = nullptr;
-  std::span<const Rule> rules = {};
+  std::span<const NamePair> names = {};
   std::string_view head =
       {};  // the tensor that a tied model does without: where it is there and differs, it is not tied
 };
@@ -44,7 +44,7 @@ struct Architecture {
   std::string_view tokens;  // their embedding
   ModelConfig (*frame)();   // what all models of the kind have in common
   Fields fields;
-  std::span<const Rule> rules;
+  std::span<const NamePair> names;
   std::span<const Variant> variants;
   std::span<const std::string_view> spare;  // tensors that files may hold and no variant needs; "*": any text
 };

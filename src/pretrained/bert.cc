@@ -50,7 +50,7 @@ void classified(ConfigFields& f, ModelConfig& c) {
   c.classifier_hidden = c.width;
 }
 
-constexpr Rule kRules[] = {
+constexpr NamePair kNames[] = {
     {"embedding.tokens", "embeddings.word_embeddings.weight"},
     {"embedding.positions", "embeddings.position_embeddings.weight"},
     {"embedding.types", "embeddings.token_type_embeddings.weight"},
@@ -64,21 +64,21 @@ constexpr Rule kRules[] = {
     {"classifier.hidden", "pooler.dense", Kind::linear},
 };
 
-constexpr Rule kBertMasked[] = {
+constexpr NamePair kBertMasked[] = {
     {"head.transform", "cls.predictions.transform.dense", Kind::linear},
     {"head.norm", "cls.predictions.transform.LayerNorm", Kind::norm},
     {"head.bias", "cls.predictions.bias|cls.predictions.decoder.bias"},
     {"head", "cls.predictions.decoder", Kind::linear},
 };
-constexpr Rule kBertClasses[] = {{"classifier.out", "classifier", Kind::linear}};
+constexpr NamePair kBertClasses[] = {{"classifier.out", "classifier", Kind::linear}};
 
-constexpr Rule kRobertaMasked[] = {
+constexpr NamePair kRobertaMasked[] = {
     {"head.transform", "lm_head.dense", Kind::linear},
     {"head.norm", "lm_head.layer_norm", Kind::norm},
     {"head.bias", "lm_head.bias|lm_head.decoder.bias"},
     {"head", "lm_head.decoder", Kind::linear},
 };
-constexpr Rule kRobertaClasses[] = {
+constexpr NamePair kRobertaClasses[] = {
     {"classifier.hidden", "classifier.dense", Kind::linear},
     {"classifier.out", "classifier.out_proj", Kind::linear},
 };
@@ -89,13 +89,13 @@ constexpr Variant kBertVariants[] = {
      .task = Task::mlm,
      .prefixed = true,
      .fields = masked,
-     .rules = kBertMasked,
+     .names = kBertMasked,
      .head = "cls.predictions.decoder.weight"},
     {.name = "BertForSequenceClassification",
      .task = Task::classify,
      .prefixed = true,
      .fields = classified,
-     .rules = kBertClasses},
+     .names = kBertClasses},
 };
 
 constexpr Variant kRobertaVariants[] = {
@@ -104,13 +104,13 @@ constexpr Variant kRobertaVariants[] = {
      .task = Task::mlm,
      .prefixed = true,
      .fields = masked,
-     .rules = kRobertaMasked,
+     .names = kRobertaMasked,
      .head = "lm_head.decoder.weight"},
     {.name = "RobertaForSequenceClassification",
      .task = Task::classify,
      .prefixed = true,
      .fields = classified,
-     .rules = kRobertaClasses},
+     .names = kRobertaClasses},
 };
 
 constexpr std::string_view kSpare[] = {"*position_ids", "*pooler.dense.*", "cls.*", "lm_head.*"};
@@ -122,7 +122,7 @@ const Architecture kBert = {.format = "bert",
                             .tokens = "embeddings.word_embeddings.weight",
                             .frame = frame,
                             .fields = bert_fields,
-                            .rules = kRules,
+                            .names = kNames,
                             .variants = kBertVariants,
                             .spare = kSpare};
 
@@ -131,7 +131,7 @@ const Architecture kRoberta = {.format = "roberta",
                                .tokens = "embeddings.word_embeddings.weight",
                                .frame = frame,
                                .fields = roberta_fields,
-                               .rules = kRules,
+                               .names = kNames,
                                .variants = kRobertaVariants,
                                .spare = kSpare};
 

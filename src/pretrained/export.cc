@@ -98,7 +98,7 @@ bool is_sentence(const ModelConfig& config) {
 
 // What is lost when the config goes through a file of this kind and comes back; empty: nothing.
 std::string lost(ModelConfig config, const Target& target) {
-  if (config.positions == Positions::rope) config.rope_pairs = RopePairs::halves;  // weights are turned to fit
+  if (config.positions == Positions::rope) config.rope_pairs = RopePairs::halves;  // weights are reordered to fit
   try {
     ConfigFields fields(their_config(config, target), "config.json");
     ModelConfig back = read_config(fields, *target.architecture, *target.variant);
@@ -130,11 +130,11 @@ std::vector<NamedTensor> their_tensors(const Context& context, const Model& mode
   const Naming naming{*target.architecture, *target.variant, target.variant->prefixed,
                       model.config().positions == Positions::rope && model.config().rope_pairs == RopePairs::adjacent};
   std::vector<NamedTensor> tensors;
-  for (const Piece& piece : pieces_of(model, naming)) {
-    const bool plain = piece.view.shape() == piece.shape && piece.view.dtype() == DType::f32;
+  for (const MappedTensor& mapped : mapped_tensors(model, naming)) {
+    const bool plain = mapped.view.shape() == mapped.shape && mapped.view.dtype() == DType::f32;
     tensors.push_back(
-        {piece.names[0],
-         plain ? piece.view : piece.view.to(context, DType::f32).contiguous(context).reshape(piece.shape)});
+        {mapped.names[0],
+         plain ? mapped.view : mapped.view.to(context, DType::f32).contiguous(context).reshape(mapped.shape)});
   }
   return tensors;
 }

@@ -29,7 +29,7 @@ void fields(ConfigFields& f, ModelConfig& c) {
             "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"});
 }
 
-constexpr Rule kRules[] = {
+constexpr NamePair kNames[] = {
     {"embedding.tokens", "wte.weight"},
     {"embedding.positions", "wpe.weight"},
     {"layers.*.attention_norm", "h.*.ln_1", Kind::norm},
@@ -40,10 +40,10 @@ constexpr Rule kRules[] = {
     {"layers.*.feed_forward.out", "h.*.mlp.c_proj", Kind::product},
     {"final_norm", "ln_f", Kind::norm},
 };
-constexpr Rule kHead[] = {{"head", "lm_head", Kind::linear}};
+constexpr NamePair kHead[] = {{"head", "lm_head", Kind::linear}};
 
 constexpr Variant kVariants[] = {
-    {.name = "GPT2LMHeadModel", .task = Task::lm, .prefixed = true, .rules = kHead, .head = "lm_head.weight"},
+    {.name = "GPT2LMHeadModel", .task = Task::lm, .prefixed = true, .names = kHead, .head = "lm_head.weight"},
     {.name = "GPT2Model", .task = Task::lm, .prefixed = false},
 };
 
@@ -56,7 +56,7 @@ const Architecture kGpt2 = {.format = "gpt2",
                             .tokens = "wte.weight",
                             .frame = frame,
                             .fields = fields,
-                            .rules = kRules,
+                            .names = kNames,
                             .variants = kVariants,
                             .spare = kSpare};
 

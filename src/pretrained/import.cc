@@ -76,16 +76,16 @@ void refuse_larger(const ModelConfig& config, const Weights& weights, std::int64
          weights.file_of(""), "weights and config.json of the same model");
 }
 
-const std::string* stored_name(const Piece& piece, const Weights& weights) {
-  for (const std::string& name : piece.names)
+const std::string* stored_name(const MappedTensor& mapped, const Weights& weights) {
+  for (const std::string& name : mapped.names)
     if (weights.has(name)) return &name;
   return nullptr;
 }
 
-// Their tensor as the piece takes it. A table of positions may be longer than the model reads.
-Tensor fitted(const Piece& piece, const std::string& name, const Weights& weights) {
+// Their tensor as the model takes it. A table of positions may be longer than the model reads.
+Tensor fitted(const MappedTensor& mapped, const std::string& name, const Weights& weights) {
   Tensor tensor = weights.tensor(name);
-  const Shape& wanted = piece.shape;
+  const Shape& wanted = mapped.shape;
   if (name.ends_with("position_embeddings.weight") && tensor.rank() == 2 && tensor.dim(1) == wanted.dim(1) &&
       tensor.dim(0) > wanted.dim(0))
     tensor = tensor.slice(0, 0, wanted.dim(0));
@@ -99,10 +99,10 @@ Tensor fitted(const Piece& piece, const std::string& name, const Weights& weight
   return tensor;
 }
 
-void refuse_missing(const std::vector<Piece>& pieces, const Weights& weights) {
+void refuse_missing(const std::vector<MappedTensor>& tensors, const Weights& weights) {
   std::vector<std::string> missing;
-  for (const Piece& piece : pieces)
-    if (stored_name(piece, weights) == nullptr) missing.push_back(piece.names[0]);
+  for (const MappedTensor& mapped : tensors)
+    if (stored_name(mapped, weights) == nullptr) missing.push_back(mapped.names[0]);
   if (missing.empty()) return;
   const std::vector<std::string> names = weights.names();
   const std::vector<std::string_view> candidates(names.begin(), names.end());
@@ -114,10 +114,10 @@ void refuse_missing(const std::vector<Piece>& pieces, const Weights& weights) {
 }
 
 // What the model does not take: refused, or left out when such files usually hold it.
-std::vector<std::string> spare_tensors(const std::vector<Piece>& pieces, const Weights& weights,
+std::vector<std::string> spare_tensors(const std::vector<MappedTensor>& tensors, const Weights& weights,
                                        const Architecture& architecture) {
   std::vector<std::string> taken, left_out;
-  for (const Piece& piece : pieces) taken.insert(taken.end(), piece.names.begin(), piece.names.end());
+  for (const MappedTensor& mapped : tensors) taken.insert(taken.end(), mapped.names.begin(), mapped.names.end());
   std::sort(taken.begin(), taken.end());
   for (const std::string& name : weights.names()) {
     if (std::binary_search(taken.begin(), taken.end(), name)) continue;
@@ -132,12 +132,13 @@ std::vector<std::string> spare_tensors(const std::vector<Piece>& pieces, const W
 }
 
 std::vector<std::string> fill(const Model& model, const Weights& weights, const Naming& naming) {
-  const std::vector<Piece> pieces = pieces_of(model, naming);
-  refuse_missing(pieces, weights);
+  const std::vector<MappedTensor> tensors = mapped_tensors(model, naming);
+  refuse_missing(tensors, weights);
   std::vector<Tensor> stored;
-  for (const Piece& piece : pieces) stored.push_back(fitted(piece, *stored_name(piece, weights), weights));
-  std::vector<std::string> left_out = spare_tensors(pieces, weights, naming.architecture);
-  for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i].view.copy_from(stored[i].reshape(pieces[i].view.shape()));
+  for (const MappedTensor& mapped : tensors) stored.push_back(fitted(mapped, *stored_name(mapped, weights), weights));
+  std::vector<std::string> left_out = spare_tensors(tensors, weights, naming.architecture);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    tensors[i].view.copy_from(stored[i].reshape(tensors[i].view.shape()));
   return left_out;
 }
 

@@ -81,7 +81,7 @@ void fields(ConfigFields& f, ModelConfig& c) {
   f.passed({"pretraining_tp", "max_sequence_length"});
 }
 
-constexpr Rule kRules[] = {
+constexpr NamePair kNames[] = {
     {"embedding.tokens", "embed_tokens.weight"},
     {"layers.*.attention_norm", "layers.*.input_layernorm", Kind::norm},
     {"layers.*.attention.qkv", "layers.*.self_attn.{q_proj,k_proj,v_proj}", Kind::linear},
@@ -91,10 +91,10 @@ constexpr Rule kRules[] = {
     {"layers.*.feed_forward.out", "layers.*.mlp.down_proj", Kind::linear},
     {"final_norm", "norm", Kind::norm},
 };
-constexpr Rule kHead[] = {{"head", "lm_head", Kind::linear}};
+constexpr NamePair kHead[] = {{"head", "lm_head", Kind::linear}};
 
 constexpr Variant kVariants[] = {
-    {.name = "LlamaForCausalLM", .task = Task::lm, .prefixed = true, .rules = kHead, .head = "lm_head.weight"}};
+    {.name = "LlamaForCausalLM", .task = Task::lm, .prefixed = true, .names = kHead, .head = "lm_head.weight"}};
 
 constexpr std::string_view kSpare[] = {"*.rotary_emb.inv_freq", "lm_head.weight"};
 
@@ -105,7 +105,7 @@ const Architecture kLlama = {.format = "llama",
                              .tokens = "embed_tokens.weight",
                              .frame = frame,
                              .fields = fields,
-                             .rules = kRules,
+                             .names = kNames,
                              .variants = kVariants,
                              .spare = kSpare};
 

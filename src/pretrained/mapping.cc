@@ -69,19 +69,19 @@ class Mapper {
  public:
   Mapper(const Model& model, const Naming& naming) : config_(model.config()), naming_(naming) {}
 
-  void add(const Parameter& parameter, std::vector<Piece>& pieces) const {
+  void add(const Parameter& parameter, std::vector<MappedTensor>& tensors) const {
     const auto [full, number] = numbered(parameter.name);
     const std::size_t dot = full.rfind('.');
     const std::string layer = full.substr(0, dot), leaf = full.substr(dot + 1);
     const Found found = find(full, layer);
-    const Rule& rule = *found.rule;
-    const std::string theirs = with_number(rule.theirs, number);
+    const NamePair& pair = *found.pair;
+    const std::string theirs = with_number(pair.theirs, number);
     const Tensor tensor = parameter.var.value();
-    if (!names_a_layer(rule.kind)) {
+    if (!names_a_layer(pair.kind)) {
       std::vector<std::string> names = split(theirs, '|');
       for (std::string& name : names) name.insert(0, found.prefix);
-      const Shape shape = rule.kind == Kind::framed ? Shape{1, tensor.dim(0), tensor.dim(1)} : tensor.shape();
-      pieces.push_back({std::move(names), tensor, shape});
+      const Shape shape = pair.kind == Kind::framed ? Shape{1, tensor.dim(0), tensor.dim(1)} : tensor.shape();
+      tensors.push_back({std::move(names), tensor, shape});
       return;
     }
     const std::vector<std::string> layers = layers_in(theirs);
@@ -89,26 +89,26 @@ class Mapper {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const Tensor columns = tensor.slice(tensor.rank() - 1, i == 0 ? 0 : ends[i - 1], ends[i]);
       const std::string name = fmt::format("{}{}.{}", found.prefix, layers[i], leaf == "bias" ? "bias" : "weight");
-      pieces.push_back(piece_of(name, columns, rule.kind, turned_heads(layer, i)));
+      tensors.push_back(mapped(name, columns, pair.kind, reordered_heads(layer, i)));
     }
   }
 
  private:
   struct Found {
-    const Rule* rule;
+    const NamePair* pair;
     std::string prefix;
   };
 
   Found find(const std::string& full, const std::string& layer) const {
-    const auto in = [&](std::span<const Rule> rules) -> const Rule* {
-      for (const Rule& rule : rules)
-        if (rule.ours == (names_a_layer(rule.kind) ? layer : full) && (rule.when == nullptr || rule.when(config_)))
-          return &rule;
+    const auto in = [&](std::span<const NamePair> names) -> const NamePair* {
+      for (const NamePair& pair : names)
+        if (pair.ours == (names_a_layer(pair.kind) ? layer : full) && (pair.when == nullptr || pair.when(config_)))
+          return &pair;
       return nullptr;
     };
-    if (const Rule* rule = in(naming_.variant.rules)) return {rule, ""};
-    if (const Rule* rule = in(naming_.architecture.rules))
-      return {rule, naming_.prefixed ? std::string(naming_.architecture.prefix) : ""};
+    if (const NamePair* pair = in(naming_.variant.names)) return {pair, ""};
+    if (const NamePair* pair = in(naming_.architecture.names))
+      return {pair, naming_.prefixed ? std::string(naming_.architecture.prefix) : ""};
     fail(ErrorCode::unsupported, fmt::format("{} has no place for \"{}\"", naming_.variant.name, full), "format");
   }
 
@@ -128,21 +128,21 @@ class Mapper {
     return ends;
   }
 
-  // Heads of q or k whose pairs have to be turned; 0: as they are.
-  std::int64_t turned_heads(const std::string& layer, std::size_t part) const {
-    if (!naming_.turn_pairs || !layer.ends_with(".attention.qkv") || part > 1) return 0;
+  // Heads of q or k whose pairs have to be reordered; 0: as they are.
+  std::int64_t reordered_heads(const std::string& layer, std::size_t part) const {
+    if (!naming_.reorder_pairs || !layer.ends_with(".attention.qkv") || part > 1) return 0;
     return part == 0 ? stack_of(layer).heads : stack_of(layer).key_heads();
   }
 
-  Piece piece_of(const std::string& name, const Tensor& columns, Kind kind, std::int64_t turned) const {
+  MappedTensor mapped(const std::string& name, const Tensor& columns, Kind kind, std::int64_t reordered) const {
     const bool matrix = columns.rank() == 2;
     if (kind == Kind::patches && matrix) {
       const Tensor view = as_convolution(columns, *config_.image);
       return {{name}, view, view.shape()};
     }
     const Tensor view = matrix && kind == Kind::linear ? columns.transpose(0, 1) : columns;
-    if (turned == 0) return {{name}, view, view.shape()};
-    return {{name}, halves_of(columns, turned), view.shape()};
+    if (reordered == 0) return {{name}, view, view.shape()};
+    return {{name}, halves_of(columns, reordered), view.shape()};
   }
 
   const ModelConfig& config_;
@@ -151,11 +151,11 @@ class Mapper {
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const Model& model, const Naming& naming) {
-  std::vector<Piece> pieces;
+std::vector<MappedTensor> mapped_tensors(const Model& model, const Naming& naming) {
+  std::vector<MappedTensor> tensors;
   const Mapper mapper(model, naming);
-  for (const Parameter& parameter : model.parameters()) mapper.add(parameter, pieces);
-  return pieces;
+  for (const Parameter& parameter : model.parameters()) mapper.add(parameter, tensors);
+  return tensors;
 }
 
 bool fits(std::string_view name, std::string_view pattern) {

@@ -9,7 +9,7 @@ namespace fovea::pretrained {
 
 // A tensor of theirs as a view of one of our parameters, which must outlive it: reading copies into the view, writing
 // copies out of it, and so both follow the same table.
-struct Piece {
+struct MappedTensor {
   std::vector<std::string> names;  // the first is written, any is read
   Tensor view;                     // its elements in their order
   Shape shape;                     // theirs, of the same elements
@@ -18,12 +18,12 @@ struct Piece {
 struct Naming {
   const Architecture& architecture;
   const Variant& variant;
-  bool prefixed;            // names begin with the architecture's prefix, where it stands on a base model
-  bool turn_pairs = false;  // rope turns neighbours in the model, halves in the file
+  bool prefixed;               // names begin with the architecture's prefix, where it stands on a base model
+  bool reorder_pairs = false;  // rope turns neighbours in the model, halves in the file
 };
 
 // Every parameter of the model, in the model's order.
-std::vector<Piece> pieces_of(const Model& model, const Naming& naming);
+std::vector<MappedTensor> mapped_tensors(const Model& model, const Naming& naming);
 
 // A name that fits the pattern; "*" stands for any text.
 bool fits(std::string_view name, std::string_view pattern);

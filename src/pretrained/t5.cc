@@ -78,7 +78,7 @@ void fields(ConfigFields& f, ModelConfig& c) {
 bool gated(const ModelConfig& c) { return c.feed_forward == FeedForward::glu; }
 bool plain(const ModelConfig& c) { return !gated(c); }
 
-constexpr Rule kRules[] = {
+constexpr NamePair kNames[] = {
     {"encoder.embedding.tokens", "shared.weight"},
     {"encoder.shared.distances", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
     {"encoder.layers.*.attention_norm", "encoder.block.*.layer.0.layer_norm", Kind::norm},
@@ -118,7 +118,7 @@ const Architecture kT5 = {.format = "t5",
                           .tokens = "shared.weight",
                           .frame = frame,
                           .fields = fields,
-                          .rules = kRules,
+                          .names = kNames,
                           .variants = kVariants,
                           .spare = kSpare};
 

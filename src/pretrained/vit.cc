@@ -51,7 +51,7 @@ void classified(ConfigFields& f, ModelConfig& c) {
   c.classifier_hidden = 0;
 }
 
-constexpr Rule kRules[] = {
+constexpr NamePair kNames[] = {
     {"embedding.front", "embeddings.cls_token", Kind::framed},
     {"embedding.positions", "embeddings.position_embeddings", Kind::framed},
     {"embedding.patches", "embeddings.patch_embeddings.projection", Kind::patches},
@@ -64,14 +64,14 @@ constexpr Rule kRules[] = {
     {"final_norm", "layernorm", Kind::norm},
     {"classifier.hidden", "pooler.dense", Kind::linear},
 };
-constexpr Rule kClasses[] = {{"classifier.out", "classifier", Kind::linear}};
+constexpr NamePair kClasses[] = {{"classifier.out", "classifier", Kind::linear}};
 
 constexpr Variant kVariants[] = {
     {.name = "ViTForImageClassification",
      .task = Task::vision,
      .prefixed = true,
      .fields = classified,
-     .rules = kClasses},
+     .names = kClasses},
     {.name = "ViTModel", .task = Task::encode, .prefixed = false, .fields = pooled},
 };
 
@@ -84,7 +84,7 @@ const Architecture kVit = {.format = "vit",
                            .tokens = "",
                            .frame = frame,
                            .fields = fields,
-                           .rules = kRules,
+                           .names = kNames,
                            .variants = kVariants,
                            .spare = kSpare};
 

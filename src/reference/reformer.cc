@@ -12,15 +12,15 @@ std::int64_t bucket_of(const Problem& p, const Hashing& how, std::int64_t round,
   // Two buckets for every chunk, where there are so many directions.
   const std::int64_t chunks = (p.n_k + how.chunk - 1) / how.chunk,
                      count = std::min(std::max<std::int64_t>(chunks, 1), how.directions);
-  std::vector<double> turned(at(2 * count));
+  std::vector<double> rotated(at(2 * count));
   for (std::int64_t c = 0; c < count; ++c) {
     double sum = 0.0;
     for (std::int64_t a = 0; a < p.d_k; ++a)
       sum += p.key(j, g)[a] * p.weights[0][at((round * p.d_k + a) * how.directions + c)];
-    turned[at(c)] = sum;
-    turned[at(count + c)] = -sum;
+    rotated[at(c)] = sum;
+    rotated[at(count + c)] = -sum;
   }
-  return std::max_element(turned.begin(), turned.end()) - turned.begin();
+  return std::max_element(rotated.begin(), rotated.end()) - rotated.begin();
 }
 
 // counts (n, n): in how many rounds i has j in reach.

@@ -90,40 +90,40 @@ std::string Table::text(const Terminal& terminal) const {
   std::size_t total = name_width;
   for (const ShownColumn& column : columns) total += kGap + column.width(false);
 
-  Layout layout{.name_width = name_width, .two_lines = total > limit, .colour = terminal.colour};
+  BlockStyle style{.name_width = name_width, .two_lines = total > limit, .colour = terminal.colour};
   std::string out;
-  for (std::size_t first = 0; first < columns.size(); first += layout.columns.size()) {
-    layout.columns = std::span(columns).subspan(first, 1);
-    std::size_t width = name_width + kGap + columns[first].width(layout.two_lines);
+  for (std::size_t first = 0; first < columns.size(); first += style.columns.size()) {
+    style.columns = std::span(columns).subspan(first, 1);
+    std::size_t width = name_width + kGap + columns[first].width(style.two_lines);
     for (std::size_t next = first + 1; next < columns.size(); ++next) {
-      width += kGap + columns[next].width(layout.two_lines);
+      width += kGap + columns[next].width(style.two_lines);
       if (width > limit) break;
-      layout.columns = std::span(columns).subspan(first, next + 1 - first);
+      style.columns = std::span(columns).subspan(first, next + 1 - first);
     }
-    out += (first > 0 ? "\n" : "") + block(layout);
+    out += (first > 0 ? "\n" : "") + block(style);
   }
   return out;
 }
 
 // Some of the columns, with their header.
-std::string Table::block(const Layout& layout) const {
+std::string Table::block(const BlockStyle& style) const {
   const std::string gap(kGap, ' ');
-  std::string out = pad_right(row_title_, layout.name_width), units = std::string(layout.name_width, ' ');
-  for (const ShownColumn& column : layout.columns) {
-    const std::size_t width = column.width(layout.two_lines);
-    out += gap + pad_left(layout.two_lines ? column.name : column.head(), width);
+  std::string out = pad_right(row_title_, style.name_width), units = std::string(style.name_width, ' ');
+  for (const ShownColumn& column : style.columns) {
+    const std::size_t width = column.width(style.two_lines);
+    out += gap + pad_left(style.two_lines ? column.name : column.head(), width);
     units += gap + pad_left(column.unit, width);
   }
   out += "\n";
-  if (layout.two_lines) out += units.substr(0, units.find_last_not_of(' ') + 1) + "\n";
+  if (style.two_lines) out += units.substr(0, units.find_last_not_of(' ') + 1) + "\n";
   for (std::size_t r = 0; r < rows_.size(); ++r) {
-    out += pad_right(rows_[r].name, layout.name_width);
-    for (const ShownColumn& column : layout.columns) {
+    out += pad_right(rows_[r].name, style.name_width);
+    for (const ShownColumn& column : style.columns) {
       const Shown& cell = column.cells[r];
-      const bool bold = cell.best && layout.colour;
+      const bool bold = cell.best && style.colour;
       out += gap;
       if (bold) out += "\033[1m";
-      out += pad_left(cell.text, column.width(layout.two_lines));
+      out += pad_left(cell.text, column.width(style.two_lines));
       if (bold) out += "\033[0m";
     }
     out += "\n";

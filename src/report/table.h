@@ -66,12 +66,12 @@ class Table {
   ShownColumn show(std::size_t column) const;
   std::ptrdiff_t best_row(std::size_t column) const;
 
-  struct Layout {
+  struct BlockStyle {
     std::size_t name_width;
     bool two_lines, colour;
     std::span<const ShownColumn> columns = {};
   };
-  std::string block(const Layout& layout) const;
+  std::string block(const BlockStyle& style) const;
 
   std::vector<TableColumn> columns_;
   std::string row_title_;

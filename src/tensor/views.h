@@ -7,6 +7,9 @@ namespace fovea {
 // Axis 2 of x (b, n, heads, d) so many times its first entry: a view.
 Tensor first_head_repeated(const Tensor& x, std::int64_t heads);
 
+// Memory of the host and of nobody's context, aligned as doubles are.
+Tensor host_tensor(const Shape& shape, DType dtype);
+
 // Room where the host can write: of the context, where it is there.
 Tensor host_room(const Context& context, const Shape& shape, DType dtype);
 

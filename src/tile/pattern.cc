@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fovea/error.h"
-#include "tile/rule.h"
+#include "tile/pattern_kind.h"
 
 namespace fovea {
 
@@ -14,7 +14,7 @@ using Cover = Pattern::Cover;
 using Rect = Pattern::Rect;
 using Range = Pattern::Range;
 
-void Pattern::Rule::mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const {
+void Pattern::Kind::mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const {
   for (std::int64_t key = rect.key_begin; key < rect.key_end; ++key)
     for (std::int64_t query = rect.query_begin; query < rect.query_end; ++query)
       if (keep(query, key)) {
@@ -26,16 +26,16 @@ void Pattern::Rule::mask(const Rect& rect, std::size_t words, std::span<std::uin
 namespace {
 
 using tile::floor_div;
-using tile::IntervalRule;
+using tile::IntervalPattern;
+using tile::KindPtr;
 using tile::kOpen;
-using tile::PatternRule;
-using tile::RulePtr;
+using tile::PatternKind;
 
 // query - left <= key <= query + right. Full and causal are windows too, open on one side or both.
-class Window final : public IntervalRule {
+class WindowPattern final : public IntervalPattern {
  public:
-  Window(std::string text, std::int64_t left, std::int64_t right)
-      : IntervalRule(std::move(text)), left_(left), right_(right) {}
+  WindowPattern(std::string text, std::int64_t left, std::int64_t right)
+      : IntervalPattern(std::move(text)), left_(left), right_(right) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
     return key - query >= -left_ && key - query <= right_;
@@ -50,11 +50,11 @@ class Window final : public IntervalRule {
             std::clamp<std::int64_t>(query_end + right_, 0, n_k)};
   }
   Range queries_of(std::int64_t key) const override { return {key - right_, key + left_ + 1}; }
-  RulePtr every(std::int64_t step, std::int64_t) const override { return of(steps(left_, step), steps(right_, step)); }
+  KindPtr every(std::int64_t step, std::int64_t) const override { return of(steps(left_, step), steps(right_, step)); }
 
-  static RulePtr of(std::int64_t left, std::int64_t right) {
+  static KindPtr of(std::int64_t left, std::int64_t right) {
     const auto side = [](std::int64_t width) { return width == kOpen ? std::string("-1") : std::to_string(width); };
-    return std::make_shared<Window>("window(" + side(left) + ", " + side(right) + ")", left, right);
+    return std::make_shared<WindowPattern>("window(" + side(left) + ", " + side(right) + ")", left, right);
   }
 
  private:
@@ -63,10 +63,10 @@ class Window final : public IntervalRule {
   std::int64_t left_, right_;
 };
 
-class BlockDiagonal final : public IntervalRule {
+class BlockDiagonal final : public IntervalPattern {
  public:
   explicit BlockDiagonal(std::int64_t width)
-      : IntervalRule("block_diagonal(" + std::to_string(width) + ")"), width_(width) {}
+      : IntervalPattern("block_diagonal(" + std::to_string(width) + ")"), width_(width) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override { return block(query) == block(key); }
   Cover cover(const Rect& rect) const override {
@@ -87,10 +87,10 @@ class BlockDiagonal final : public IntervalRule {
   std::int64_t width_;
 };
 
-class Predicate final : public PatternRule {
+class Predicate final : public PatternKind {
  public:
   Predicate(std::string text, std::function<bool(std::int64_t, std::int64_t)> keep)
-      : PatternRule(std::move(text)), keep_(std::move(keep)) {}
+      : PatternKind(std::move(text)), keep_(std::move(keep)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override { return keep_(query, key); }
   Cover cover(const Rect&) const override { return Cover::part; }
@@ -100,9 +100,9 @@ class Predicate final : public PatternRule {
   std::function<bool(std::int64_t, std::int64_t)> keep_;
 };
 
-class Filled final : public PatternRule {
+class Filled final : public PatternKind {
  public:
-  Filled(std::string text, Pattern::Fill fill) : PatternRule(std::move(text)), fill_(std::move(fill)) {}
+  Filled(std::string text, Pattern::Fill fill) : PatternKind(std::move(text)), fill_(std::move(fill)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
     std::uint64_t bit = 0;
@@ -125,10 +125,10 @@ std::string text_of(std::string name, const std::string& key) {
   return std::move(name) + (key.empty() ? "#" + std::to_string(made++) : "[" + key + "]");
 }
 
-class Shifted final : public PatternRule {
+class Shifted final : public PatternKind {
  public:
-  Shifted(RulePtr inner, std::int64_t query, std::int64_t key)
-      : PatternRule("shifted(" + inner->text() + ", " + std::to_string(query) + ", " + std::to_string(key) + ")"),
+  Shifted(KindPtr inner, std::int64_t query, std::int64_t key)
+      : PatternKind("shifted(" + inner->text() + ", " + std::to_string(query) + ", " + std::to_string(key) + ")"),
         inner_(std::move(inner)),
         query_(query),
         key_(key) {}
@@ -148,15 +148,15 @@ class Shifted final : public PatternRule {
     return {rect.query_begin + query_, rect.query_end + query_, rect.key_begin + key_, rect.key_end + key_};
   }
 
-  RulePtr inner_;
+  KindPtr inner_;
   std::int64_t query_, key_;
 };
 
 // A pattern among every step-th token, asked pair by pair.
-class Every final : public PatternRule {
+class Every final : public PatternKind {
  public:
-  Every(RulePtr inner, std::int64_t step, std::int64_t first)
-      : PatternRule("every(" + inner->text() + ", " + std::to_string(step) + ", " + std::to_string(first) + ")"),
+  Every(KindPtr inner, std::int64_t step, std::int64_t first)
+      : PatternKind("every(" + inner->text() + ", " + std::to_string(step) + ", " + std::to_string(first) + ")"),
         inner_(std::move(inner)),
         step_(step),
         first_(first) {}
@@ -176,19 +176,19 @@ class Every final : public PatternRule {
  private:
   std::int64_t at(std::int64_t i) const { return first_ + i * step_; }
 
-  RulePtr inner_;
+  KindPtr inner_;
   std::int64_t step_, first_;
 };
 
-RulePtr every_of(const RulePtr& rule, std::int64_t step, std::int64_t first) {
-  RulePtr own = rule->every(step, first);
-  return own != nullptr ? own : std::make_shared<Every>(rule, step, first);
+KindPtr every_of(const KindPtr& kind, std::int64_t step, std::int64_t first) {
+  KindPtr own = kind->every(step, first);
+  return own != nullptr ? own : std::make_shared<Every>(kind, step, first);
 }
 
 // All that a pattern does not keep.
-class Not final : public PatternRule {
+class Not final : public PatternKind {
  public:
-  explicit Not(RulePtr inner) : PatternRule("~" + inner->text()), inner_(std::move(inner)) {}
+  explicit Not(KindPtr inner) : PatternKind("~" + inner->text()), inner_(std::move(inner)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override { return !inner_->keep(query, key); }
   Cover cover(const Rect& rect) const override {
@@ -204,20 +204,20 @@ class Not final : public PatternRule {
                      rect.query_end - rect.query_begin);
     for (std::size_t i = 0; i < bits.size(); ++i) bits[i] &= ~kept[i];
   }
-  RulePtr every(std::int64_t step, std::int64_t first) const override {
+  KindPtr every(std::int64_t step, std::int64_t first) const override {
     return std::make_shared<Not>(every_of(inner_, step, first));
   }
 
  private:
-  RulePtr inner_;
+  KindPtr inner_;
 };
 
 // Both (kAnd) or either of two patterns.
 template <bool kAnd>
-class Pair final : public PatternRule {
+class Pair final : public PatternKind {
  public:
-  Pair(RulePtr a, RulePtr b)
-      : PatternRule("(" + a->text() + (kAnd ? " & " : " | ") + b->text() + ")"), a_(std::move(a)), b_(std::move(b)) {}
+  Pair(KindPtr a, KindPtr b)
+      : PatternKind("(" + a->text() + (kAnd ? " & " : " | ") + b->text() + ")"), a_(std::move(a)), b_(std::move(b)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
     return kAnd ? a_->keep(query, key) && b_->keep(query, key) : a_->keep(query, key) || b_->keep(query, key);
@@ -241,34 +241,34 @@ class Pair final : public PatternRule {
     b_->mask(rect, words, other);
     for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = kAnd ? bits[i] & other[i] : bits[i] | other[i];
   }
-  RulePtr every(std::int64_t step, std::int64_t first) const override {
+  KindPtr every(std::int64_t step, std::int64_t first) const override {
     return std::make_shared<Pair>(every_of(a_, step, first), every_of(b_, step, first));
   }
 
  private:
-  RulePtr a_, b_;
+  KindPtr a_, b_;
 };
 
-RulePtr full_rule() {
-  static const RulePtr rule = std::make_shared<Window>("full", kOpen, kOpen);
-  return rule;
+KindPtr full_kind() {
+  static const KindPtr kind = std::make_shared<WindowPattern>("full", kOpen, kOpen);
+  return kind;
 }
 
 }  // namespace
 
-Pattern::Pattern() : rule_(full_rule()) {}
-Pattern::Pattern(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+Pattern::Pattern() : kind_(full_kind()) {}
+Pattern::Pattern(std::shared_ptr<const Kind> kind) : kind_(std::move(kind)) {}
 
 Pattern Pattern::full() { return Pattern(); }
 
-Pattern Pattern::causal() { return Pattern(std::make_shared<Window>("causal", kOpen, 0)); }
+Pattern Pattern::causal() { return Pattern(std::make_shared<WindowPattern>("causal", kOpen, 0)); }
 
 Pattern Pattern::window(std::int64_t left, std::int64_t right) {
   if (left < -1 || right < -1)
     fail(ErrorCode::usage, "window(" + std::to_string(left) + ", " + std::to_string(right) + ")", "pattern",
          "sides are 0 or more, or -1 for an open side");
   const auto side = [](std::int64_t width) { return width == -1 ? kOpen : std::min(width, kOpen); };
-  return Pattern(Window::of(side(left), side(right)));
+  return Pattern(WindowPattern::of(side(left), side(right)));
 }
 
 Pattern Pattern::block_diagonal(std::int64_t width) {
@@ -293,59 +293,59 @@ Pattern Pattern::shifted(std::int64_t query, std::int64_t key) const {
   if (key < 0 || key > kMost || query < -kMost || query > kMost)
     fail(ErrorCode::usage, "a pattern shifted by " + std::to_string(query) + " and " + std::to_string(key), "pattern",
          "a first key of 0 or more");
-  return query == 0 && key == 0 ? *this : Pattern(std::make_shared<Shifted>(rule_, query, key));
+  return query == 0 && key == 0 ? *this : Pattern(std::make_shared<Shifted>(kind_, query, key));
 }
 
-Pattern Pattern::box(const Rect& rect) { return Pattern(tile::box_rule(rect)); }
+Pattern Pattern::box(const Rect& rect) { return Pattern(tile::box_kind(rect)); }
 
 Pattern Pattern::comb(std::int64_t period, std::int64_t begin, std::int64_t end) {
   if (period < 1 || begin < 0 || begin > end || end > period)
     fail(ErrorCode::usage,
          "comb(" + std::to_string(period) + ", " + std::to_string(begin) + ", " + std::to_string(end) + ")", "pattern",
          "0 <= begin <= end <= period");
-  return Pattern(tile::comb_rule(period, begin, end));
+  return Pattern(tile::comb_kind(period, begin, end));
 }
 
 Pattern Pattern::distances(std::vector<std::int64_t> distances) {
-  return Pattern(tile::distances_rule(std::move(distances)));
+  return Pattern(tile::distances_kind(std::move(distances)));
 }
 
 Pattern Pattern::blocks(std::int64_t width, std::vector<std::vector<std::int64_t>> rows) {
   if (width < 1) fail(ErrorCode::usage, "blocks of width " + std::to_string(width), "pattern", "a width of 1 or more");
-  return Pattern(tile::blocks_rule(width, std::move(rows)));
+  return Pattern(tile::blocks_kind(width, std::move(rows)));
 }
 
 Pattern Pattern::every(std::int64_t step, std::int64_t first) const {
   if (step < 1) fail(ErrorCode::usage, "every token of step " + std::to_string(step), "pattern", "a step of 1 or more");
-  return Pattern(every_of(rule_, step, first));
+  return Pattern(every_of(kind_, step, first));
 }
 
-Pattern Pattern::operator~() const { return Pattern(std::make_shared<Not>(rule_)); }
+Pattern Pattern::operator~() const { return Pattern(std::make_shared<Not>(kind_)); }
 Pattern Pattern::operator&(const Pattern& other) const {
-  return Pattern(std::make_shared<Pair<true>>(rule_, other.rule_));
+  return Pattern(std::make_shared<Pair<true>>(kind_, other.kind_));
 }
 Pattern Pattern::operator|(const Pattern& other) const {
-  return Pattern(std::make_shared<Pair<false>>(rule_, other.rule_));
+  return Pattern(std::make_shared<Pair<false>>(kind_, other.kind_));
 }
 
-bool Pattern::keep(std::int64_t query, std::int64_t key) const { return rule_->keep(query, key); }
+bool Pattern::keep(std::int64_t query, std::int64_t key) const { return kind_->keep(query, key); }
 
 Cover Pattern::cover(const Rect& rect) const {
   if (rect.query_begin >= rect.query_end || rect.key_begin >= rect.key_end) return Cover::none;
-  return rule_->cover(rect);
+  return kind_->cover(rect);
 }
 
 Range Pattern::keys(std::int64_t query_begin, std::int64_t query_end, std::int64_t n_k) const {
   if (query_begin >= query_end) return {0, 0};
-  const Range range = rule_->keys(query_begin, query_end, n_k);
+  const Range range = kind_->keys(query_begin, query_end, n_k);
   return range.begin < range.end ? range : Range{0, 0};
 }
 
 void Pattern::mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const {
   std::fill(bits.begin(), bits.end(), 0);
-  rule_->mask(rect, words, bits);
+  kind_->mask(rect, words, bits);
 }
 
-const std::string& Pattern::text() const { return rule_->text(); }
+const std::string& Pattern::text() const { return kind_->text(); }
 
 }  // namespace fovea

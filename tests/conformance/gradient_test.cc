@@ -153,7 +153,7 @@ TEST_P(Gradient, Float) { check_low_precision(DType::f32, 1e-4); }
 // output they are taken from was rounded to 8 bits.
 TEST_P(Gradient, Bfloat16) { check_low_precision(DType::bf16, 1e-1); }
 
-FOVEA_LAWS(Gradient);
+FOVEA_BFLOAT16_LAWS(Gradient);
 
 }  // namespace
 }  // namespace fovea::conformance

@@ -15,7 +15,7 @@ class Robustness : public Law {
   static bool all_zero(const std::vector<double>& x) {
     return std::all_of(x.begin(), x.end(), [](double v) { return v == 0.0; });
   }
-  // The same bits; within rounding where the vendor's product or a transform decides about the last ones.
+  // The same bits; within rounding where the vendor's product decides about the last ones.
   template <class T>
   void expect_same(const std::vector<T>& a, const std::vector<T>& b) const {
     if (!mechanism().kind().rounds_freely) {

@@ -38,6 +38,8 @@ struct Case {
   Isa isa;
 };
 std::vector<Case> cases();  // all variants on all instruction sets of this machine; on a card with the best
+// On those that differ in more than products of bf16: avx512 stands for avx512-bf16 where nothing is bf16.
+std::vector<Case> plain_cases();
 void PrintTo(const Case& c, std::ostream* out);
 std::string case_name(const testing::TestParamInfo<Case>& info);
 
@@ -57,6 +59,10 @@ class Law : public testing::TestWithParam<Case> {
 
 }  // namespace fovea::conformance
 
-// Instantiates the laws of a file for every mechanism, parameter choice and instruction set.
-#define FOVEA_LAWS(suite) \
+// Instantiates laws for every mechanism, parameter choice and instruction set; those with bf16 among their numbers also
+// where only its products differ.
+#define FOVEA_LAWS(suite)                                                                    \
+  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(fovea::conformance::plain_cases()), \
+                           fovea::conformance::case_name)
+#define FOVEA_BFLOAT16_LAWS(suite) \
   INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(fovea::conformance::cases()), fovea::conformance::case_name)

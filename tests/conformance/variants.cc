@@ -64,6 +64,13 @@ std::vector<Case> cases() {
   return all;
 }
 
+std::vector<Case> plain_cases() {
+  std::vector<Case> all = cases();
+  const bool has_avx512 = std::any_of(all.begin(), all.end(), [](const Case& c) { return c.isa == Isa::avx512; });
+  if (has_avx512) std::erase_if(all, [](const Case& c) { return c.isa == Isa::avx512_bf16; });
+  return all;
+}
+
 void PrintTo(const Case& c, std::ostream* out) { *out << c.variant.mechanism.text() << " on " << name_of(c.isa); }
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {

@@ -68,7 +68,7 @@ class Described:
                 options[name] = tensor.detach()
         return options
 
-    def turned(self, x: Tensor) -> Tensor:
+    def transposed(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2) if self.heads_first else x
 
     def dense(self, x: Tensor) -> Tensor:
@@ -133,13 +133,13 @@ attend = torch.library.custom_op("fovea::attention", compute, mutates_args=(), d
 @attend.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     call = described(text)
-    batch, n, heads, _ = call.turned(q).shape
+    batch, n, heads, _ = call.transposed(q).shape
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    output = call.turned(q.new_empty((batch, n, heads, v.shape[-1])))
-    lse = call.turned(q.new_empty((batch, n, heads), dtype=wide)) if call.options.get("return_lse") else q.new_empty(0)
+    output = call.transposed(q.new_empty((batch, n, heads, v.shape[-1])))
+    lse = call.transposed(q.new_empty((batch, n, heads), dtype=wide)) if call.options.get("return_lse") else q.new_empty(0)
     state = q.new_empty(0)
     if call.options.get("final_state"):
-        sizes = (heads, call.turned(k).shape[2], q.shape[-1], v.shape[-1])
+        sizes = (heads, call.transposed(k).shape[2], q.shape[-1], v.shape[-1])
         state = q.new_empty((_sequences(call, batch, others), *_state_shape(text, *map(int, sizes))), dtype=wide)
     return output, lse, state, q.new_empty(1 if call.records else 0, dtype=torch.uint8, device="cpu")
 
@@ -189,7 +189,7 @@ pull = torch.library.custom_op("fovea::attention_backward", gradients, mutates_a
 @pull.register_fake
 def _(grads: list[Tensor], ticket: Tensor, inputs: list[Tensor], text: str) -> list[Tensor]:
     call = described(text)
-    out = [call.turned(torch.empty_like(call.turned(x), memory_format=torch.contiguous_format)) for x in inputs[:3]]
+    out = [call.transposed(torch.empty_like(call.transposed(x), memory_format=torch.contiguous_format)) for x in inputs[:3]]
     for name, x in zip(call.names, inputs[3:]):
         has_grad = x.is_floating_point() and name != "mask"
         out.append(torch.empty_like(x, memory_format=torch.contiguous_format) if has_grad else x.new_empty(0))

@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], std::uint32
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
 }
-__device__ __forceinline__ void load_turned(std::uint32_t (&r)[4], std::uint32_t address) {
+__device__ __forceinline__ void load_transposed(std::uint32_t (&r)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
@@ -109,9 +109,9 @@ struct SharedTile {
   static constexpr int bytes(int rows) { return rows * row_bytes(); }
   std::uint32_t base;
 
-  __device__ __forceinline__ static int turn(int row) { return kPieces >= 8 ? row % 8 : row / 2 % 4; }
+  __device__ __forceinline__ static int swizzle(int row) { return kPieces >= 8 ? row % 8 : row / 2 % 4; }
   __device__ __forceinline__ std::uint32_t at(int row, int piece) const {
-    return base + static_cast<std::uint32_t>((row * kPieces + (piece ^ turn(row))) * 16);
+    return base + static_cast<std::uint32_t>((row * kPieces + (piece ^ swizzle(row))) * 16);
   }
   // First operand: rows [row, row + 16), columns [16 step, 16 step + 16).
   __device__ __forceinline__ void own(std::uint32_t (&a)[4], int row, int step) const {
@@ -123,7 +123,7 @@ struct SharedTile {
   }
   // Second operand of a product with the tile: rows [row, row + 16), two fragments of columns [16 step, 16 step + 16).
   __device__ __forceinline__ void along(std::uint32_t (&b)[4], int row, int step) const {
-    load_turned(b, at(row + lane() % 16, 2 * step + lane() / 16));
+    load_transposed(b, at(row + lane() % 16, 2 * step + lane() / 16));
   }
 
   // Starts to copy `count` of kRows rows of `width` halves; the others become zero.

@@ -1,9 +1,8 @@
 #include "data/text/sequences.h"
 
-#include <map>
-
 #include "data/collate.h"
 #include "data/hash.h"
+#include "data/labelled_split.h"
 
 namespace fovea {
 namespace {
@@ -21,54 +20,36 @@ Input packed(const Context& context, const TokenLists& lists, std::span<const st
   return packed_rows<std::int32_t>(context, rows);
 }
 
-class LabelledListsSplit final : public Split {
- public:
-  explicit LabelledListsSplit(LabelledLists lists) : lists_(std::move(lists)) {
-    std::map<std::int32_t, std::int64_t> counts;
-    std::int64_t most = 0;
-    for (const LabelledPick& example : lists_.examples) most = std::max(most, ++counts[example.label]);
-    if (size() > 0) majority_ = static_cast<double>(most) / static_cast<double>(size());
-  }
+struct ListSource {
+  LabelledLists lists;
 
-  std::int64_t size() const override { return std::ssize(lists_.examples); }
-  std::int64_t length(std::int64_t example) const override {
-    const LabelledPick& pick = at(example);
-    return std::ssize((*lists_.first)[pick.first]) + (lists_.second ? std::ssize((*lists_.second)[pick.second]) : 0);
+  const LabelledPick& at(std::int64_t i) const { return lists.examples[static_cast<std::size_t>(i)]; }
+  std::int64_t size() const { return std::ssize(lists.examples); }
+  std::int64_t length(std::int64_t i) const {
+    const LabelledPick& pick = at(i);
+    return std::ssize((*lists.first)[pick.first]) + (lists.second ? std::ssize((*lists.second)[pick.second]) : 0);
   }
-  double majority() const override { return majority_; }
-
-  std::uint64_t hash() const override {
+  std::int32_t label(std::int64_t i) const { return at(i).label; }
+  std::uint64_t hash() const {
     Hash hash;
-    if (lists_.first) add_hash(hash, *lists_.first);
-    if (lists_.second && lists_.second != lists_.first) add_hash(hash, *lists_.second);
-    for (const LabelledPick& pick : lists_.examples) {
+    if (lists.first) add_hash(hash, *lists.first);
+    if (lists.second && lists.second != lists.first) add_hash(hash, *lists.second);
+    for (const LabelledPick& pick : lists.examples) {
       hash.add_all<std::int64_t>(std::span(&pick.first, 1));
       hash.add_all<std::int64_t>(std::span(&pick.second, 1));
       hash.add_all<std::int32_t>(std::span(&pick.label, 1));
     }
     return hash.value();
   }
-
-  Batch batch(const Context& context, std::span<const std::int64_t> picks, std::uint64_t /*draw*/) const override {
-    Batch batch;
-    batch.examples.assign(picks.begin(), picks.end());
-    batch.targets = Tensor::empty(context, {std::ssize(picks)}, DType::i32);
+  void fill(const Context& context, std::span<const std::int64_t> picks, Batch& batch) const {
     std::vector<std::int64_t> first, second;
-    for (std::size_t i = 0; i < picks.size(); ++i) {
-      first.push_back(at(picks[i]).first);
-      second.push_back(at(picks[i]).second);
-      batch.targets.data<std::int32_t>()[i] = at(picks[i]).label;
+    for (const std::int64_t pick : picks) {
+      first.push_back(at(pick).first);
+      second.push_back(at(pick).second);
     }
-    batch.input = packed(context, *lists_.first, first);
-    if (lists_.second) batch.second = packed(context, *lists_.second, second);
-    return batch;
+    batch.input = packed(context, *lists.first, first);
+    if (lists.second) batch.second = packed(context, *lists.second, second);
   }
-
- private:
-  const LabelledPick& at(std::int64_t example) const { return lists_.examples[static_cast<std::size_t>(example)]; }
-
-  LabelledLists lists_;
-  double majority_ = 0.0;
 };
 
 class ParallelSplit final : public Split {
@@ -118,7 +99,7 @@ std::int64_t TokenLists::longest() const {
 }
 
 std::shared_ptr<const Split> labelled_split(LabelledLists lists) {
-  return std::make_shared<LabelledListsSplit>(std::move(lists));
+  return std::make_shared<LabelledSplit<ListSource>>(ListSource{std::move(lists)});
 }
 
 std::shared_ptr<const Split> parallel_split(ParallelLists lists) {

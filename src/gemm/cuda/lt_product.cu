@@ -57,7 +57,7 @@ std::vector<Leading> leading_axes(const kernels::Product& io) {
 // What cuBLASLt is asked for: columns first, so that c^T = b^T a^T gives rows.
 struct Request {
   std::int64_t m, n, k;  // of c (m, n)
-  bool a_turned, b_turned;
+  bool a_transposed, b_transposed;
   std::int64_t a_step, b_step;  // from one dense line to the next
   Leading batch{1, 0, 0, 0};
   DType type, out;
@@ -69,8 +69,8 @@ struct Request {
     return std::array<std::int64_t, kValues>{m,
                                              n,
                                              k,
-                                             a_turned,
-                                             b_turned,
+                                             a_transposed,
+                                             b_transposed,
                                              a_step,
                                              b_step,
                                              batch.size,
@@ -87,7 +87,7 @@ struct Request {
   }
 };
 
-bool is_turned(const Tensor& t) { return t.stride(-1) != 1 || t.stride(-2) < t.dim(-1); }
+bool is_transposed(const Tensor& t) { return t.stride(-1) != 1 || t.stride(-2) < t.dim(-1); }
 
 std::int64_t alignment_of(const kernels::Product& io, const std::vector<Leading>& axes) {
   constexpr std::int64_t kMost = 256;
@@ -103,9 +103,9 @@ Request request_for(const Context& context, const kernels::Product& io, const st
   const bool fused = io.a.dtype() != DType::f64;
   Request r{};
   r.m = io.c.dim(-2), r.n = io.c.dim(-1), r.k = io.a.dim(-1);
-  r.a_turned = is_turned(io.a), r.b_turned = is_turned(io.b);
-  r.a_step = std::max(io.a.stride(r.a_turned ? -1 : -2), r.a_turned ? r.m : r.k);
-  r.b_step = std::max(io.b.stride(r.b_turned ? -1 : -2), r.b_turned ? r.k : r.n);
+  r.a_transposed = is_transposed(io.a), r.b_transposed = is_transposed(io.b);
+  r.a_step = std::max(io.a.stride(r.a_transposed ? -1 : -2), r.a_transposed ? r.m : r.k);
+  r.b_step = std::max(io.b.stride(r.b_transposed ? -1 : -2), r.b_transposed ? r.k : r.n);
   r.batch = axes.empty() ? Leading{1, 0, 0, 0} : axes.front();
   r.type = io.a.dtype(), r.out = io.c.dtype();
   r.bias = fused && io.epilogue.bias.defined(), r.relu = fused && io.epilogue.relu;
@@ -123,13 +123,13 @@ class Plan {
                                         : r.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                  : CUBLAS_COMPUTE_32F;
     check_lt(cublasLtMatmulDescCreate(&product_, compute, f64 ? CUDA_R_64F : CUDA_R_32F));
-    set(CUBLASLT_MATMUL_DESC_TRANSA, r.b_turned ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, r.a_turned ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSA, r.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, r.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     const cublasLtEpilogue_t epilogue = r.bias ? (r.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
                                                : (r.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-    b_ = layout({r.type, r.b_turned ? r.k : r.n, r.b_turned ? r.n : r.k, r.b_step}, r.batch.size, r.batch.b);
-    a_ = layout({r.type, r.a_turned ? r.m : r.k, r.a_turned ? r.k : r.m, r.a_step}, r.batch.size, r.batch.a);
+    b_ = layout({r.type, r.b_transposed ? r.k : r.n, r.b_transposed ? r.n : r.k, r.b_step}, r.batch.size, r.batch.b);
+    a_ = layout({r.type, r.a_transposed ? r.m : r.k, r.a_transposed ? r.k : r.m, r.a_step}, r.batch.size, r.batch.a);
     c_ = layout({r.out, r.n, r.m, r.n}, r.batch.size, r.batch.c);
     choose(handle, r);
   }

@@ -14,7 +14,7 @@ namespace {
 using kernels::AdditiveInputs;
 using kernels::AdditivePairs;
 using kernels::AttendAdditive;
-using kernels::PullAdditive;
+using kernels::AttendAdditiveVjp;
 
 constexpr std::int64_t kRows = 16;  // queries of a task
 
@@ -121,8 +121,8 @@ void attend_rows(const Context& context, const AttendAdditive& io) {
 
 // One row: p and d_o are at hand, ds_j = p_j (d_o . v_j - sum over k of p_k d_o . v_k).
 template <class T>
-void pull_row(const Head<T>& head, std::int64_t i, std::vector<Wide<T>>& p, const T* d_o, const AdditiveInputs& d,
-              Wide<T>* d_vector) {
+void vjp_row(const Head<T>& head, std::int64_t i, std::vector<Wide<T>>& p, const T* d_o, const AdditiveInputs& d,
+             Wide<T>* d_vector) {
   using R = Wide<T>;
   const std::int64_t d_v = d.value.dim(3);
   std::vector<R> dp(p.size(), R(0));
@@ -143,13 +143,13 @@ void pull_row(const Head<T>& head, std::int64_t i, std::vector<Wide<T>>& p, cons
     mean += p[j] * dp[j];
   }
   for (std::size_t j = 0; j < p.size(); ++j) dp[j] = p[j] == R(0) ? R(0) : p[j] * (dp[j] - mean);
-  cpu::additive_pull(head.keys(i, 0, std::ssize(p)), dp.data(),
-                     {head.template of_query<R>(d.left, i), d_vector, head.template of_key<R>(d.right, 0)});
+  cpu::additive_vjp(head.keys(i, 0, std::ssize(p)), dp.data(),
+                    {head.template of_query<R>(d.left, i), d_vector, head.template of_key<R>(d.right, 0)});
 }
 
 // Heads that share keys follow one another: their sums have one order.
 template <class T>
-void pull_rows(const Context& context, const PullAdditive& io) {
+void vjp_rows(const Context& context, const AttendAdditiveVjp& io) {
   const AdditivePairs& rows = *io.pairs;
   const std::int64_t heads = io.in.left.dim(2), kv_heads = io.in.right.dim(2), group = heads / kv_heads;
   parallel_for(context, std::ssize(rows.queries) * kv_heads, [&](std::int64_t unit) {
@@ -160,7 +160,7 @@ void pull_rows(const Context& context, const PullAdditive& io) {
       Wide<T>* d_vector = io.d.vector.data<Wide<T>>() + (unit / kv_heads * heads + h) * head.width();
       for (std::int64_t i = 0; i < rows.queries[sequence].count; ++i) {
         head.weigh(i, p);
-        pull_row<T>(head, i, p, head.template of_query<T>(io.d_o, i), io.d, d_vector);
+        vjp_row<T>(head, i, p, head.template of_query<T>(io.d_o, i), io.d, d_vector);
       }
     }
   });
@@ -174,8 +174,8 @@ void kernels::attend_additive<Device::cpu>(const Context& context, const AttendA
 }
 
 template <>
-void kernels::attend_additive_backward<Device::cpu>(const Context& context, const PullAdditive& io) {
-  visit_float(io.in.value.dtype(), [&]<class T>() { pull_rows<T>(context, io); });
+void kernels::attend_additive_backward<Device::cpu>(const Context& context, const AttendAdditiveVjp& io) {
+  visit_float(io.in.value.dtype(), [&]<class T>() { vjp_rows<T>(context, io); });
 }
 
 }  // namespace fovea

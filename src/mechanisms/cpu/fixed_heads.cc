@@ -95,8 +95,8 @@ void apply_head(const kernels::GivenCall& call, std::size_t sequence, std::int64
 
 // Adds the gradient of one head to dv (n_k, width) of its sequence.
 template <class T>
-void pull_head(const kernels::GivenCall& call, std::size_t sequence, std::int64_t head, const Tensor& d_o,
-               std::vector<double>& dv) {
+void vjp_head(const kernels::GivenCall& call, std::size_t sequence, std::int64_t head, const Tensor& d_o,
+              std::vector<double>& dv) {
   const HeadRows<T> rows(call, sequence, call.given.heads[static_cast<std::size_t>(head)]);
   const std::int64_t width = d_o.dim(3);
   const auto add = [&](std::int64_t key, double factor, const auto* from) {
@@ -125,13 +125,13 @@ void pull_head(const kernels::GivenCall& call, std::size_t sequence, std::int64_
 
 // All given heads that read one head of v in one sequence.
 template <class T>
-void pull_values(const kernels::GivenCall& call, std::size_t sequence, std::int64_t kv, const Tensor& d_o,
-                 const Tensor& dv) {
+void vjp_values(const kernels::GivenCall& call, std::size_t sequence, std::int64_t kv, const Tensor& d_o,
+                const Tensor& dv) {
   const Sequences::Rows& k = call.keys[sequence];
   const std::int64_t width = dv.dim(3);
   std::vector<double> sum(static_cast<std::size_t>(k.count * width), 0.0);
   for (std::int64_t head = 0; head < d_o.dim(2); ++head)
-    if (head * dv.dim(2) / call.heads == kv) pull_head<T>(call, sequence, head, d_o, sum);
+    if (head * dv.dim(2) / call.heads == kv) vjp_head<T>(call, sequence, head, d_o, sum);
   for (std::int64_t j = 0; j < k.count; ++j) {
     T* to = row_at<T>(dv, k.batch, k.begin + j, kv);
     for (std::int64_t c = 0; c < width; ++c)
@@ -152,11 +152,11 @@ void kernels::apply_given<Device::cpu>(const Context& context, const ApplyGiven&
 }
 
 template <>
-void kernels::apply_given_backward<Device::cpu>(const Context& context, const ApplyGivenPull& io) {
+void kernels::apply_given_backward<Device::cpu>(const Context& context, const ApplyGivenVjp& io) {
   const std::int64_t heads = io.dv.dim(2);
   visit_float(io.dv.dtype(), [&]<class T>() {
     parallel_for(context, std::ssize(io.call->keys) * heads, [&](std::int64_t task) {
-      pull_values<T>(*io.call, static_cast<std::size_t>(task / heads), task % heads, io.d_o, io.dv);
+      vjp_values<T>(*io.call, static_cast<std::size_t>(task / heads), task % heads, io.d_o, io.dv);
     });
   });
 }

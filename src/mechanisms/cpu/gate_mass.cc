@@ -37,7 +37,7 @@ void kernels::inverse_gate_mass<Device::cpu>(const Context&, const InverseMass& 
 }
 
 template <>
-void kernels::inverse_gate_mass_backward<Device::cpu>(const Context&, const InverseMassPull& io) {
+void kernels::inverse_gate_mass_backward<Device::cpu>(const Context&, const InverseMassVjp& io) {
   const std::int64_t heads = io.g.dim(2), groups = io.kept.dim(2), group = heads / groups;
   visit_wide(io.kept.dtype(), [&]<class R>() {
     each_query(*io.mass, io.g.dim(1), io.kept.dim(1), [&](std::int64_t query, std::int64_t key) {

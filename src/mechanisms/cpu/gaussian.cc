@@ -48,7 +48,7 @@ void kernels::gaussian_features<Device::cpu>(const Context& context, const Gauss
 }
 
 template <>
-void kernels::gaussian_features_backward<Device::cpu>(const Context& context, const GaussianPull& io) {
+void kernels::gaussian_features_backward<Device::cpu>(const Context& context, const GaussianVjp& io) {
   const GaussianColumns columns(io.x.dim(3), io.x.dtype(), io.side);
   visit_float(io.x.dtype(), [&]<class T>() {
     using R = Wide<T>;

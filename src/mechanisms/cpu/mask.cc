@@ -34,7 +34,7 @@ void kernels::mask_bias<Device::cpu>(const Context&, const MaskBias& io) {
 }
 
 template <>
-void kernels::mask_bias_backward<Device::cpu>(const Context&, const MaskBiasPull& io) {
+void kernels::mask_bias_backward<Device::cpu>(const Context&, const MaskBiasVjp& io) {
   visit_float(io.grad.dtype(), [&]<class T>() {
     for_each_pair(io.grad.shape(), io.d_bias, io.mask, [&](std::int64_t i, std::int64_t at_bias, std::int64_t at_mask) {
       if (io.mask.data<std::uint8_t>()[at_mask] == 0) return;

@@ -34,7 +34,7 @@ class MixingRows {
     for (std::int64_t a = 0; a < count_; ++a) alpha[a] = share[a] + beta * (t[a] - mean);
   }
   // Gradients of what mix() took in place of those of t.
-  void pull(R* dt) const {
+  void vjp(R* dt) const {
     for (std::int64_t i = 0; full_ >= 0 && i < n_; ++i)
       for (std::int64_t a = 0; i != full_ && a < count_; ++a) dt[i * count_ + a] -= dt[full_ * count_ + a];
     if (full_ >= 0) std::fill_n(dt + full_ * count_, count_, R{0});
@@ -66,7 +66,7 @@ void kernels::log_mixing<Device::cpu>(const Context& context, const LogMixing& i
 }
 
 template <>
-void kernels::log_mixing_backward<Device::cpu>(const Context& context, const LogMixingPull& io) {
+void kernels::log_mixing_backward<Device::cpu>(const Context& context, const LogMixingVjp& io) {
   const std::int64_t n = io.t.dim(2), count = io.t.dim(3);
   visit_wide(io.t.dtype(), [&]<class R>() {
     const R beta = static_cast<R>(io.beta);
@@ -88,7 +88,7 @@ void kernels::log_mixing_backward<Device::cpu>(const Context& context, const Log
         }
         for (std::int64_t a = 0; a < count; ++a) dt[a] = beta * (dt[a] - mean);
       }
-      rows.pull(io.d_t.data<R>() + matrix * n * count);
+      rows.vjp(io.d_t.data<R>() + matrix * n * count);
     });
   });
 }

@@ -21,19 +21,19 @@ void kernels::divide_by_last<Device::cpu>(const Context& context, const DivideBy
 }
 
 template <>
-void kernels::divide_by_last_backward<Device::cpu>(const Context& context, const DivideByLastPull& io) {
+void kernels::divide_by_last_backward<Device::cpu>(const Context& context, const DivideByLastVjp& io) {
   const std::int64_t d = io.g.dim(-1);
   visit_float(io.x.dtype(), [&]<class T>() {
     using R = Wide<T>;
     for_rows(context, io.x.numel() / (d + 1), d, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
-        const T *in = io.x.data<T>() + r * (d + 1), *pulled = io.g.data<T>() + r * d;
+        const T *in = io.x.data<T>() + r * (d + 1), *upstream = io.g.data<T>() + r * d;
         T* out = io.dx.data<T>() + r * (d + 1);
         const R sum = static_cast<R>(in[d]) + static_cast<R>(io.add), inverse = sum == 0 ? R(0) : 1 / sum;
         R dot = 0;
         for (std::int64_t c = 0; c < d; ++c) {
-          dot += static_cast<R>(pulled[c]) * static_cast<R>(in[c]);
-          out[c] = static_cast<T>(static_cast<R>(pulled[c]) * inverse);
+          dot += static_cast<R>(upstream[c]) * static_cast<R>(in[c]);
+          out[c] = static_cast<T>(static_cast<R>(upstream[c]) * inverse);
         }
         out[d] = static_cast<T>(-dot * inverse * inverse);
       }

@@ -15,7 +15,7 @@ void kernels::temperature<Device::cpu>(const Context&, const Temperature& io) {
 }
 
 template <>
-void kernels::temperature_backward<Device::cpu>(const Context&, const TemperaturePull& io) {
+void kernels::temperature_backward<Device::cpu>(const Context&, const TemperatureVjp& io) {
   const std::int64_t width = io.out.dim(1);
   visit_float(io.log.dtype(), [&]<class T>() {
     for (std::int64_t head = 0; head < io.log.numel(); ++head) {

@@ -44,7 +44,7 @@ void kernels::square_features<Device::cpu>(const Context& context, const Square&
 }
 
 template <>
-void kernels::square_features_backward<Device::cpu>(const Context& context, const SquarePull& io) {
+void kernels::square_features_backward<Device::cpu>(const Context& context, const SquareVjp& io) {
   const std::int64_t r = io.x.dim(-1), width = io.g.dim(-1);
   visit_wide(io.x.dtype(), [&]<class R>() {
     for_rows(context, io.x.numel() / r, width, [&](std::int64_t begin, std::int64_t end) {

@@ -147,7 +147,7 @@ class ChannelBackward {
     for (std::int64_t first = (course_.n - 1) / kStretch * kStretch; first >= 0; first -= kStretch) {
       const std::int64_t count = std::min(kStretch, course_.n - first);
       rebuild(u, first, count);
-      pull(g, du, first, count);
+      vjp(g, du, first, count);
       add_sums(sums);
     }
   }
@@ -166,7 +166,7 @@ class ChannelBackward {
     std::copy_n(kept_.data() + first / kStretch * width_, width_, state(0));
     for (std::int64_t t = 0; t < count; ++t) channel_.step(state(t), u[course_.input(first + t)], state(t + 1));
   }
-  void pull(const R* g, R* du, std::int64_t first, std::int64_t count) {
+  void vjp(const R* g, R* du, std::int64_t first, std::int64_t count) {
     const std::int64_t n = channel_.z.count;
     for (std::int64_t t = count; t-- > 0;) {
       const std::int64_t at = course_.output(first + t);
@@ -239,7 +239,7 @@ void kernels::filter<Device::cpu>(const Context& context, const Filter& io) {
 }
 
 template <>
-void kernels::filter_backward<Device::cpu>(const Context& context, const FilterPull& io) {
+void kernels::filter_backward<Device::cpu>(const Context& context, const FilterVjp& io) {
   visit_wide(io.u.dtype(), [&]<class R>() {
     const Parameters<R> p(io.space, io.reads);
     const Gradients<R> gradients{io.d.log_dt.data<R>(), io.d.decay.data<R>(), io.d.frequency.data<R>(),

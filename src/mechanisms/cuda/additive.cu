@@ -136,7 +136,7 @@ void for_blocks(const Context& context, const AdditivePairs& pairs, const Additi
 
 // What the gradients of a block go to, in the wide type; ds (items, keys) follows p.
 template <class R>
-struct BlockPull {
+struct BlockVjp {
   Elements<R> d_o;
   R *left, *right, *value;
   R* vectors;  // (b, n_q, heads, a): what each query gives to the vector of its head
@@ -144,7 +144,7 @@ struct BlockPull {
 
 // ds_j = p_j (d_o . v_j - sum over k of p_k d_o . v_k) of every item.
 template <class R>
-void pull_weights(const Context& context, const QueryBlock<R>& block, const BlockPull<R>& to) {
+void vjp_weights(const Context& context, const QueryBlock<R>& block, const BlockVjp<R>& to) {
   R* const ds = block.p + block.items() * block.keys;
   each(context, block.items() * block.keys, [=] __device__(std::int64_t i) {
     const std::int64_t item = i / block.keys, j = i % block.keys;
@@ -166,7 +166,7 @@ void pull_weights(const Context& context, const QueryBlock<R>& block, const Bloc
 
 // Of the queries and the vectors.
 template <class R>
-void pull_queries(const Context& context, const QueryBlock<R>& block, const BlockPull<R>& to) {
+void vjp_queries(const Context& context, const QueryBlock<R>& block, const BlockVjp<R>& to) {
   const R* const ds = block.p + block.items() * block.keys;
   each(context, block.items() * block.width, [=] __device__(std::int64_t i) {
     const std::int64_t item = i / block.width, c = i % block.width;
@@ -186,7 +186,7 @@ void pull_queries(const Context& context, const QueryBlock<R>& block, const Bloc
 
 // Of the keys and values, added to what other queries gave; heads that share keys follow one another.
 template <class R>
-void pull_keys(const Context& context, const QueryBlock<R>& block, const BlockPull<R>& to) {
+void vjp_keys(const Context& context, const QueryBlock<R>& block, const BlockVjp<R>& to) {
   const R* const ds = block.p + block.items() * block.keys;
   const std::int64_t group = block.heads / block.kv_heads, columns = block.width + block.d_v;
   each(context, block.keys * block.kv_heads * columns, [=] __device__(std::int64_t i) {
@@ -210,15 +210,15 @@ void pull_keys(const Context& context, const QueryBlock<R>& block, const BlockPu
 }
 
 template <class R>
-void pull(const Context& context, const kernels::PullAdditive& io) {
+void vjp(const Context& context, const kernels::AttendAdditiveVjp& io) {
   const Tensor vectors = Tensor::zeros(context, io.in.left.shape(), io.in.left.dtype(), Lifetime::scratch);
-  const BlockPull<R> to{elements<R>(io.d_o), pointer<R>(io.d.left), pointer<R>(io.d.right), pointer<R>(io.d.value),
-                        pointer<R>(vectors)};
+  const BlockVjp<R> to{elements<R>(io.d_o), pointer<R>(io.d.left), pointer<R>(io.d.right), pointer<R>(io.d.value),
+                       pointer<R>(vectors)};
   for_blocks<R>(context, *io.pairs, io.in, 2, [&](const QueryBlock<R>& block) {
     weigh(context, block);
-    pull_weights(context, block, to);
-    pull_queries(context, block, to);
-    pull_keys(context, block, to);
+    vjp_weights(context, block, to);
+    vjp_queries(context, block, to);
+    vjp_keys(context, block, to);
   });
   const auto queries = upload(context, io.pairs->queries);
   const Sequences::Rows* const list = queries.data();
@@ -251,8 +251,8 @@ void kernels::attend_additive<Device::cuda>(const Context& context, const Attend
 }
 
 template <>
-void kernels::attend_additive_backward<Device::cuda>(const Context& context, const PullAdditive& io) {
-  visit_wide(io.in.value.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::attend_additive_backward<Device::cuda>(const Context& context, const AttendAdditiveVjp& io) {
+  visit_wide(io.in.value.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

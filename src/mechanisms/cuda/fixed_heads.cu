@@ -225,7 +225,7 @@ struct EndingHere {
 
 // All given heads that read one head of v.
 template <class R>
-void pull(const Context& context, const kernels::ApplyGivenPull& io) {
+void vjp(const Context& context, const kernels::ApplyGivenVjp& io) {
   const GivenOnCard given(context, *io.call, io.d_o, io.dv);
   const GivenView view = given.view();
   const EndingHere<R> term{HeadRows<R>(io.d_o)};
@@ -269,8 +269,8 @@ void kernels::apply_given<Device::cuda>(const Context& context, const ApplyGiven
 }
 
 template <>
-void kernels::apply_given_backward<Device::cuda>(const Context& context, const ApplyGivenPull& io) {
-  visit_wide(io.dv.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::apply_given_backward<Device::cuda>(const Context& context, const ApplyGivenVjp& io) {
+  visit_wide(io.dv.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

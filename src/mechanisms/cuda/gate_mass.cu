@@ -62,7 +62,7 @@ void invert(const Context& context, const kernels::InverseMass& io) {
 
 // A key is read by one query of its sequence.
 template <class R>
-void pull(const Context& context, const kernels::InverseMassPull& io) {
+void vjp(const Context& context, const kernels::InverseMassVjp& io) {
   const ReadKeys reads(context, *io.mass, io.g.shape(), io.kept.shape());
   const ReadKeys::View view = reads.view();
   const R *const kept = pointer<R>(io.kept), *const g = pointer<R>(io.g);
@@ -87,8 +87,8 @@ void kernels::inverse_gate_mass<Device::cuda>(const Context& context, const Inve
 }
 
 template <>
-void kernels::inverse_gate_mass_backward<Device::cuda>(const Context& context, const InverseMassPull& io) {
-  visit_wide(io.kept.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::inverse_gate_mass_backward<Device::cuda>(const Context& context, const InverseMassVjp& io) {
+  visit_wide(io.kept.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

@@ -35,19 +35,19 @@ void append(const Context& context, const kernels::Gaussian& io) {
 }
 
 template <class R>
-void pull(const Context& context, const kernels::GaussianPull& io) {
+void vjp(const Context& context, const kernels::GaussianVjp& io) {
   const kernels::GaussianColumns columns(io.x.dim(3), io.x.dtype(), io.side);
   const ListedRows listed(context, *io.rows, io.x.shape());
   const ListedRows::View view = listed.view();
-  const HeadRows<R> x(io.x), pulled(io.g), dx(io.dx);
+  const HeadRows<R> x(io.x), upstream(io.g), dx(io.dx);
   const std::int64_t heads = io.x.dim(2), d = columns.d, square = columns.square();
   const bool has_square = columns.has_square();
   rows(context, listed.rows() * heads, d, [=] __device__(const auto& g) {
     const std::int64_t row = view.row(g.row / heads), head = g.row % heads;
-    const std::int64_t from = x.at(row, head), in = pulled.at(row, head), to = dx.at(row, head);
-    const R of_square = has_square ? pulled.of[in + square] : R(0);
+    const std::int64_t from = x.at(row, head), in = upstream.at(row, head), to = dx.at(row, head);
+    const R of_square = has_square ? upstream.of[in + square] : R(0);
     for (std::int64_t c = g.lane; c < d; c += g.lanes)
-      dx.of.put(to + c, pulled.of[in + c] - of_square * x.of[from + c]);
+      dx.of.put(to + c, upstream.of[in + c] - of_square * x.of[from + c]);
   });
 }
 
@@ -59,8 +59,8 @@ void kernels::gaussian_features<Device::cuda>(const Context& context, const Gaus
 }
 
 template <>
-void kernels::gaussian_features_backward<Device::cuda>(const Context& context, const GaussianPull& io) {
-  visit_wide(io.x.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::gaussian_features_backward<Device::cuda>(const Context& context, const GaussianVjp& io) {
+  visit_wide(io.x.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

@@ -74,7 +74,7 @@ struct SumRepeats {
 };
 
 template <class R>
-void pull(const Context& context, const kernels::MaskBiasPull& io) {
+void vjp(const Context& context, const kernels::MaskBiasVjp& io) {
   Tensor grad = io.grad, mask = io.mask;
   for (int axis = 0; axis < 4; ++axis) {
     if (io.d_bias.dim(axis) == grad.dim(axis)) continue;
@@ -99,8 +99,8 @@ void kernels::mask_bias<Device::cuda>(const Context& context, const MaskBias& io
 }
 
 template <>
-void kernels::mask_bias_backward<Device::cuda>(const Context& context, const MaskBiasPull& io) {
-  visit_wide(io.grad.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::mask_bias_backward<Device::cuda>(const Context& context, const MaskBiasVjp& io) {
+  visit_wide(io.grad.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

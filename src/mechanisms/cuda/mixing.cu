@@ -93,8 +93,8 @@ void mix(const Context& context, const kernels::LogMixing& io) {
 
 // d_t of every row, as if the full ones were like the others; what goes to their shares stands in d_alpha.
 template <class R>
-void pull_rows(const Context& context, const kernels::LogMixingPull& io, const MixingRows<R>& mixing,
-               const Tensor& d_alpha) {
+void vjp_rows(const Context& context, const kernels::LogMixingVjp& io, const MixingRows<R>& mixing,
+              const Tensor& d_alpha) {
   const R* const seed = pointer<R>(io.g);
   R *const dt = pointer<R>(io.d_t), *const kept = pointer<R>(d_alpha);
   const std::int64_t count = mixing.count;
@@ -114,13 +114,13 @@ void pull_rows(const Context& context, const kernels::LogMixingPull& io, const M
 }
 
 template <class R>
-void pull(const Context& context, const kernels::LogMixingPull& io) {
+void vjp(const Context& context, const kernels::LogMixingVjp& io) {
   const FullRows full(context, io.t);
   const MixingRows<R> mixing = mixing_of<R>(context, io, full);
   const std::int64_t n = mixing.n, count = mixing.count;
   if (io.t.numel() == 0) return;
   const Tensor d_alpha = Tensor::empty(context, io.t.shape(), io.t.dtype(), Lifetime::scratch);
-  pull_rows<R>(context, io, mixing, d_alpha);
+  vjp_rows<R>(context, io, mixing, d_alpha);
   const R *const seed = pointer<R>(io.g), *const kept = pointer<R>(d_alpha);
   R *const dt = pointer<R>(io.d_t), *const d_share = pointer<R>(io.d_share), *const d_offset = pointer<R>(io.d_offset);
   rows(context, io.d_share.numel(), n, [=] __device__(const auto& g) {
@@ -150,8 +150,8 @@ void kernels::log_mixing<Device::cuda>(const Context& context, const LogMixing& 
 }
 
 template <>
-void kernels::log_mixing_backward<Device::cuda>(const Context& context, const LogMixingPull& io) {
-  visit_wide(io.t.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::log_mixing_backward<Device::cuda>(const Context& context, const LogMixingVjp& io) {
+  visit_wide(io.t.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

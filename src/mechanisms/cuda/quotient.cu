@@ -21,8 +21,8 @@ void divide(const Context& context, const kernels::DivideByLast& io) {
 }
 
 template <class R>
-void pull(const Context& context, const kernels::DivideByLastPull& io) {
-  const Elements<R> x = elements<R>(io.x), pulled = elements<R>(io.g), dx = elements<R>(io.dx);
+void vjp(const Context& context, const kernels::DivideByLastVjp& io) {
+  const Elements<R> x = elements<R>(io.x), upstream = elements<R>(io.g), dx = elements<R>(io.dx);
   const std::int64_t d = io.g.dim(-1);
   const R add = static_cast<R>(io.add);
   rows(context, io.x.numel() / (d + 1), d, [=] __device__(const auto& g) {
@@ -30,7 +30,7 @@ void pull(const Context& context, const kernels::DivideByLastPull& io) {
     const R sum = x[first + d] + add, inverse = sum == 0 ? R(0) : 1 / sum;
     R dot = 0;
     for (std::int64_t c = g.lane; c < d; c += g.lanes) {
-      const R own = pulled[g.row * d + c];
+      const R own = upstream[g.row * d + c];
       dot += own * x[first + c];
       dx.put(first + c, own * inverse);
     }
@@ -47,8 +47,8 @@ void kernels::divide_by_last<Device::cuda>(const Context& context, const DivideB
 }
 
 template <>
-void kernels::divide_by_last_backward<Device::cuda>(const Context& context, const DivideByLastPull& io) {
-  visit_wide(io.x.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::divide_by_last_backward<Device::cuda>(const Context& context, const DivideByLastVjp& io) {
+  visit_wide(io.x.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

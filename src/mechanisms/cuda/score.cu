@@ -14,7 +14,7 @@ struct Warm {
 };
 
 template <class R>
-void pull(const Context& context, const kernels::TemperaturePull& io) {
+void vjp(const Context& context, const kernels::TemperatureVjp& io) {
   const Elements<R> log = elements<R>(io.log), out = elements<R>(io.out), given = elements<R>(io.g),
                     d_log = elements<R>(io.d_log);
   const std::int64_t width = io.out.dim(1);
@@ -35,8 +35,8 @@ void kernels::temperature<Device::cuda>(const Context& context, const Temperatur
 }
 
 template <>
-void kernels::temperature_backward<Device::cuda>(const Context& context, const TemperaturePull& io) {
-  visit_wide(io.log.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::temperature_backward<Device::cuda>(const Context& context, const TemperatureVjp& io) {
+  visit_wide(io.log.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

@@ -31,12 +31,12 @@ void square(const Context& context, const kernels::Square& io) {
 }
 
 template <class R>
-void pull(const Context& context, const kernels::SquarePull& io) {
-  const R *const x = pointer<R>(io.x), *const pulled = pointer<R>(io.g);
+void vjp(const Context& context, const kernels::SquareVjp& io) {
+  const R *const x = pointer<R>(io.x), *const upstream = pointer<R>(io.g);
   R* const dx = pointer<R>(io.dx);
   const std::int64_t r = io.x.dim(-1), width = io.g.dim(-1);
   rows(context, io.x.numel() / r, r, [=] __device__(const auto& g) {
-    const R *own = x + g.row * r, *from = pulled + g.row * width;
+    const R *own = x + g.row * r, *from = upstream + g.row * width;
     for (std::int64_t i = g.lane; i < r; i += g.lanes) {
       R sum = root2<R>() * from[place_of(i, i, r)] * own[i];
       for (std::int64_t j = 0; j < r; ++j)
@@ -54,8 +54,8 @@ void kernels::square_features<Device::cuda>(const Context& context, const Square
 }
 
 template <>
-void kernels::square_features_backward<Device::cuda>(const Context& context, const SquarePull& io) {
-  visit_wide(io.x.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::square_features_backward<Device::cuda>(const Context& context, const SquareVjp& io) {
+  visit_wide(io.x.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

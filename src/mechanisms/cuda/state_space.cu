@@ -130,7 +130,7 @@ struct StepSums {
 };
 
 template <class R>
-struct PullFilter {
+struct VjpFilter {
   Parameters<R> p;
   Course course;
   const R *u, *g;
@@ -145,7 +145,7 @@ struct PullFilter {
       const Lane<R> lane(p, group.row % p.channels, s + group.lane);
       Complex<R>* states = kept + group.row * stretches * kWarp + group.lane;
       keep_states(lane, u + group.row * course.n, states);
-      const StepSums total = pull(lane, group, states, s > 0);
+      const StepSums total = vjp(lane, group, states, s > 0);
       if (s + group.lane < p.states) sums[group.row * p.states + s + group.lane] = total;
     }
   }
@@ -159,7 +159,7 @@ struct PullFilter {
   }
 
   template <class G>
-  __device__ StepSums pull(const Lane<R>& lane, const G& group, const Complex<R>* states, bool adds) const {
+  __device__ StepSums vjp(const Lane<R>& lane, const G& group, const Complex<R>* states, bool adds) const {
     const R *in = u + group.row * course.n, *given = g + group.row * course.n;
     R* out = du + group.row * course.n;
     StepSums total;
@@ -188,7 +188,7 @@ struct PullFilter {
 // Gradients of the parameters of a channel. With f = (z - 1) / A the loss changes by
 // 2 Re(p (f dC + C df) + C f q dz), p and q being the sums, df = (dz - f dA) / A, dz = z (dt dA + A d(dt)).
 template <class R>
-struct PullParameters {
+struct VjpParameters {
   Parameters<R> p;
   const StepSums* sums;  // (items, channels, states)
   std::int64_t items;
@@ -220,7 +220,7 @@ struct PullParameters {
 };
 
 template <class R>
-void pull(const Context& context, const kernels::FilterPull& io) {
+void vjp(const Context& context, const kernels::FilterVjp& io) {
   const Parameters<R> p(io.space, io.reads);
   const std::int64_t n = io.u.dim(2), signals = io.u.dim(0) * p.channels, stretches = (n + kStretch - 1) / kStretch;
   const auto bytes = [&](std::int64_t count, std::size_t size) {
@@ -229,11 +229,11 @@ void pull(const Context& context, const kernels::FilterPull& io) {
   const Tensor kept = bytes(signals * stretches * kWarp, sizeof(Complex<R>)),
                sums = bytes(signals * p.states, sizeof(StepSums));
   rows(context, n > 0 ? signals : 0, kWarp,
-       PullFilter<R>{p, Course{n, io.reads == Reads::past}, pointer<R>(io.u), pointer<R>(io.g), pointer<R>(io.du),
-                     static_cast<Complex<R>*>(kept.raw()), static_cast<StepSums*>(sums.raw()), stretches});
+       VjpFilter<R>{p, Course{n, io.reads == Reads::past}, pointer<R>(io.u), pointer<R>(io.g), pointer<R>(io.du),
+                    static_cast<Complex<R>*>(kept.raw()), static_cast<StepSums*>(sums.raw()), stretches});
   rows(context, n > 0 ? p.channels : 0, p.states,
-       PullParameters<R>{p, static_cast<const StepSums*>(sums.raw()), io.u.dim(0), pointer<R>(io.d.log_dt),
-                         pointer<R>(io.d.decay), pointer<R>(io.d.frequency), pointer<R>(io.d.c)});
+       VjpParameters<R>{p, static_cast<const StepSums*>(sums.raw()), io.u.dim(0), pointer<R>(io.d.log_dt),
+                        pointer<R>(io.d.decay), pointer<R>(io.d.frequency), pointer<R>(io.d.c)});
 }
 
 }  // namespace
@@ -249,8 +249,8 @@ void kernels::filter<Device::cuda>(const Context& context, const Filter& io) {
 }
 
 template <>
-void kernels::filter_backward<Device::cuda>(const Context& context, const FilterPull& io) {
-  visit_wide(io.u.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::filter_backward<Device::cuda>(const Context& context, const FilterVjp& io) {
+  visit_wide(io.u.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

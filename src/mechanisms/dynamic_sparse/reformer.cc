@@ -59,8 +59,8 @@ Tensor buckets_of(const Call& call, const reference::Hashing& how, const Tensor&
   for (const Sequences::Rows& sequence : call.queries) directions.push_back(directions_for(how, sequence.count));
   const std::int64_t most = *std::max_element(directions.begin(), directions.end());
   const Tensor flat = z.contiguous(context).reshape({z.numel() / z.dim(3), z.dim(3)});
-  const Tensor turned = gemm::multiply(context, flat, r.slice(1, 0, most).contiguous(context));
-  const kernels::FindBuckets io{turned.reshape({z.dim(0), z.dim(1), z.dim(2), most}),
+  const Tensor rotated = gemm::multiply(context, flat, r.slice(1, 0, most).contiguous(context));
+  const kernels::FindBuckets io{rotated.reshape({z.dim(0), z.dim(1), z.dim(2), most}),
                                 Tensor::empty(context, {z.dim(0), z.dim(1), z.dim(2)}, DType::i64), &call.queries,
                                 &directions};
   visit_device(context, io, [&]<Device D>() { kernels::find_buckets<D>(context, io); });

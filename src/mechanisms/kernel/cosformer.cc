@@ -13,10 +13,10 @@ namespace {
 bool is_fixed(const Mechanism& m) { return m.choice("period") == "fixed"; }
 
 // Sine and cosine of an angle for each row.
-struct Turn {
+struct Rotation {
   double sine, cosine;
 };
-Turn turn_by(double angle) { return {std::sin(angle), std::cos(angle)}; }
+Rotation rotation_by(double angle) { return {std::sin(angle), std::cos(angle)}; }
 
 // Angle of one position in every sequence: pi / 2M.
 std::vector<double> angles_of(const Call& call) {
@@ -34,21 +34,21 @@ std::vector<double> angles_of(const Call& call) {
 }
 
 // (b, n, 2): sine and cosine of every row's position, counted from `first` of its sequence.
-Tensor turns_of(const Call& call, const Var& x, const std::vector<Sequences::Rows>& rows,
-                const std::vector<double>& angles) {
-  std::vector<double> turns(static_cast<std::size_t>(2 * x.dim(0) * x.dim(1)), 0.0);
+Tensor rotations_of(const Call& call, const Var& x, const std::vector<Sequences::Rows>& rows,
+                    const std::vector<double>& angles) {
+  std::vector<double> rotations(static_cast<std::size_t>(2 * x.dim(0) * x.dim(1)), 0.0);
   for (std::size_t s = 0; s < rows.size(); ++s) {
     // Bottom-right under causal order; else both sides are counted from their own beginning.
     const std::int64_t first = call.options.causal ? call.keys[s].count - rows[s].count : 0;
     for (std::int64_t i = 0; i < rows[s].count; ++i) {
-      const Turn turn = turn_by(angles[s] * static_cast<double>(first + i));
+      const Rotation rotation = rotation_by(angles[s] * static_cast<double>(first + i));
       const auto at = static_cast<std::size_t>(2 * (rows[s].batch * x.dim(1) + rows[s].begin + i));
-      turns[at] = turn.sine;
-      turns[at + 1] = turn.cosine;
+      rotations[at] = rotation.sine;
+      rotations[at + 1] = rotation.cosine;
     }
   }
   const Context& context = call.tape.context();
-  return Tensor::from<double>(context, {x.dim(0), x.dim(1), 2}, turns).to(context, wide_type(x.dtype()));
+  return Tensor::from<double>(context, {x.dim(0), x.dim(1), 2}, rotations).to(context, wide_type(x.dtype()));
 }
 
 // Weights depend on distances alone, so a state (sequences, kv_heads, 2d, width) may be kept as seen from the position
@@ -58,14 +58,14 @@ Var rebased(const Call& call, const Var& state, const std::vector<double>& angle
   Tape& tape = call.tape;
   std::vector<double> sines, cosines;
   for (std::size_t s = 0; s < angles.size(); ++s) {
-    const Turn turn = turn_by(angles[s] * static_cast<double>(call.keys[s].count));
-    sines.push_back(turn.sine);
-    cosines.push_back(turn.cosine);
+    const Rotation rotation = rotation_by(angles[s] * static_cast<double>(call.keys[s].count));
+    sines.push_back(rotation.sine);
+    cosines.push_back(rotation.cosine);
   }
   // Sequences come last, where factors broadcast.
-  const Var turned = transpose(tape, state, 0, 3);
+  const Var transposed = transpose(tape, state, 0, 3);
   const auto half = [&](std::int64_t begin) {
-    return slice(tape, turned, 2, begin * state.dim(2) / 2, (begin + 1) * state.dim(2) / 2);
+    return slice(tape, transposed, 2, begin * state.dim(2) / 2, (begin + 1) * state.dim(2) / 2);
   };
   const auto times = [&](const Var& x, const std::vector<double>& factors) {
     const Context& context = tape.context();
@@ -79,8 +79,8 @@ Var rebased(const Call& call, const Var& state, const std::vector<double>& angle
 
 AttentionResult run(const Call& call) {
   const std::vector<double> angles = angles_of(call);
-  const Var q = turned_features(call.tape, call.q, turns_of(call, call.q, call.queries, angles));
-  const Var k = turned_features(call.tape, call.k, turns_of(call, call.k, call.keys, angles));
+  const Var q = rotated_features(call.tape, call.q, rotations_of(call, call.q, call.queries, angles));
+  const Var k = rotated_features(call.tape, call.k, rotations_of(call, call.k, call.keys, angles));
   AttentionResult result = run_on_features(
       call, {q, k}, {.denominator = scan::Denominator::clamp, .denominator_eps = call.mechanism.number("eps")});
   result.final_state = rebased(call, result.final_state, angles);

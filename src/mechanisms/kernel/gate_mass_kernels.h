@@ -18,11 +18,11 @@ struct InverseMass {
 template <Device>
 void inverse_gate_mass(const Context& context, const InverseMass& io);
 
-struct InverseMassPull {
+struct InverseMassVjp {
   Tensor kept, g, d_kept;  // d_kept starts as 0
   const GateMass* mass;
 };
 template <Device>
-void inverse_gate_mass_backward(const Context& context, const InverseMassPull& io);
+void inverse_gate_mass_backward(const Context& context, const InverseMassVjp& io);
 
 }  // namespace fovea::kernels

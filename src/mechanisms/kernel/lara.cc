@@ -18,13 +18,13 @@ constexpr double kNormEps = 1e-5;
 void mix_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor &t = node.saved[0], &share = node.saved[1];
-  const kernels::LogMixingPull io{t,
-                                  share,
-                                  node.grad().contiguous(context),
-                                  Tensor::empty(context, t.shape(), t.dtype()),
-                                  Tensor::zeros(context, share.shape(), t.dtype()),
-                                  Tensor::zeros(context, share.shape(), t.dtype()),
-                                  std::any_cast<double>(node.attributes)};
+  const kernels::LogMixingVjp io{t,
+                                 share,
+                                 node.grad().contiguous(context),
+                                 Tensor::empty(context, t.shape(), t.dtype()),
+                                 Tensor::zeros(context, share.shape(), t.dtype()),
+                                 Tensor::zeros(context, share.shape(), t.dtype()),
+                                 std::any_cast<double>(node.attributes)};
   visit_device(context, io, [&]<Device D>() { kernels::log_mixing_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.d_t);
   tape.accumulate(node.inputs[1], io.d_share);
@@ -61,8 +61,8 @@ Var sampled(const Call& call, const Var& mu) {
   return add(call.tape, mu, Tensor::from<double>(context, mu.shape(), noise).to(context, mu.dtype()));
 }
 
-// The diagonals of (b, heads, count, count): (b, heads, count).
-Var diagonal(Tape& tape, const Var& x) {
+// The main diagonals of (b, heads, count, count): (b, heads, count).
+Var matrix_diagonal(Tape& tape, const Var& x) {
   const std::int64_t count = x.dim(3);
   const Tensor eye = Tensor::zeros(tape.context(), {count, count}, x.dtype());
   for (std::int64_t i = 0; i < count; ++i) eye.select(0, i).slice(0, i, i + 1).fill(1.0);
@@ -102,12 +102,12 @@ Var body(const Call& call) {
   const Var ell = scale(tape, matmul(tape, by_head(tape, omega), transpose(tape, by_head(tape, mu), 2, 3)),
                         *options.scale);  // (b, heads, sample, proposal)
   const bool optimal = proposals == "optimal";
-  const Var density = optimal ? diagonal(tape, ell) : log_sum_exp(tape, ell);
+  const Var density = optimal ? matrix_diagonal(tape, ell) : log_sum_exp(tape, ell);
   const Var offset = add(tape, transpose(tape, at_keys.lse, 1, 2), scale(tape, density, -1.0));
   if (optimal) {
     const Var near = matmul(tape, by_head(tape, call.q), transpose(tape, by_head(tape, marks.q), 2, 3));
     options.bias = log_mixing(tape, softmax(tape, scale(tape, near, *options.scale), 2),
-                              diagonal(tape, softmax(tape, ell)), offset, call.mechanism.number("beta"));
+                              matrix_diagonal(tape, softmax(tape, ell)), offset, call.mechanism.number("beta"));
   } else {
     options.bias = reshape(tape, offset, {b, heads, 1, count});
   }

@@ -14,12 +14,12 @@ struct LogMixing {
 template <Device>
 void log_mixing(const Context& context, const LogMixing& io);
 
-struct LogMixingPull {
+struct LogMixingVjp {
   Tensor t, share, g;
   Tensor d_t, d_share, d_offset;  // the last two start as 0
   double beta;
 };
 template <Device>
-void log_mixing_backward(const Context& context, const LogMixingPull& io);
+void log_mixing_backward(const Context& context, const LogMixingVjp& io);
 
 }  // namespace fovea::kernels

@@ -74,8 +74,8 @@ Rescue rescue_of(const Call& call, const Tensor& directions, const FeatureOption
 
 // state (sequences, heads, r, width) times factors (sequences, heads).
 Var times_heads(Tape& tape, const Var& state, const Tensor& factors) {
-  const auto turned = [&](const Var& x) { return transpose(tape, transpose(tape, x, 0, 2), 1, 3); };
-  return turned(mul(tape, turned(state), factors));
+  const auto transposed = [&](const Var& x) { return transpose(tape, transpose(tape, x, 0, 2), 1, 3); };
+  return transposed(mul(tape, transposed(state), factors));
 }
 
 AttentionResult run(const Call& call) {

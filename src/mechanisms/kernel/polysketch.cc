@@ -15,7 +15,7 @@ constexpr double kNormEps = 1e-5;
 void square_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& x = node.saved[0];
-  const kernels::SquarePull io{x, node.grad().contiguous(context), Tensor::empty(context, x.shape(), x.dtype())};
+  const kernels::SquareVjp io{x, node.grad().contiguous(context), Tensor::empty(context, x.shape(), x.dtype())};
   visit_device(context, io, [&]<Device D>() { kernels::square_features_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.dx);
 }

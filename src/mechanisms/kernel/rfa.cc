@@ -23,9 +23,9 @@ double size_of_features(const Mechanism& m) {
 void mass_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& kept = node.saved[0];
-  const kernels::InverseMassPull io{kept, node.grad().contiguous(context),
-                                    Tensor::zeros(context, kept.shape(), kept.dtype()),
-                                    &std::any_cast<const kernels::GateMass&>(node.attributes)};
+  const kernels::InverseMassVjp io{kept, node.grad().contiguous(context),
+                                   Tensor::zeros(context, kept.shape(), kept.dtype()),
+                                   &std::any_cast<const kernels::GateMass&>(node.attributes)};
   visit_device(context, io, [&]<Device D>() { kernels::inverse_gate_mass_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.d_kept);
 }

@@ -12,10 +12,10 @@ struct Square {
 template <Device>
 void square_features(const Context& context, const Square& io);
 
-struct SquarePull {
+struct SquareVjp {
   Tensor x, g, dx;
 };
 template <Device>
-void square_features_backward(const Context& context, const SquarePull& io);
+void square_features_backward(const Context& context, const SquareVjp& io);
 
 }  // namespace fovea::kernels

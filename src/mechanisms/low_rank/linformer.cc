@@ -34,7 +34,7 @@ Tensor room_for(const Context& context, const Tensor& x, const Tensor& w, std::i
 }
 
 // The positions of w come first in its gradient, so that those of a sequence are dense: (most, slots).
-void pull_weight(Tape& tape, Node& node, const RowList& rows, const Tensor& g) {
+void vjp_weight(Tape& tape, Node& node, const RowList& rows, const Tensor& g) {
   const Context& context = tape.context();
   const Tensor &x = node.saved[kX], &w = node.saved[kW];
   const std::int64_t heads = is_shared(w) ? 1 : w.dim(0), most = w.dim(-1), slots = w.dim(-2);
@@ -54,7 +54,7 @@ void compress_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const auto& rows = std::any_cast<const RowList&>(node.attributes);
   const Tensor &x = node.saved[kX], &w = node.saved[kW], g = node.grad().contiguous(context);
-  if (node.wants(kW)) pull_weight(tape, node, rows, g);
+  if (node.wants(kW)) vjp_weight(tape, node, rows, g);
   if (!node.wants(kX)) return;
   // Heads come first while products are dense.
   const Tensor dx = Tensor::empty(context, x.shape(), x.dtype());

@@ -100,8 +100,6 @@ const MechanismKind& s4d_kind() {
       .reference = define,
       .flops = flops,
       .weights = weights,
-      .log_factor = true,
-      .rounds_freely = true,
       .style = {.values_only = true},
   };
   return kind;

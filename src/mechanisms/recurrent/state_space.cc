@@ -17,12 +17,12 @@ void filter_backward(Tape& tape, Node& node) {
   const Tensor& u = node.saved[kU];
   std::vector<Tensor> d;
   for (std::size_t i = kLogDt; i <= kC; ++i) d.push_back(Tensor::zeros(context, node.saved[i].shape(), u.dtype()));
-  const kernels::FilterPull io{space_of(node.saved),
-                               u,
-                               node.grad().contiguous(context),
-                               Tensor::empty(context, u.shape(), u.dtype()),
-                               space_of(d),
-                               std::any_cast<Reads>(node.attributes)};
+  const kernels::FilterVjp io{space_of(node.saved),
+                              u,
+                              node.grad().contiguous(context),
+                              Tensor::empty(context, u.shape(), u.dtype()),
+                              space_of(d),
+                              std::any_cast<Reads>(node.attributes)};
   visit_device(context, io, [&]<Device D>() { kernels::filter_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.du);
   for (std::size_t i = kLogDt; i <= kC; ++i) tape.accumulate(node.inputs[i + 1], d[i]);

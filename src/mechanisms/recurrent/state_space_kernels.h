@@ -19,13 +19,13 @@ struct Filter {
 template <Device>
 void filter(const Context& context, const Filter& io);
 
-struct FilterPull {
+struct FilterVjp {
   SpaceTensors space;
   Tensor u, g, du;
   SpaceTensors d;  // they start as 0
   Reads reads;
 };
 template <Device>
-void filter_backward(const Context& context, const FilterPull& io);
+void filter_backward(const Context& context, const FilterVjp& io);
 
 }  // namespace fovea::kernels

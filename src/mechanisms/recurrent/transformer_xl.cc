@@ -92,9 +92,9 @@ Var attend(const Call& call) {
   const Var content = stack_rows(tape, add(tape, call.q, weights[kContent]), segments.queries());
   const Var position = stack_rows(tape, wave_weights(tape, add(tape, call.q, weights[kPosition]), weights[kProjection]),
                                   segments.queries());
-  const Var turned = rotate(tape, position, query_positions(context, segments, keys, position),
-                            {.base = kBase, .halves = true, .width = waves});
-  const Var wide_q = concat(tape, std::vector<Var>{content, turned}, 3);
+  const Var rotated = rotate(tape, position, query_positions(context, segments, keys, position),
+                             {.base = kBase, .halves = true, .width = waves});
+  const Var wide_q = concat(tape, std::vector<Var>{content, rotated}, 3);
   const Var wide_k = concat(tape, std::vector<Var>{k, key_waves(context, k, waves)}, 3);
   const double scale = scale_of(call);
   return attend_segments(call, segments, {wide_q, wide_k, v, keys.counts}, scale);

@@ -26,7 +26,7 @@ void additive_backward(Tape& tape, Node& node) {
   const kernels::AdditiveInputs in = inputs_of(node.saved);
   const DType wide = in.left.dtype();
   const std::int64_t sequences = std::ssize(pairs.queries), heads = in.left.dim(2), width = in.left.dim(3);
-  const kernels::PullAdditive io{
+  const kernels::AttendAdditiveVjp io{
       in,
       node.grad().contiguous(context),
       {Tensor::zeros(context, in.left.shape(), wide), Tensor::zeros(context, in.right.shape(), wide),
@@ -71,7 +71,7 @@ double projected(const double* x, const std::vector<double>& w, std::int64_t d, 
 reference::Result define(const reference::Problem& given, const Mechanism&) {
   reference::Problem p = given;
   const std::int64_t width = static_cast<std::int64_t>(p.weights[kScore].size()) / p.heads;
-  const auto turned = [&](const std::vector<double>& w, std::int64_t heads) {  // (heads, d, a) -> (heads, a, d)
+  const auto transposed = [&](const std::vector<double>& w, std::int64_t heads) {  // (heads, d, a) -> (heads, a, d)
     std::vector<double> out(w.size());
     for (std::int64_t h = 0; h < heads; ++h)
       for (std::int64_t c = 0; c < p.d_k; ++c)
@@ -81,7 +81,7 @@ reference::Result define(const reference::Problem& given, const Mechanism&) {
     return out;
   };
   std::fill(p.q.begin(), p.q.end(), 0.0);
-  p.bias = [&, wq = turned(p.weights[kQuery], p.heads), wk = turned(p.weights[kKey], p.kv_heads)](
+  p.bias = [&, wq = transposed(p.weights[kQuery], p.heads), wk = transposed(p.weights[kKey], p.kv_heads)](
                std::int64_t head, std::int64_t i, std::int64_t j) {
     double sum = 0.0;
     const std::int64_t g = given.kv_head(head);

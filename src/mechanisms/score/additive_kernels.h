@@ -26,13 +26,13 @@ template <Device>
 void attend_additive(const Context& context, const AttendAdditive& io);
 
 // Gradients, in the wide type; they start as 0. d.vector (sequences, heads, a): of each sequence its own.
-struct PullAdditive {
+struct AttendAdditiveVjp {
   AdditiveInputs in;
   Tensor d_o;
   AdditiveInputs d;
   const AdditivePairs* pairs;
 };
 template <Device>
-void attend_additive_backward(const Context& context, const PullAdditive& io);
+void attend_additive_backward(const Context& context, const AttendAdditiveVjp& io);
 
 }  // namespace fovea::kernels

@@ -104,7 +104,7 @@ Partial near(const Relative& r) {
   const auto of_queries = [&](const Var& x) { return slice(tape, x, 1, rows - n_q, rows); };
 
   const Var q = last_rows(tape, cast(tape, call.q, r.wide), rows);
-  Var scores = diagonals(tape, q, of_keys(call.k), along, {.scale = r.scale});
+  Var scores = diagonal_scores(tape, q, of_keys(call.k), along, {.scale = r.scale});
   if (keys < rows) scores = add(tape, scores, without_keys(r, rows, rows - keys, along.offsets));
   const Var biased = add(tape, scores, last_rows(tape, slice(tape, r.offsets, 3, 1, 1 + count), rows));
   const Var weights = softmax(tape, biased);
@@ -117,8 +117,8 @@ Partial attend(const Call& call) {
   Tape& tape = call.tape;
   const DType wide = wide_type(call.q.dtype());
   const double scale_factor = scale_of(call);
-  const Var turned = transpose(tape, call.options.weights[kKeys], 0, 1);  // (d_k, 2 clip + 1)
-  const Var offsets = scale(tape, matmul(tape, cast(tape, call.q, wide), turned), scale_factor);
+  const Var transposed = transpose(tape, call.options.weights[kKeys], 0, 1);  // (d_k, 2 clip + 1)
+  const Var offsets = scale(tape, matmul(tape, cast(tape, call.q, wide), transposed), scale_factor);
   const Relative r{call, wide, scale_factor, call.mechanism.integer("clip"), offsets};
   Partial all = near(r);
   if (call.k.dim(1) > r.clip) all = merge(tape, all, before(r));

@@ -20,7 +20,7 @@ std::int64_t channels_of(const Mechanism& mechanism, std::int64_t width) {
   return channels;
 }
 
-// [1 ... 1 | 0 ... 0] turned to the position of each key: its cosines, then its sines. (b, n_k, kv_heads, channels)
+// [1 ... 1 | 0 ... 0] rotated to the position of each key: its cosines, then its sines. (b, n_k, kv_heads, channels)
 Var encoded_keys(const Call& call, std::int64_t channels, DType wide) {
   const Tensor start =
       Tensor::zeros(call.tape.context(), {call.k.dim(0), call.k.dim(1), call.k.dim(2), channels}, wide);
@@ -40,7 +40,7 @@ Tensor encoding_of(const Context& context, std::int64_t t, std::int64_t channels
 }
 
 // With x = (q + w) W_r = [a | b], x . [sin t | cos t] at distance t = p - j is, frequency by frequency,
-// (a sin p + b cos p) cos j + (b sin p - a cos p) sin j: [b | -a] turned by p, against the encoding of the key.
+// (a sin p + b cos p) cos j + (b sin p - a cos p) sin j: [b | -a] rotated by p, against the encoding of the key.
 Var encoded_queries(const Call& call, const Var& x, DType wide) {
   Tape& tape = call.tape;
   const std::int64_t channels = x.dim(3), half = channels / 2;

@@ -9,7 +9,7 @@ namespace fovea {
 namespace {
 
 // The blocks of one sequence.
-struct Layout {
+struct BlockChoice {
   std::int64_t blocks, random;
   std::uint64_t seed, layer;
   bool causal, extended;
@@ -59,7 +59,7 @@ struct Layout {
 
 bool is_extended(const Mechanism& mechanism) { return mechanism.choice("globals") == "etc"; }
 
-Layout layout_of(const Mechanism& mechanism, const PartSizes& sizes) {
+BlockChoice choice_of(const Mechanism& mechanism, const PartSizes& sizes) {
   const std::int64_t block = mechanism.integer("block");
   return {(sizes.n_k + block - 1) / block,
           mechanism.integer("random"),
@@ -71,12 +71,12 @@ Layout layout_of(const Mechanism& mechanism, const PartSizes& sizes) {
 
 // Every head has random blocks of its own; without any they are all alike.
 std::vector<Part> parts(const Mechanism& mechanism, const PartSizes& sizes) {
-  const Layout layout = layout_of(mechanism, sizes);
-  const bool alike = layout.random == 0;
+  const BlockChoice choice = choice_of(mechanism, sizes);
+  const bool alike = choice.random == 0;
   std::vector<Part> all;
   for (std::int64_t head = 0; head < (alike ? 1 : sizes.heads); ++head) {
     std::vector<std::vector<std::int64_t>> rows;
-    for (std::int64_t row = 0; row < layout.blocks; ++row) rows.push_back(layout.row(head, row));
+    for (std::int64_t row = 0; row < choice.blocks; ++row) rows.push_back(choice.row(head, row));
     all.push_back({Pattern::blocks(mechanism.integer("block"), std::move(rows)), 1, alike ? -1 : head});
   }
   return all;

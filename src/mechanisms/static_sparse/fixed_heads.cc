@@ -11,8 +11,8 @@ namespace {
 void given_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const auto& call = std::any_cast<const kernels::GivenCall&>(node.attributes);
-  const kernels::ApplyGivenPull io{dense_rows(context, node.grad()),
-                                   gradient_like(tape, node.inputs[0], node.saved[0], call.keys), &call};
+  const kernels::ApplyGivenVjp io{dense_rows(context, node.grad()),
+                                  gradient_like(tape, node.inputs[0], node.saved[0], call.keys), &call};
   visit_device(context, io, [&]<Device D>() { kernels::apply_given_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.dv);
 }

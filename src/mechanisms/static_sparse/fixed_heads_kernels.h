@@ -20,11 +20,11 @@ struct ApplyGiven {
 template <Device>
 void apply_given(const Context& context, const ApplyGiven& io);
 
-struct ApplyGivenPull {
+struct ApplyGivenVjp {
   Tensor d_o, dv;
   const GivenCall* call;
 };
 template <Device>
-void apply_given_backward(const Context& context, const ApplyGivenPull& io);
+void apply_given_backward(const Context& context, const ApplyGivenVjp& io);
 
 }  // namespace fovea::kernels

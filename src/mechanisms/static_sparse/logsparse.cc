@@ -60,7 +60,7 @@ Var gather_rows(const Call& call, std::vector<std::int64_t> distances) {
   const auto [q, k] = rotated(call, call.q, call.k);
   const DType wide = wide_type(q.dtype());
   const double scale = scale_of(call);
-  const Var scores = diagonals(tape, cast(tape, q, wide), cast(tape, k, wide), along, {.scale = scale});
+  const Var scores = diagonal_scores(tape, cast(tape, q, wide), cast(tape, k, wide), along, {.scale = scale});
   return cast(tape, mix_diagonals(tape, softmax(tape, scores), cast(tape, call.v, wide), along), q.dtype());
 }
 

@@ -23,7 +23,7 @@ HWY_FLATTEN void apply(const R* HWY_RESTRICT x, R* HWY_RESTRICT y, std::int64_t 
 }
 
 template <class P, class R>
-HWY_FLATTEN void pull(const R* HWY_RESTRICT g, const R* HWY_RESTRICT saved, R* HWY_RESTRICT dx, std::int64_t count) {
+HWY_FLATTEN void vjp(const R* HWY_RESTRICT g, const R* HWY_RESTRICT saved, R* HWY_RESTRICT dx, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) dx[i] = g[i] * P::slope(saved[i]);
 }
 
@@ -42,19 +42,19 @@ HWY_FLATTEN void apply_gate(const GateApply<R>& io, std::int64_t count) {
 }
 
 template <class R>
-struct GatePull {
+struct GateVjp {
   const R *g, *a, *b, *kept;
   R *da, *db;
 };
 
 template <class P, class R>
-HWY_FLATTEN void pull_gate(const GatePull<R>& io, std::int64_t count) {
+HWY_FLATTEN void vjp_gate(const GateVjp<R>& io, std::int64_t count) {
   const R *HWY_RESTRICT g = io.g, *HWY_RESTRICT a = io.a, *HWY_RESTRICT b = io.b, *HWY_RESTRICT kept = io.kept;
   R *HWY_RESTRICT da = io.da, *HWY_RESTRICT db = io.db;
   for (std::int64_t i = 0; i < count; ++i) {
-    const R act = P::apply(a[i]), pulled = g[i] * kept[i];
-    da[i] = pulled * b[i] * P::slope(P::kFromOutput ? act : a[i]);
-    db[i] = pulled * act;
+    const R act = P::apply(a[i]), upstream = g[i] * kept[i];
+    da[i] = upstream * b[i] * P::slope(P::kFromOutput ? act : a[i]);
+    db[i] = upstream * act;
   }
 }
 
@@ -72,9 +72,9 @@ void apply_range(const kernels::Apply& io, std::int64_t begin, std::int64_t end)
   });
 }
 
-void pull_range(const kernels::Pull& io, std::int64_t begin, std::int64_t end) {
+void vjp_range(const kernels::ActivateVjp& io, std::int64_t begin, std::int64_t end) {
   visit_float(io.g.dtype(), [&]<class T>() {
-    const auto kernel = visit_activation(io.activation, []<class P>() { return &pull<P, Wide<T>>; });
+    const auto kernel = visit_activation(io.activation, []<class P>() { return &vjp<P, Wide<T>>; });
     const T *from = io.g.data<T>(), *kept = io.saved.data<T>();
     T* to = io.dx.data<T>();
     ChunkIn<T> g, saved;
@@ -105,9 +105,9 @@ void glu_rows(const kernels::Glu& io, std::int64_t begin, std::int64_t end) {
   });
 }
 
-void glu_backward_rows(const kernels::GluPull& io, std::int64_t begin, std::int64_t end) {
+void glu_backward_rows(const kernels::GluVjp& io, std::int64_t begin, std::int64_t end) {
   visit_float(io.g.dtype(), [&]<class T>() {
-    const auto kernel = visit_activation(io.activation, []<class P>() { return &pull_gate<P, Wide<T>>; });
+    const auto kernel = visit_activation(io.activation, []<class P>() { return &vjp_gate<P, Wide<T>>; });
     const std::int64_t width = io.g.dim(-1);
     RowFactors<Wide<T>> factors(io.keep, width);
     ChunkIn<T> g, a, b;
@@ -137,7 +137,7 @@ namespace fovea {
 namespace {
 
 HWY_EXPORT(apply_range);
-HWY_EXPORT(pull_range);
+HWY_EXPORT(vjp_range);
 HWY_EXPORT(glu_rows);
 HWY_EXPORT(glu_backward_rows);
 
@@ -150,16 +150,16 @@ void kernels::activate<Device::cpu>(const Context& context, const Apply& io) {
 }
 
 template <>
-void kernels::activate_backward<Device::cpu>(const Context& context, const Pull& io) {
-  const auto range = HWY_DYNAMIC_DISPATCH(pull_range);
+void kernels::activate_backward<Device::cpu>(const Context& context, const ActivateVjp& io) {
+  const auto range = HWY_DYNAMIC_DISPATCH(vjp_range);
   for_elements(context, io.g.numel(), [&](std::int64_t begin, std::int64_t end) { range(io, begin, end); });
 }
 
 // A piece is added up while it is still in L1.
 template <>
-Tensor kernels::activate_backward_and_sum<Device::cpu>(const Context& context, const Pull& io) {
+Tensor kernels::activate_backward_and_sum<Device::cpu>(const Context& context, const ActivateVjp& io) {
   constexpr std::int64_t kPieceElements = 2048;
-  const auto range = HWY_DYNAMIC_DISPATCH(pull_range);
+  const auto range = HWY_DYNAMIC_DISPATCH(vjp_range);
   const std::int64_t width = io.g.dim(1),
                      step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, width));
   const RowBlocks blocks(io.g.dim(0), width);
@@ -182,7 +182,7 @@ void kernels::glu<Device::cpu>(const Context& context, const Glu& io) {
 }
 
 template <>
-void kernels::glu_backward<Device::cpu>(const Context& context, const GluPull& io) {
+void kernels::glu_backward<Device::cpu>(const Context& context, const GluVjp& io) {
   const auto rows = HWY_DYNAMIC_DISPATCH(glu_backward_rows);
   for_rows(context, io.g.dim(0), io.g.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
 }

@@ -21,7 +21,7 @@ R score_key(const R* HWY_RESTRICT left, const R* HWY_RESTRICT vector, const R* H
 }
 
 template <class R>
-void pull_key(const cpu::AdditiveRow& row, std::int64_t j, R ds, const cpu::AdditivePull& to) {
+void vjp_key(const cpu::AdditiveRow& row, std::int64_t j, R ds, const cpu::AdditiveVjp& to) {
   const R *HWY_RESTRICT left = static_cast<const R*>(row.left),
                         *HWY_RESTRICT vector = static_cast<const R*>(row.vector),
                         *HWY_RESTRICT right = static_cast<const R*>(row.right) + j * row.stride;
@@ -45,10 +45,10 @@ void score_keys(const cpu::AdditiveRow& row, void* scores) {
   });
 }
 
-void pull_keys(const cpu::AdditiveRow& row, const void* ds, const cpu::AdditivePull& to) {
+void vjp_keys(const cpu::AdditiveRow& row, const void* ds, const cpu::AdditiveVjp& to) {
   visit_wide(row.dtype, [&]<class R>() {
     for (std::int64_t j = 0; j < row.count; ++j)
-      if (const R d = static_cast<const R*>(ds)[j]; d != R(0)) pull_key<R>(row, j, d, to);
+      if (const R d = static_cast<const R*>(ds)[j]; d != R(0)) vjp_key<R>(row, j, d, to);
   });
 }
 
@@ -62,14 +62,14 @@ namespace fovea {
 namespace {
 
 HWY_EXPORT(score_keys);
-HWY_EXPORT(pull_keys);
+HWY_EXPORT(vjp_keys);
 
 }  // namespace
 
 void cpu::additive_scores(const AdditiveRow& row, void* scores) { HWY_DYNAMIC_DISPATCH(score_keys)(row, scores); }
 
-void cpu::additive_pull(const AdditiveRow& row, const void* ds, const AdditivePull& to) {
-  HWY_DYNAMIC_DISPATCH(pull_keys)(row, ds, to);
+void cpu::additive_vjp(const AdditiveRow& row, const void* ds, const AdditiveVjp& to) {
+  HWY_DYNAMIC_DISPATCH(vjp_keys)(row, ds, to);
 }
 
 }  // namespace fovea

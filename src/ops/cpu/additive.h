@@ -14,9 +14,9 @@ struct AdditiveRow {
 void additive_scores(const AdditiveRow& row, void* scores);
 
 // Adds what ds (count) gives: d_left and d_vector (width), d_right laid out as right.
-struct AdditivePull {
+struct AdditiveVjp {
   void *d_left, *d_vector, *d_right;
 };
-void additive_pull(const AdditiveRow& row, const void* ds, const AdditivePull& to);
+void additive_vjp(const AdditiveRow& row, const void* ds, const AdditiveVjp& to);
 
 }  // namespace fovea::cpu

@@ -20,14 +20,14 @@ void add_squares_row(const T* HWY_RESTRICT x, const R* HWY_RESTRICT shift, R* HW
 }
 
 template <class T, class R>
-struct PulledRow {
+struct UpstreamRow {
   const T *g, *x;
   const R* shift;
   R *plain, *crossed;
 };
 
 template <class T, class R>
-void add_pulled_row(const PulledRow<T, R>& row, std::int64_t width) {
+void add_vjp_row(const UpstreamRow<T, R>& row, std::int64_t width) {
   const T *HWY_RESTRICT g = row.g, *HWY_RESTRICT x = row.x;
   const R* HWY_RESTRICT shift = row.shift;
   R *HWY_RESTRICT plain = row.plain, *HWY_RESTRICT crossed = row.crossed;
@@ -74,13 +74,13 @@ void add_squares_rows(const Tensor& x, const void* shift, cpu::RowRange rows, vo
   });
 }
 
-void add_pulled_rows(const cpu::Pulled& io, const void* shift, cpu::RowRange rows, void* sums) {
+void add_vjp_rows(const cpu::Upstream& io, const void* shift, cpu::RowRange rows, void* sums) {
   const std::int64_t width = io.x.dim(1);
   visit_float(io.x.dtype(), [&]<class T>() {
     using R = Wide<T>;
     R* to = static_cast<R*>(sums);
     for (std::int64_t row = rows.begin; row < rows.end; ++row)
-      add_pulled_row<T, R>(
+      add_vjp_row<T, R>(
           {io.g.data<T>() + row * width, io.x.data<T>() + row * width, static_cast<const R*>(shift), to, to + width},
           width);
   });
@@ -110,7 +110,7 @@ namespace fovea {
 namespace {
 
 HWY_EXPORT(add_squares_rows);
-HWY_EXPORT(add_pulled_rows);
+HWY_EXPORT(add_vjp_rows);
 HWY_EXPORT(mix_rows);
 
 }  // namespace
@@ -119,8 +119,8 @@ void cpu::add_squares(const Tensor& x, const void* shift, RowRange rows, void* s
   HWY_DYNAMIC_DISPATCH(add_squares_rows)(x, shift, rows, sums);
 }
 
-void cpu::add_pulled(const Pulled& io, const void* shift, RowRange rows, void* sums) {
-  HWY_DYNAMIC_DISPATCH(add_pulled_rows)(io, shift, rows, sums);
+void cpu::add_vjp(const Upstream& io, const void* shift, RowRange rows, void* sums) {
+  HWY_DYNAMIC_DISPATCH(add_vjp_rows)(io, shift, rows, sums);
 }
 
 void cpu::mix_channels(const Mix& io, const void* coefficients, RowRange rows) {

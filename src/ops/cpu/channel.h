@@ -14,10 +14,10 @@ struct RowRange {
 void add_squares(const Tensor& x, const void* shift, RowRange rows, void* sums);
 
 // sums (2, width) += g, and g (x - shift).
-struct Pulled {
+struct Upstream {
   Tensor g, x;
 };
-void add_pulled(const Pulled& io, const void* shift, RowRange rows, void* sums);
+void add_vjp(const Upstream& io, const void* shift, RowRange rows, void* sums);
 
 // out = from_x (x - shift) + offset + from_g g.
 struct Mix {

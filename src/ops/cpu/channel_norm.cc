@@ -92,19 +92,19 @@ void mix(const Context& context, const ChannelSets& sets, const cpu::Mix& io, co
 }
 
 // Sums over the sets of g and of g xhat, and their means over everything measured together, gain included.
-struct Pull {
+struct Vjp {
   Table plain, crossed, mean_plain, mean_crossed;
 };
 
-Pull pull(const Context& context, const kernels::NormChannelsPull& io, const Table& gain) {
+Vjp vjp(const Context& context, const kernels::NormChannelsVjp& io, const Table& gain) {
   const auto width = static_cast<std::size_t>(io.x.dim(1));
   const Table factor = table_of(io.factor);
   const Tensor shift = to_tensor(context, table_of(io.mean), io.x);
   const auto add = [&](std::int64_t set, cpu::RowRange rows, void* to) {
-    cpu::add_pulled({io.g, io.x}, shift.select(0, set).raw(), rows, to);
+    cpu::add_vjp({io.g, io.x}, shift.select(0, set).raw(), rows, to);
   };
   const Table sums = sum_sets(context, *io.sets, 2 * io.x.dim(1), io.x.dtype(), add);
-  Pull p{Table(factor.size()), Table(factor.size()), {}, {}};
+  Vjp p{Table(factor.size()), Table(factor.size()), {}, {}};
   for (std::size_t i = 0; i < factor.size(); ++i) {
     p.plain[i] = sums[i / width * 2 * width + i % width];
     p.crossed[i] = sums[(i / width * 2 + 1) * width + i % width] * factor[i];
@@ -169,9 +169,9 @@ void kernels::norm_channels<Device::cpu>(const Context& context, const NormChann
 }
 
 template <>
-void kernels::norm_channels_backward<Device::cpu>(const Context& context, const NormChannelsPull& io) {
+void kernels::norm_channels_backward<Device::cpu>(const Context& context, const NormChannelsVjp& io) {
   const Table gain = table_of(io.gain);
-  const Pull p = pull(context, io, gain);
+  const Vjp p = vjp(context, io, gain);
   if (io.d_gain.defined()) fold_sets(p.crossed, io.d_gain);
   if (io.d_bias.defined()) fold_sets(p.plain, io.d_bias);
   if (!io.dx.defined()) return;

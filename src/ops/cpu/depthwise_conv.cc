@@ -76,7 +76,7 @@ void convolve_typed(const kernels::ConvTensors& io, std::int64_t begin, std::int
 
 // d_taps (taps, width) += what the rows [begin, end) of one sequence give.
 template <class T>
-void pull_taps_typed(const kernels::ConvTensors& io, std::int64_t begin, std::int64_t end, void* d_taps) {
+void vjp_taps_typed(const kernels::ConvTensors& io, std::int64_t begin, std::int64_t end, void* d_taps) {
   using R = Wide<T>;
   const std::int64_t n = io.x.dim(1), width = io.taps.dim(1), item = begin / n;
   const Span span = io.spans[static_cast<std::size_t>(begin)];
@@ -98,8 +98,8 @@ void convolve_rows(const kernels::ConvTensors& io, std::int64_t begin, std::int6
   visit_float(io.x.dtype(), [&]<class T>() { convolve_typed<T>(io, begin, end); });
 }
 
-void pull_taps(const kernels::ConvTensors& io, std::int64_t begin, std::int64_t end, void* d_taps) {
-  visit_float(io.x.dtype(), [&]<class T>() { pull_taps_typed<T>(io, begin, end, d_taps); });
+void vjp_taps(const kernels::ConvTensors& io, std::int64_t begin, std::int64_t end, void* d_taps) {
+  visit_float(io.x.dtype(), [&]<class T>() { vjp_taps_typed<T>(io, begin, end, d_taps); });
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ namespace fovea {
 namespace {
 
 HWY_EXPORT(convolve_rows);
-HWY_EXPORT(pull_taps);
+HWY_EXPORT(vjp_taps);
 
 }  // namespace
 
@@ -125,7 +125,7 @@ void kernels::convolve<Device::cpu>(const Context& context, const ConvTensors& i
 
 template <>
 Tensor kernels::tap_gradients<Device::cpu>(const Context& context, const ConvTensors& io, const RowList& sequences) {
-  const auto run = HWY_DYNAMIC_DISPATCH(pull_taps);
+  const auto run = HWY_DYNAMIC_DISPATCH(vjp_taps);
   const Stretches stretches(sequences, io.x.dim(1));
   const RowBlocks blocks(static_cast<std::int64_t>(stretches.list.size()), io.taps.numel());
   const Tensor partial = Tensor::zeros(context, {blocks.count, io.taps.numel()}, io.taps.dtype(), Lifetime::scratch);

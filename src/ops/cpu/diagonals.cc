@@ -45,8 +45,8 @@ struct DiagonalWalk {
     for (const std::int64_t offset : io.offsets) {
       std::int64_t to = row + sign * offset;
       if (io.ring && length > 0) {
-        const std::int64_t turned = (to - span.begin) % length;
-        to = span.begin + (turned < 0 ? turned + length : turned);
+        const std::int64_t wrapped = (to - span.begin) % length;
+        to = span.begin + (wrapped < 0 ? wrapped + length : wrapped);
       }
       rows.push_back(span.holds(to) ? to : -1);
     }

@@ -28,7 +28,7 @@ double sum_of(const R* HWY_RESTRICT x, const R* HWY_RESTRICT target, std::int64_
 }
 
 template <class P, class R>
-void pull(const R* HWY_RESTRICT x, const R* HWY_RESTRICT target, R scale, R* HWY_RESTRICT dx, std::int64_t count) {
+void vjp(const R* HWY_RESTRICT x, const R* HWY_RESTRICT target, R scale, R* HWY_RESTRICT dx, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) dx[i] = scale * P::slope(x[i] - target[i]);
 }
 
@@ -46,10 +46,10 @@ double distance_range(const kernels::DistanceTensors& io, std::int64_t begin, st
   return sum;
 }
 
-void distance_backward_range(const kernels::DistancePull& io, double scale, std::int64_t begin, std::int64_t end) {
+void distance_backward_range(const kernels::DistanceVjp& io, double scale, std::int64_t begin, std::int64_t end) {
   visit_float_or_wide(io.x.dtype(), io.target.dtype(), [&]<class T, class B>() {
     using R = Wide<T>;
-    const auto kernel = io.kind == kernels::Distance::squared ? &pull<Squared, R> : &pull<Absolute, R>;
+    const auto kernel = io.kind == kernels::Distance::squared ? &vjp<Squared, R> : &vjp<Absolute, R>;
     ChunkIn<T> x;
     ChunkIn<B> target;
     ChunkOut<T> out;
@@ -90,7 +90,7 @@ void kernels::distance<Device::cpu>(const Context& context, const DistanceTensor
 }
 
 template <>
-void kernels::distance_backward<Device::cpu>(const Context& context, const DistancePull& io) {
+void kernels::distance_backward<Device::cpu>(const Context& context, const DistanceVjp& io) {
   const double scale = cpu::scalar(io.g) / static_cast<double>(io.x.numel());
   const auto range = HWY_DYNAMIC_DISPATCH(distance_backward_range);
   for_elements(context, io.x.numel(), [&](std::int64_t begin, std::int64_t end) { range(io, scale, begin, end); });

@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 
 // factors[i] = scale or 0 for the elements [begin, begin + count).
 template <class R>
-void dropout_factors(const Keep& keep, std::int64_t begin, std::int64_t count, R* HWY_RESTRICT factors) {
+void dropout_factors(const Dropout& keep, std::int64_t begin, std::int64_t count, R* HWY_RESTRICT factors) {
   constexpr std::int64_t kDraws = 8 * kPhiloxCounters;
   alignas(64) std::uint32_t words[kDraws / 2];
   alignas(64) std::uint16_t halves[kDraws];
@@ -43,7 +43,7 @@ void dropout_factors(const Keep& keep, std::int64_t begin, std::int64_t count, R
 template <class R>
 class RowFactors {
  public:
-  RowFactors(const Keep& keep, std::int64_t width)
+  RowFactors(const Dropout& keep, std::int64_t width)
       : keep_(keep),
         width_(width),
         batch_(std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(1, width))),
@@ -61,7 +61,7 @@ class RowFactors {
   }
 
  private:
-  Keep keep_;
+  Dropout keep_;
   std::int64_t width_, batch_, begin_ = 0, end_ = -1;
   std::vector<R> factors_;
 };

@@ -135,7 +135,7 @@ void kernels::binary<Device::cpu>(const Context& context, const BinaryTensors& i
 template <>
 void kernels::scale<Device::cpu>(const Context& context, const ScaleTensors& io) {
   const auto range = HWY_DYNAMIC_DISPATCH(scale_range);
-  const double factor = io.by.defined() ? io.factor * cpu::scalar(io.by) / io.over : io.factor;
+  const double factor = io.by.defined() ? io.factor * cpu::scalar(io.by) : io.factor;
   for_elements(context, io.x.numel(), [&](std::int64_t begin, std::int64_t end) {
     range(io.x, factor, io.y, {begin, end});
   });
@@ -147,7 +147,7 @@ void kernels::exp_scale<Device::cpu>(const Context& context, const ExpScale& io)
 }
 
 template <>
-void kernels::exp_scale_backward<Device::cpu>(const Context& context, const ExpScalePull& io) {
+void kernels::exp_scale_backward<Device::cpu>(const Context& context, const ExpScaleVjp& io) {
   const double free = std::exp(cpu::scalar(io.log));
   scale<Device::cpu>(context, {std::min(free, io.most), io.d_log, io.d_log});
   if (free > io.most && cpu::scalar(io.d_log) < 0.0) io.d_log.fill(0.0);

@@ -21,7 +21,7 @@ std::int64_t for_experts(const Tensor& begin, const F& f) {
 void clear_after(const Tensor& t, std::int64_t last) { t.slice(0, last, t.dim(0)).fill(0.0); }
 
 // The gradient of z, and its sum over the rows where that is wanted.
-Tensor pull(const Context& context, const kernels::Pull& io, bool wants_sum) {
+Tensor vjp(const Context& context, const kernels::ActivateVjp& io, bool wants_sum) {
   if (io.activation == Activation::identity)
     return wants_sum ? kernels::column_sums<Device::cpu>(context, {io.g, {}}) : Tensor();
   if (wants_sum) return kernels::activate_backward_and_sum<Device::cpu>(context, io);
@@ -46,7 +46,7 @@ void kernels::expert_linear<Device::cpu>(const Context& context, const ExpertPro
 }
 
 template <>
-void kernels::expert_linear_backward<Device::cpu>(const Context& context, const ExpertPulls& io) {
+void kernels::expert_linear_backward<Device::cpu>(const Context& context, const ExpertVjps& io) {
   const std::int64_t last = for_experts(io.begin, [&](std::size_t e, const auto& rows) {
     const auto& [grad, fresh] = io.d_weights[e];
     const Tensor d_bias = io.d_biases.defined() ? io.d_biases.select(0, static_cast<std::int64_t>(e)) : Tensor();
@@ -57,7 +57,7 @@ void kernels::expert_linear_backward<Device::cpu>(const Context& context, const 
     }
     const Tensor dz = rows(io.dz);
     const Tensor saved = io.saved.defined() ? rows(io.saved) : Tensor();
-    const Tensor sum = pull(context, {io.activation, rows(io.g), saved, dz}, d_bias.defined());
+    const Tensor sum = vjp(context, {io.activation, rows(io.g), saved, dz}, d_bias.defined());
     if (d_bias.defined()) d_bias.copy_from(sum);
     if (grad.defined())
       gemm::multiply(context, rows(io.x).transpose(0, 1), dz, grad, {.bias = {}, .relu = false, .accumulate = !fresh});

@@ -36,7 +36,7 @@ void scatter_range(const kernels::Scatter& io, std::int64_t begin, std::int64_t 
   });
 }
 
-void scatter_backward_range(const kernels::ScatterPull& io, std::int64_t begin, std::int64_t end) {
+void scatter_backward_range(const kernels::ScatterVjp& io, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = io.g.dim(1);
   visit_float(io.g.dtype(), [&]<class T>() {
     using R = Wide<T>;
@@ -101,7 +101,7 @@ void kernels::scatter_rows<Device::cpu>(const Context& context, const Scatter& i
 }
 
 template <>
-void kernels::scatter_rows_backward<Device::cpu>(const Context& context, const ScatterPull& io) {
+void kernels::scatter_rows_backward<Device::cpu>(const Context& context, const ScatterVjp& io) {
   const auto range = HWY_DYNAMIC_DISPATCH(scatter_backward_range);
   for_rows(context, io.values.dim(0), io.values.dim(1),
            [&](std::int64_t begin, std::int64_t end) { range(io, begin, end); });

@@ -162,7 +162,7 @@ void settle(const cpu::FeatureRows& in, const HeadRows& of, bool fading, const k
 
 // Gradient of c = max u: given to the direction and the row that have it. dz -= (sum of the rows' sums) W_l.
 template <class T>
-void pull_tops(const cpu::FeatureBackward& io, const Tensor& directions, const Sequences::Rows& rows) {
+void vjp_tops(const cpu::FeatureBackward& io, const Tensor& directions, const Sequences::Rows& rows) {
   using R = Wide<T>;
   const std::int64_t heads = io.y.dim(2), r = io.in.count, d = directions.dim(2), group = heads / directions.dim(0);
   const std::int64_t first = rows.batch * io.y.dim(1) + rows.begin;
@@ -254,12 +254,11 @@ void kernels::features_backward<Device::cpu>(const Context& context, const Featu
   const Tensor shares = io.d_gain.defined() ? Tensor::zeros(context, {std::ssize(tasks), io.x.dim(3)}, wide) : Tensor();
   for_tasks(context, rows.in, tasks.size(), [&](std::size_t i, Room scratch) {
     void* share = shares.defined() ? shares.select(0, static_cast<std::int64_t>(i)).raw() : nullptr;
-    cpu::pull_feature_rows(rows, tasks[i], share, scratch);
+    cpu::vjp_feature_rows(rows, tasks[i], share, scratch);
   });
   if (rows.sums.defined())
     for (const Sequences::Rows& sequence : options.rows)
-      if (sequence.count > 0)
-        visit_float(io.x.dtype(), [&]<class T>() { pull_tops<T>(rows, io.directions, sequence); });
+      if (sequence.count > 0) visit_float(io.x.dtype(), [&]<class T>() { vjp_tops<T>(rows, io.directions, sequence); });
   if (shares.defined()) fold_gain(shares, tasks, io.x.dim(2), io.d_gain);
 }
 

@@ -9,7 +9,7 @@
 #include "hwy/highway.h"
 #include "ops/cpu/feature_scratch.h"
 #include "ops/cpu/features.h"
-#include "policy/turn.h"
+#include "policy/sine_cosine.h"
 #include "simd/matrix.h"
 #include "simd/product-inl.h"
 
@@ -111,9 +111,9 @@ template <class R>
 HWY_FLATTEN void waves(const R* HWY_RESTRICT u, R size, R* HWY_RESTRICT y, std::int64_t r) {
   R* HWY_RESTRICT cosines = y + r;
   for (std::int64_t l = 0; l < r; ++l) {
-    const math::Turn<R> turn = math::turn(u[l]);
-    y[l] = size * turn.sine;
-    cosines[l] = size * turn.cosine;
+    const math::SineCosine<R> wave = math::sine_cosine(u[l]);
+    y[l] = size * wave.sine;
+    cosines[l] = size * wave.cosine;
   }
 }
 
@@ -212,14 +212,14 @@ void tops_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, Room s
 
 // A row of features and its gradient; `floor` is what a feature of 0 looks like after rounding.
 template <class R>
-struct PullRow {
+struct VjpRow {
   const R *y, *dy;
   R size, floor;
   R* du;
 };
 
 template <class R>
-R pull_exponentials(const PullRow<R>& row, std::int64_t r) {
+R vjp_exponentials(const VjpRow<R>& row, std::int64_t r) {
   const R *HWY_RESTRICT y = row.y, *HWY_RESTRICT dy = row.dy;
   R* HWY_RESTRICT du = row.du;
   const R floor = row.floor;
@@ -232,14 +232,14 @@ R pull_exponentials(const PullRow<R>& row, std::int64_t r) {
   return total;
 }
 template <class R>
-void pull_rectified(const PullRow<R>& row, std::int64_t r) {
+void vjp_rectified(const VjpRow<R>& row, std::int64_t r) {
   const R *HWY_RESTRICT y = row.y, *HWY_RESTRICT dy = row.dy;
   R* HWY_RESTRICT du = row.du;
   const R floor = row.floor, size = row.size;
   for (std::int64_t l = 0; l < r; ++l) du[l] = y[l] > floor ? size * dy[l] : R{0};
 }
 template <class R>
-void pull_waves(const PullRow<R>& row, std::int64_t r) {
+void vjp_waves(const VjpRow<R>& row, std::int64_t r) {
   const R *HWY_RESTRICT y = row.y, *HWY_RESTRICT dy = row.dy;
   R* HWY_RESTRICT du = row.du;
   for (std::int64_t l = 0; l < r; ++l) du[l] = y[r + l] * dy[l] - y[l] * dy[r + l];
@@ -255,7 +255,7 @@ R dot(const R* HWY_RESTRICT a, const R* HWY_RESTRICT b, std::int64_t count) {
 
 // du of one row; the sum that |z|^2 / 2 and c receive.
 template <class Y, class R>
-R pull_row(const cpu::FeatureBackward& io, std::int64_t index, PullRow<R> row) {
+R vjp_row(const cpu::FeatureBackward& io, std::int64_t index, VjpRow<R> row) {
   const cpu::FeatureRows& in = io.in;
   const R weight = in.weight.defined() ? in.weight.data<R>()[index] : R{1};
   row.size = static_cast<R>(in.size) * weight;
@@ -264,10 +264,10 @@ R pull_row(const cpu::FeatureBackward& io, std::int64_t index, PullRow<R> row) {
     const R sum = dot(row.y, row.dy, io.y.dim(3));
     io.d_weight.data<R>()[index] = weight == 0 ? R{0} : sum / weight;
   }
-  if (in.map == FeatureMap::relu) pull_rectified(row, in.count);
-  if (in.map == FeatureMap::waves) pull_waves(row, in.count);
+  if (in.map == FeatureMap::relu) vjp_rectified(row, in.count);
+  if (in.map == FeatureMap::waves) vjp_waves(row, in.count);
   if (in.map != FeatureMap::exponential) return R{0};
-  const R total = pull_exponentials(row, in.count);
+  const R total = vjp_exponentials(row, in.count);
   if (!in.pull_shift) return total;
   if (in.stabilizer == Stabilizer::row) row.du[in.peaks.data<std::int32_t>()[index]] -= total;
   if (in.stabilizer == Stabilizer::sequence) io.sums.data<R>()[index] = total;
@@ -286,14 +286,14 @@ const R* read_row(const Y* from, R* buffer, std::int64_t count) {
 
 // dx of one row from the gradient of gain * z.
 template <class R>
-struct PullInput {
+struct VjpInput {
   const R *z, *gain;  // gain: null for none
   R *dz, *d_gain;     // d_gain: null if not wanted
   R total, length;
 };
 
 template <class T, class R>
-void pull_input(const cpu::FeatureRows& in, const PullInput<R>& row, T* HWY_RESTRICT dx) {
+void vjp_input(const cpu::FeatureRows& in, const VjpInput<R>& row, T* HWY_RESTRICT dx) {
   const R* HWY_RESTRICT z = row.z;
   R* HWY_RESTRICT dz = row.dz;
   const std::int64_t d = in.x.dim(3);
@@ -322,16 +322,15 @@ void backward_typed(const cpu::FeatureBackward& io, const cpu::FeatureTask& task
       const std::int64_t i = rows.begin + static_cast<std::int64_t>(at);
       const R* y = read_row(row_of<Y>(io.y, rows, i), s.y, s.outputs);
       const R* dy = read_row(row_of<Y>(io.dy, rows, i), s.dy, s.outputs);
-      s.total[at] = pull_row<Y>(io, row_index(io.y, rows, i), PullRow<R>{y, dy, 0, 0, s.u.row(at)});
+      s.total[at] = vjp_row<Y>(io, row_index(io.y, rows, i), VjpRow<R>{y, dy, 0, 0, s.u.row(at)});
     }
     next.spread(tiles(m, s.dz.ld));
     product<Order::rows>(Product<R>{s.u.data, s.u.ld, directions_of<R>(io.in, rows), s.dz.ld, s.dz.data, s.dz.ld, m,
                                     s.dz.ld, static_cast<std::size_t>(s.r), &next},
                          StartZero{});
     for (std::size_t at = 0; at < m; ++at)
-      pull_input(io.in,
-                 PullInput<R>{s.z.row(at), gain, s.dz.row(at), static_cast<R*>(d_gain), s.total[at], s.length[at]},
-                 row_of<T>(io.dx, rows, rows.begin + static_cast<std::int64_t>(at)));
+      vjp_input(io.in, VjpInput<R>{s.z.row(at), gain, s.dz.row(at), static_cast<R*>(d_gain), s.total[at], s.length[at]},
+                row_of<T>(io.dx, rows, rows.begin + static_cast<std::int64_t>(at)));
   });
 }
 
@@ -374,7 +373,7 @@ void cpu::feature_tops(const FeatureRows& in, const FeatureTask& task, Room scra
   HWY_DYNAMIC_DISPATCH(run_tops)(in, task, scratch);
 }
 
-void cpu::pull_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch) {
+void cpu::vjp_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch) {
   HWY_DYNAMIC_DISPATCH(run_backward)(io, task, d_gain, scratch);
 }
 

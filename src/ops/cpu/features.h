@@ -49,6 +49,6 @@ struct FeatureBackward {
   Tensor sums;      // (b, n, heads), wide; sequence stabilizer: what the row gives to -dc
 };
 // d_gain (d), wide: the share of these rows; null: not wanted.
-void pull_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch);
+void vjp_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch);
 
 }  // namespace fovea::cpu

@@ -76,7 +76,7 @@ void kernels::inverse_start<Device::cpu>(const Context& context, const InverseSt
 }
 
 template <>
-void kernels::inverse_start_backward<Device::cpu>(const Context&, const InverseStartPull& io) {
+void kernels::inverse_start_backward<Device::cpu>(const Context&, const InverseStartVjp& io) {
   const std::int64_t p = io.da.dim(-1);
   const std::vector<Largest> largest = largest_columns(io.a, io.one_start);
   visit_wide(io.da.dtype(), [&]<class R>() {
@@ -104,7 +104,7 @@ void kernels::balance<Device::cpu>(const Context& context, const Balance& io) {
 }
 
 template <>
-void kernels::balance_backward<Device::cpu>(const Context& context, const BalancePull& io) {
+void kernels::balance_backward<Device::cpu>(const Context& context, const BalanceVjp& io) {
   const std::int64_t p = io.x.dim(-1);
   visit_wide(io.x.dtype(), [&]<class R>() {
     parallel_for(context, io.x.dim(0), [&](std::int64_t m) {
@@ -132,7 +132,7 @@ void kernels::root_sums<Device::cpu>(const Context& context, const RootSums& io)
 }
 
 template <>
-void kernels::root_sums_backward<Device::cpu>(const Context& context, const RootSumsPull& io) {
+void kernels::root_sums_backward<Device::cpu>(const Context& context, const RootSumsVjp& io) {
   visit_wide(io.dx.dtype(), [&]<class R>() {
     each_row(context, io.dx, [&](std::int64_t matrix, std::int64_t row, std::int64_t at) {
       const R scale = io.r.data<R>()[matrix * io.dx.dim(-1) + row];

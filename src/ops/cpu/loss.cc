@@ -44,22 +44,22 @@ double loss_row(const T* x, std::int64_t classes, std::int32_t target, double ep
 }
 
 template <class R>
-struct RowPull {
+struct RowVjp {
   Peak<R> peak;
   R smooth, scale;  // smooth: eps / classes
 };
 
 template <class T>
-HWY_FLATTEN void pull_row(const T* HWY_RESTRICT x, std::int64_t classes, const RowPull<Wide<T>>& pull,
-                          T* HWY_RESTRICT dx) {
+HWY_FLATTEN void vjp_row(const T* HWY_RESTRICT x, std::int64_t classes, const RowVjp<Wide<T>>& vjp,
+                         T* HWY_RESTRICT dx) {
   using R = Wide<T>;
-  const R top = pull.peak.top, log_sum = pull.peak.log_sum, smooth = pull.smooth, scale = pull.scale;
+  const R top = vjp.peak.top, log_sum = vjp.peak.log_sum, smooth = vjp.smooth, scale = vjp.scale;
   for (std::int64_t i = 0; i < classes; ++i)
     dx[i] = T((math::exp(static_cast<R>(x[i]) - top - log_sum) - smooth) * scale);
 }
 
 template <class T>
-void pull_rows(const kernels::LossBackward& io, double factor, std::int64_t begin, std::int64_t end) {
+void vjp_rows(const kernels::LossBackward& io, double factor, std::int64_t begin, std::int64_t end) {
   using R = Wide<T>;
   const std::int64_t classes = io.logits.dim(1);
   const double eps = io.options.label_smoothing;
@@ -74,7 +74,7 @@ void pull_rows(const kernels::LossBackward& io, double factor, std::int64_t begi
     }
     const R* saved = io.peaks.data<R>() + 2 * row;
     const Peak<R> peak{saved[0], saved[1]};
-    pull_row(x, classes, {peak, smooth, scale}, dx);
+    vjp_row(x, classes, {peak, smooth, scale}, dx);
     const R share = math::exp(static_cast<R>(x[target]) - peak.top - peak.log_sum) - smooth - static_cast<R>(1.0 - eps);
     dx[target] = T(share * scale);
   }
@@ -102,7 +102,7 @@ std::array<double, 3> loss_rows(const kernels::LossForward& io, std::int64_t beg
 }
 
 void loss_backward_rows(const kernels::LossBackward& io, double factor, std::int64_t begin, std::int64_t end) {
-  visit_float(io.logits.dtype(), [&]<class T>() { pull_rows<T>(io, factor, begin, end); });
+  visit_float(io.logits.dtype(), [&]<class T>() { vjp_rows<T>(io, factor, begin, end); });
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ void forward_typed(const kernels::NormForward& io, std::int64_t begin, std::int6
 
 // One row of backward: pointers into it, and the sums over rows that it adds to.
 template <class T, class R>
-struct PullRow {
+struct VjpRow {
   const T *x, *g, *g_sum;  // g_sum may be null
   const R* gain;
   T* dx;
@@ -96,7 +96,7 @@ struct Moments {
 };
 
 template <class T, class R>
-Moments<R> moments(const PullRow<T, R>& row, const RowStats<R>& stats) {
+Moments<R> moments(const VjpRow<T, R>& row, const RowStats<R>& stats) {
   const hn::ScalableTag<R> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto shift = hn::Set(d, stats.shift);
@@ -123,7 +123,7 @@ Moments<R> moments(const PullRow<T, R>& row, const RowStats<R>& stats) {
 }
 
 template <bool kSum, class T, class R>
-void pull_row(const PullRow<T, R>& row, const RowStats<R>& stats, bool centred) {
+void vjp_row(const VjpRow<T, R>& row, const RowStats<R>& stats, bool centred) {
   const Moments<R> sums = moments(row, stats);
   const T *x = row.x, *g = row.g, *g_sum = row.g_sum;
   const R* gain = row.gain;
@@ -156,15 +156,15 @@ void backward_typed(const kernels::NormBackward& io, const Tensor& partial, std:
   R *d_gain = partial.data<R>(), *d_bias = d_gain + partial.stride(0);  // partial (2, 1, width)
   std::fill_n(d_gain, width, R(0));
   std::fill_n(d_bias, width, R(0));
-  PullRow<T, R> row{io.sum.data<T>(), io.g.data<T>(), nullptr, io.gain.data<R>(),
-                    io.dx.data<T>(),  d_gain,         d_bias,  width};
+  VjpRow<T, R> row{io.sum.data<T>(), io.g.data<T>(), nullptr, io.gain.data<R>(),
+                   io.dx.data<T>(),  d_gain,         d_bias,  width};
   if (io.g_sum.defined()) row.g_sum = io.g_sum.data<T>();
   T* branch = io.dbranch.defined() ? io.dbranch.data<T>() : nullptr;
   const R* kept = io.stats.data<R>();
   RowFactors<R> factors(io.keep, width);
   for (std::int64_t r = begin; r < end; ++r) {
     const std::int64_t at = r * width;
-    PullRow<T, R> here = row;
+    VjpRow<T, R> here = row;
     here.x += at;
     here.g += at;
     here.dx += at;
@@ -172,9 +172,9 @@ void backward_typed(const kernels::NormBackward& io, const Tensor& partial, std:
     const RowStats<R> stats = centred ? RowStats<R>{factor, other, R(1)} : RowStats<R>{factor, R(0), other};
     if (row.g_sum != nullptr) {
       here.g_sum += at;
-      pull_row<true>(here, stats, centred);
+      vjp_row<true>(here, stats, centred);
     } else {
-      pull_row<false>(here, stats, centred);
+      vjp_row<false>(here, stats, centred);
     }
     if (branch != nullptr) write_kept(here.dx, factors.row(r, end), branch + at, width);
   }

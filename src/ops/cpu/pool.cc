@@ -72,7 +72,7 @@ void kernels::mean_rows<Device::cpu>(const Context& context, const MeanRows& io)
 }
 
 template <>
-void kernels::mean_rows_backward<Device::cpu>(const Context& context, const MeanRowsPull& io) {
+void kernels::mean_rows_backward<Device::cpu>(const Context& context, const MeanRowsVjp& io) {
   const RowList& ranges = *io.ranges;
   const Tensor shares = Tensor::empty(context, io.g.shape(), io.g.dtype());
   std::vector<std::int32_t> owner(static_cast<std::size_t>(io.dx.dim(0)), -1);

@@ -16,7 +16,7 @@ void kernels::reciprocal<Device::cpu>(const Context& context, const Reciprocal& 
 }
 
 template <>
-void kernels::reciprocal_backward<Device::cpu>(const Context& context, const ReciprocalPull& io) {
+void kernels::reciprocal_backward<Device::cpu>(const Context& context, const ReciprocalVjp& io) {
   visit_float(io.y.dtype(), [&]<class T>() {
     using R = Wide<T>;
     const T *g = io.g.data<T>(), *y = io.y.data<T>();

@@ -12,7 +12,7 @@ void kernels::total<Device::cpu>(const Context& context, const Total& io) {
 }
 
 template <>
-void kernels::total_backward<Device::cpu>(const Context&, const TotalPull& io) {
+void kernels::total_backward<Device::cpu>(const Context&, const TotalVjp& io) {
   io.dx.fill(cpu::scalar(io.g) * io.factor);
 }
 

@@ -11,10 +11,10 @@ namespace fovea {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Turns pairs by their angles. kStep 2: pairs are neighbours; 1: the second halves start at `second`.
+// Rotates pairs by their angles. kStep 2: pairs are neighbours; 1: the second halves start at `second`.
 template <int kStep, class T, class R>
-void turn(const T* HWY_RESTRICT x, const R* HWY_RESTRICT cosine, const R* HWY_RESTRICT sine, T* HWY_RESTRICT y,
-          std::int64_t pairs) {
+void rotate_pairs(const T* HWY_RESTRICT x, const R* HWY_RESTRICT cosine, const R* HWY_RESTRICT sine, T* HWY_RESTRICT y,
+                  std::int64_t pairs) {
   const std::int64_t second = kStep == 2 ? 1 : pairs;
   for (std::int64_t m = 0; m < pairs; ++m) {
     const R a = static_cast<R>(x[kStep * m]), b = static_cast<R>(x[kStep * m + second]);
@@ -27,7 +27,7 @@ template <class T>
 void rotate_typed(const cpu::RotateRows& io, std::int64_t begin, std::int64_t end) {
   using R = Wide<T>;
   const std::int64_t n = io.x.dim(1), heads = io.x.dim(2), d = io.x.dim(3), pairs = io.width / 2;
-  const auto kernel = io.halves ? &turn<1, T, R> : &turn<2, T, R>;
+  const auto kernel = io.halves ? &rotate_pairs<1, T, R> : &rotate_pairs<2, T, R>;
   for (std::int64_t row = begin; row < end; ++row) {
     const R* cosine = io.angles.table.data<R>() + io.angles.row.data<std::int32_t>()[row] * io.width;
     const T* x = io.x.data<T>() + row / n * io.x.stride(0) + row % n * io.x.stride(1);

@@ -78,7 +78,7 @@ void for_taken(const Routed& routed, const F& f) {
 
 // Turns d (rows, experts), the gradient of the probabilities, into that of the logits: p (d - sum of p d).
 template <class R>
-void pull_softmax(const Tensor& p, const Tensor& d, const Routed& routed) {
+void vjp_softmax(const Tensor& p, const Tensor& d, const Routed& routed) {
   const std::int64_t experts = p.dim(1);
   for (std::int64_t row = 0; row < p.dim(0); ++row) {
     R* to = d.data<R>() + row * experts;
@@ -108,7 +108,7 @@ void kernels::route<Device::cpu>(const Context& context, const RouteRows& io) {
 }
 
 template <>
-void kernels::route_backward<Device::cpu>(const Context& context, const RoutePull& io) {
+void kernels::route_backward<Device::cpu>(const Context& context, const RouteVjp& io) {
   const ZoneTimer timer(context.zones(), Zone::elementwise);
   const std::int64_t experts = io.p.dim(1);
   visit_wide(io.p.dtype(), [&]<class R>() {
@@ -122,7 +122,7 @@ void kernels::route_backward<Device::cpu>(const Context& context, const RoutePul
     }
     if (io.d_gates.defined())
       for_taken(io.routed, [&](std::int64_t k, std::int64_t at) { to[at] += io.d_gates.data<R>()[k]; });
-    pull_softmax<R>(io.p, io.d, io.routed);
+    vjp_softmax<R>(io.p, io.d, io.routed);
   });
 }
 

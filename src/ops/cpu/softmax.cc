@@ -30,15 +30,14 @@ HWY_FLATTEN void log_softmax_row(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std
 }
 
 template <class T>
-void pull_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT dx, std::int64_t width) {
+void vjp_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT dx, std::int64_t width) {
   using R = Wide<T>;
   const R dot = row_dot(g, y, width);
   for (std::int64_t i = 0; i < width; ++i) dx[i] = T(static_cast<R>(y[i]) * (static_cast<R>(g[i]) - dot));
 }
 
 template <class T>
-HWY_FLATTEN void log_pull_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT dx,
-                              std::int64_t width) {
+HWY_FLATTEN void log_vjp_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT dx, std::int64_t width) {
   using R = Wide<T>;
   const R sum = row_sum(g, width);
   for (std::int64_t i = 0; i < width; ++i) dx[i] = T(static_cast<R>(g[i]) - math::exp(static_cast<R>(y[i])) * sum);
@@ -53,10 +52,10 @@ void softmax_rows(const kernels::Softmax& io, std::int64_t begin, std::int64_t e
   });
 }
 
-void softmax_backward_rows(const kernels::SoftmaxPull& io, std::int64_t begin, std::int64_t end) {
+void softmax_backward_rows(const kernels::SoftmaxVjp& io, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = io.g.dim(1);
   visit_float(io.g.dtype(), [&]<class T>() {
-    const auto kernel = io.log ? &log_pull_row<T> : &pull_row<T>;
+    const auto kernel = io.log ? &log_vjp_row<T> : &vjp_row<T>;
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * width;
       kernel(io.g.data<T>() + at, io.y.data<T>() + at, io.dx.data<T>() + at, width);
@@ -81,7 +80,7 @@ HWY_FLATTEN void share_row(const T* HWY_RESTRICT x, R sum, R g, T* HWY_RESTRICT 
   for (std::int64_t i = 0; i < width; ++i) dx[i] = T(g * math::exp(static_cast<R>(x[i]) - sum));
 }
 
-void log_sum_exp_backward_rows(const kernels::LogSumExpPull& io, std::int64_t begin, std::int64_t end) {
+void log_sum_exp_backward_rows(const kernels::LogSumExpVjp& io, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = io.x.dim(1);
   visit_float(io.x.dtype(), [&]<class T>() {
     using R = Wide<T>;
@@ -119,7 +118,7 @@ void kernels::softmax<Device::cpu>(const Context& context, const Softmax& io) {
 }
 
 template <>
-void kernels::softmax_backward<Device::cpu>(const Context& context, const SoftmaxPull& io) {
+void kernels::softmax_backward<Device::cpu>(const Context& context, const SoftmaxVjp& io) {
   const auto rows = HWY_DYNAMIC_DISPATCH(softmax_backward_rows);
   for_rows(context, io.g.dim(0), io.g.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
 }
@@ -132,7 +131,7 @@ void kernels::log_sum_exp<Device::cpu>(const Context& context, const LogSumExp& 
 }
 
 template <>
-void kernels::log_sum_exp_backward<Device::cpu>(const Context& context, const LogSumExpPull& io) {
+void kernels::log_sum_exp_backward<Device::cpu>(const Context& context, const LogSumExpVjp& io) {
   const auto rows = HWY_DYNAMIC_DISPATCH(log_sum_exp_backward_rows);
   for_rows(context, io.x.dim(0), io.x.dim(1), [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
 }

@@ -33,7 +33,7 @@ void kernels::weight_norm<Device::cpu>(const Context& context, const WeightNorm&
 }
 
 template <>
-void kernels::weight_norm_backward<Device::cpu>(const Context& context, const WeightNormPull& io) {
+void kernels::weight_norm_backward<Device::cpu>(const Context& context, const WeightNormVjp& io) {
   const std::int64_t out = io.v.dim(1);
   const Tensor dots = column_sums<Device::cpu>(context, {io.g, io.v});
   const Tensor numbers = Tensor::zeros(context, {cpu::kCoefficients, out}, io.s.dtype());

@@ -18,7 +18,7 @@ struct ApplyOf {
 };
 
 template <class P>
-struct PullOf {
+struct VjpOf {
   template <class R>
   __device__ R operator()(R g, R saved) const {
     return g * P::slope(saved);
@@ -27,7 +27,7 @@ struct PullOf {
 
 template <class P, class R>
 struct GateOf {
-  KeepFactors<R> factors;
+  DropoutFactors<R> factors;
   __device__ Philox of_eight(std::int64_t i) const { return factors.of_eight(i); }
   __device__ R operator()(const Philox& words, int in_eight, R a, R b) const {
     return P::apply(a) * b * factors.factor(words, in_eight);
@@ -35,12 +35,12 @@ struct GateOf {
 };
 
 template <class P, class R>
-struct GatePullOf {
-  KeepFactors<R> factors;
+struct GateVjpOf {
+  DropoutFactors<R> factors;
   __device__ Philox of_eight(std::int64_t i) const { return factors.of_eight(i); }
   __device__ Values<R, 2> operator()(const Philox& words, int in_eight, R g, R a, R b) const {
-    const R act = P::apply(a), pulled = g * factors.factor(words, in_eight);
-    return {{pulled * b * P::slope(P::kFromOutput ? act : a), pulled * act}};
+    const R act = P::apply(a), upstream = g * factors.factor(words, in_eight);
+    return {{upstream * b * P::slope(P::kFromOutput ? act : a), upstream * act}};
   }
 };
 
@@ -52,7 +52,7 @@ void visit_both(Activation activation, DType dtype, const F& f) {
 }
 
 template <class P, class R>
-void pull_and_sum(const Context& context, const kernels::Pull& io, const Tensor& sums) {
+void vjp_and_sum(const Context& context, const kernels::ActivateVjp& io, const Tensor& sums) {
   const Elements<R> g = elements<R>(io.g), saved = elements<R>(io.saved), dx = elements<R>(io.dx),
                     to = elements<R>(sums);
   const std::int64_t width = io.g.dim(1);
@@ -77,30 +77,30 @@ void kernels::activate<Device::cuda>(const Context& context, const Apply& io) {
 }
 
 template <>
-void kernels::activate_backward<Device::cuda>(const Context& context, const Pull& io) {
+void kernels::activate_backward<Device::cuda>(const Context& context, const ActivateVjp& io) {
   visit_both(io.activation, io.g.dtype(),
-             [&]<class P, class R>() { map<R>(context, PullOf<P>(), io.dx, io.g, io.saved); });
+             [&]<class P, class R>() { map<R>(context, VjpOf<P>(), io.dx, io.g, io.saved); });
 }
 
 template <>
-Tensor kernels::activate_backward_and_sum<Device::cuda>(const Context& context, const Pull& io) {
+Tensor kernels::activate_backward_and_sum<Device::cuda>(const Context& context, const ActivateVjp& io) {
   const Tensor sums = Tensor::empty(context, {io.g.dim(1)}, wide_type(io.g.dtype()));
-  visit_both(io.activation, io.g.dtype(), [&]<class P, class R>() { pull_and_sum<P, R>(context, io, sums); });
+  visit_both(io.activation, io.g.dtype(), [&]<class P, class R>() { vjp_and_sum<P, R>(context, io, sums); });
   return sums;
 }
 
 template <>
 void kernels::glu<Device::cuda>(const Context& context, const Glu& io) {
   visit_both(io.activation, io.x.dtype(), [&]<class P, class R>() {
-    map<R>(context, GateOf<P, R>{KeepFactors<R>(io.keep)}, io.y, left(io.x), right(io.x));
+    map<R>(context, GateOf<P, R>{DropoutFactors<R>(io.keep)}, io.y, left(io.x), right(io.x));
   });
 }
 
 template <>
-void kernels::glu_backward<Device::cuda>(const Context& context, const GluPull& io) {
+void kernels::glu_backward<Device::cuda>(const Context& context, const GluVjp& io) {
   visit_both(io.activation, io.g.dtype(), [&]<class P, class R>() {
-    map<R>(context, GatePullOf<P, R>{KeepFactors<R>(io.keep)}, std::array{left(io.dx), right(io.dx)}, io.g, left(io.x),
-           right(io.x));
+    map<R>(context, GateVjpOf<P, R>{DropoutFactors<R>(io.keep)}, std::array{left(io.dx), right(io.dx)}, io.g,
+           left(io.x), right(io.x));
   });
 }
 

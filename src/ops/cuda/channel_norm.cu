@@ -141,14 +141,14 @@ void mix(const Context& context, const SetsOnCard& sets, const Tensor& numbers, 
               const SetStretch stretch = stretches[place / Stretches::kLongest];
               const std::int64_t row = stretch.begin + place % Stretches::kLongest, at = row * width + column;
               if (row >= stretch.end) return;
-              R of[kCoefficients][kCount], value[kCount], pulled[kCount] = {};
+              R of[kCoefficients][kCount], value[kCount], upstream[kCount] = {};
               for (int k = 0; k < kCoefficients; ++k)
                 load(table, (stretch.set * kCoefficients + k) * width + column, of[k]);
               load(x, at, value);
-              if (g.defined()) load(g, at, pulled);
+              if (g.defined()) load(g, at, upstream);
               for (int k = 0; k < kCount; ++k) {
                 value[k] = of[kFromX][k] * (value[k] - of[kShift][k]) + of[kOffset][k];
-                if (g.defined()) value[k] += of[kFromG][k] * pulled[k];
+                if (g.defined()) value[k] += of[kFromG][k] * upstream[k];
               }
               store(out, at, value);
             });
@@ -189,8 +189,8 @@ void fold_sets(const Context& context, const Tensor& numbers, const Tensor& to) 
 }
 
 // The numbers of dx from the sums (2, sets, width) of g and g xhat.
-Tensor pull_numbers(const Context& context, const SetsOnCard& sets, const Tensor& sums,
-                    const kernels::NormChannelsPull& io) {
+Tensor vjp_numbers(const Context& context, const SetsOnCard& sets, const Tensor& sums,
+                   const kernels::NormChannelsVjp& io) {
   const std::int64_t width = io.x.dim(1);
   const Tensor numbers = new_numbers(context, sets, io.x), means = Tensor::zeros(context, sums.shape(), DType::f64);
   for (std::int64_t k = 0; k < 2 && !io.fixed; ++k)
@@ -213,7 +213,7 @@ struct TimesFactor {
 };
 
 template <class R>
-void pull(const Context& context, const kernels::NormChannelsPull& io) {
+void vjp(const Context& context, const kernels::NormChannelsVjp& io) {
   const SetsOnCard sets(context, *io.sets);
   const std::int64_t width = io.x.dim(1);
   const Tensor means = io.mean.to(context, wide_type(io.x.dtype()));
@@ -221,14 +221,14 @@ void pull(const Context& context, const kernels::NormChannelsPull& io) {
   const R* const mean = pointer<R>(means);
   const Tensor sums = sum_sets<R, 2>(
       context, sets, width, [=] __device__(std::int64_t set, std::int64_t row, std::int64_t c) -> Values<R, 2> {
-        const R pulled = g[row * width + c];
-        return {{pulled, pulled * (x[row * width + c] - mean[set * width + c])}};
+        const R upstream = g[row * width + c];
+        return {{upstream, upstream * (x[row * width + c] - mean[set * width + c])}};
       });
   const Tensor plain = sums.select(0, 0), crossed = sums.select(0, 1);
   map<double>(context, TimesFactor(), crossed, crossed, io.factor.reshape(crossed.shape()));
   if (io.d_gain.defined()) fold_sets(context, crossed, io.d_gain);
   if (io.d_bias.defined()) fold_sets(context, plain, io.d_bias);
-  if (io.dx.defined()) mix<R>(context, sets, pull_numbers(context, sets, sums, io), {io.x, io.g, io.dx});
+  if (io.dx.defined()) mix<R>(context, sets, vjp_numbers(context, sets, sums, io), {io.x, io.g, io.dx});
 }
 
 struct FactorOf {
@@ -262,8 +262,8 @@ void kernels::norm_channels<Device::cuda>(const Context& context, const NormChan
 }
 
 template <>
-void kernels::norm_channels_backward<Device::cuda>(const Context& context, const NormChannelsPull& io) {
-  visit_wide(io.x.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::norm_channels_backward<Device::cuda>(const Context& context, const NormChannelsVjp& io) {
+  visit_wide(io.x.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 template <>

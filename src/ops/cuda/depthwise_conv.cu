@@ -50,7 +50,7 @@ void run(const Context& context, const kernels::ConvTensors& io) {
 }
 
 template <class R>
-void pull_taps(const Context& context, const kernels::ConvTensors& io, const Tensor& sums) {
+void vjp_taps(const Context& context, const kernels::ConvTensors& io, const Tensor& sums) {
   const auto spans = upload(context, io.spans);
   const ConvRows<R> x(io.x, spans.data());
   const Elements<R> y = elements<R>(io.y), to = elements<R>(sums);
@@ -100,7 +100,7 @@ void kernels::convolve<Device::cuda>(const Context& context, const ConvTensors& 
 template <>
 Tensor kernels::tap_gradients<Device::cuda>(const Context& context, const ConvTensors& io, const RowList&) {
   const Tensor sums = Tensor::empty(context, io.taps.shape(), io.taps.dtype());
-  visit_wide(io.x.dtype(), [&]<class R>() { pull_taps<R>(context, io, sums); });
+  visit_wide(io.x.dtype(), [&]<class R>() { vjp_taps<R>(context, io, sums); });
   return sums;
 }
 

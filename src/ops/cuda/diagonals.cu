@@ -30,8 +30,8 @@ struct DiagonalWalk {
     const std::int64_t row = i % n, length = span.end - span.begin;
     std::int64_t to = row + sign * offsets[c];
     if (ring && length > 0) {
-      const std::int64_t turned = (to - span.begin) % length;
-      to = span.begin + (turned < 0 ? turned + length : turned);
+      const std::int64_t wrapped = (to - span.begin) % length;
+      to = span.begin + (wrapped < 0 ? wrapped + length : wrapped);
     }
     return to >= span.begin && to < span.end ? i - row + to : -1;
   }

@@ -21,7 +21,7 @@ void run(const Context& context, const kernels::DistanceTensors& io) {
 }
 
 template <class P, class R>
-struct PullDistance {
+struct VjpDistance {
   double count;
   __device__ R operator()(R x, R target, R g) const {
     return static_cast<R>(static_cast<double>(g) / count) * P::slope(x - target);
@@ -47,9 +47,9 @@ void kernels::distance<Device::cuda>(const Context& context, const DistanceTenso
 }
 
 template <>
-void kernels::distance_backward<Device::cuda>(const Context& context, const DistancePull& io) {
+void kernels::distance_backward<Device::cuda>(const Context& context, const DistanceVjp& io) {
   visit_both(io.kind, io.x.dtype(), [&]<class P, class R>() {
-    map<R>(context, PullDistance<P, R>{static_cast<double>(io.x.numel())}, io.dx, io.x, io.target, io.g);
+    map<R>(context, VjpDistance<P, R>{static_cast<double>(io.x.numel())}, io.dx, io.x, io.target, io.g);
   });
 }
 

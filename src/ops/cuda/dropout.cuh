@@ -8,13 +8,13 @@ namespace fovea::device {
 // The factors of a dropout on the card: 0, or the scale of the survivors; 1 where it is not active. Eight elements from
 // a multiple of 8 share a call of Philox.
 template <class R>
-struct KeepFactors {
+struct DropoutFactors {
   std::uint64_t seed, stream;
   const std::uint64_t* shift;
   std::uint16_t threshold;
   R scale;
 
-  explicit KeepFactors(const Keep& keep)
+  explicit DropoutFactors(const Dropout& keep)
       : seed(keep.seed),
         stream(keep.stream),
         shift(keep.shift),

@@ -29,9 +29,9 @@ void run(const Context& context, const kernels::BinaryTensors& io) {
 
 template <class R>
 struct Times {
-  double factor, over;
+  double factor;
   bool by_number;
-  __device__ R operator()(R x, double by) const { return x * static_cast<R>(by_number ? factor * by / over : factor); }
+  __device__ R operator()(R x, double by) const { return x * static_cast<R>(by_number ? factor * by : factor); }
 };
 
 template <class R>
@@ -42,7 +42,7 @@ struct TimesExp {
 
 template <class R>
 struct DropOut {
-  KeepFactors<R> factors;
+  DropoutFactors<R> factors;
   __device__ Philox of_eight(std::int64_t i) const { return factors.of_eight(i); }
   __device__ R operator()(const Philox& words, int in_eight, R x) const { return x * factors.factor(words, in_eight); }
 };
@@ -57,7 +57,7 @@ void kernels::binary<Device::cuda>(const Context& context, const BinaryTensors& 
 template <>
 void kernels::scale<Device::cuda>(const Context& context, const ScaleTensors& io) {
   visit_wide(io.x.dtype(), [&]<class R>() {
-    map<R>(context, Times<R>{io.factor, io.over, io.by.defined()}, io.y, io.x, io.by);
+    map<R>(context, Times<R>{io.factor, io.by.defined()}, io.y, io.x, io.by);
   });
 }
 
@@ -80,7 +80,7 @@ struct ExpScaleSlope {
 }  // namespace
 
 template <>
-void kernels::exp_scale_backward<Device::cuda>(const Context& context, const ExpScalePull& io) {
+void kernels::exp_scale_backward<Device::cuda>(const Context& context, const ExpScaleVjp& io) {
   visit_wide(io.d_log.dtype(), [&]<class R>() {
     map<R>(context, ExpScaleSlope<R>{io.most}, io.d_log.reshape({1}), io.d_log.reshape({1}), io.log.reshape({1}));
   });
@@ -88,7 +88,7 @@ void kernels::exp_scale_backward<Device::cuda>(const Context& context, const Exp
 
 template <>
 void kernels::dropout<Device::cuda>(const Context& context, const DropoutTensors& io) {
-  visit_wide(io.x.dtype(), [&]<class R>() { map<R>(context, DropOut<R>{KeepFactors<R>(io.keep)}, io.y, io.x); });
+  visit_wide(io.x.dtype(), [&]<class R>() { map<R>(context, DropOut<R>{DropoutFactors<R>(io.keep)}, io.y, io.x); });
 }
 
 }  // namespace fovea

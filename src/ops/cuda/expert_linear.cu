@@ -19,7 +19,7 @@ struct Matrix {
   std::int64_t down = 0, across = 0;
 
   __device__ R at(std::int64_t i, std::int64_t j) const { return of[i * down + j * across]; }
-  __device__ Matrix turned() const { return {of, across, down}; }
+  __device__ Matrix transposed() const { return {of, across, down}; }
   __device__ Matrix from_row(std::int64_t i) const {
     const std::int64_t size = of.dtype == DType::f64 ? 8 : of.dtype == DType::f32 ? 4 : 2;
     return {{static_cast<char*>(of.data) + i * down * size, of.dtype}, down, across};
@@ -102,13 +102,13 @@ struct RowProducts {
   const Matrix<R>* biases;  // null: none
   const std::int32_t* begin;
   std::int64_t experts, rows, in, width;
-  bool turned, relu;  // turned: W_e^T
+  bool transposed, relu;  // transposed: W_e^T
 
   __device__ void operator()() const {
     const RowTile tile = RowTile::find(begin, experts, rows, blockIdx.x);
     if (tile.expert < 0) return;
     const bool is_rest = tile.expert == experts;
-    const Matrix<R> b = is_rest ? Matrix<R>{} : turned ? weights[tile.expert].turned() : weights[tile.expert];
+    const Matrix<R> b = is_rest ? Matrix<R>{} : transposed ? weights[tile.expert].transposed() : weights[tile.expert];
     const Extent size{tile.end - tile.begin, width, is_rest ? 0 : in};
     tile_product(x.from_row(tile.begin), b, size, tile.row, std::int64_t{blockIdx.y} * kTile,
                  [&](std::int64_t i, std::int64_t j, R sum) {
@@ -132,7 +132,7 @@ struct WeightGradients {
     const std::int64_t e = blockIdx.z, first = begin[e];
     const Matrix<R> grad = grads[e];
     if (!grad.of.defined()) return;
-    tile_product(x.from_row(first).turned(), dz.from_row(first), Extent{in, out, begin[e + 1] - first},
+    tile_product(x.from_row(first).transposed(), dz.from_row(first), Extent{in, out, begin[e + 1] - first},
                  std::int64_t{blockIdx.y} * kTile, std::int64_t{blockIdx.x} * kTile,
                  [&](std::int64_t i, std::int64_t j, R sum) {
                    const std::int64_t at = i * grad.down + j * grad.across;
@@ -181,7 +181,7 @@ void clear_after(const Context& context, const Tensor& t, const Tensor& begin) {
 }
 
 template <class R>
-void sum_biases(const Context& context, const kernels::ExpertPulls& io) {
+void sum_biases(const Context& context, const kernels::ExpertVjps& io) {
   const Elements<R> dz = elements<R>(io.dz), to = elements<R>(io.d_biases);
   const std::int32_t* const begin = pointer<std::int32_t>(io.begin);
   const std::int64_t width = io.dz.dim(1);
@@ -195,7 +195,7 @@ void sum_biases(const Context& context, const kernels::ExpertPulls& io) {
 }
 
 template <class R>
-void pull(const Context& context, const kernels::ExpertPulls& io) {
+void vjp(const Context& context, const kernels::ExpertVjps& io) {
   const std::int64_t rows = io.x.dim(0), in = io.x.dim(1), out = io.dz.dim(1), experts = std::ssize(io.weights);
   std::vector<Tensor> grads;
   std::vector<std::uint8_t> fresh;
@@ -228,10 +228,10 @@ void kernels::expert_linear<Device::cuda>(const Context& context, const ExpertPr
 }
 
 template <>
-void kernels::expert_linear_backward<Device::cuda>(const Context& context, const ExpertPulls& io) {
+void kernels::expert_linear_backward<Device::cuda>(const Context& context, const ExpertVjps& io) {
   if (io.activation != Activation::identity)
     kernels::activate_backward<Device::cuda>(context, {io.activation, io.g, io.saved, io.dz});
-  visit_wide(io.x.dtype(), [&]<class R>() { pull<R>(context, io); });
+  visit_wide(io.x.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

@@ -3,7 +3,7 @@
 
 #include "ops/cuda/features.cuh"
 #include "ops/cuda/largest.cuh"
-#include "policy/turn.h"
+#include "policy/sine_cosine.h"
 
 namespace fovea {
 namespace {
@@ -74,9 +74,9 @@ struct FinishFeatures {
 #pragma unroll
       for (int k = 0; k < kCount; ++k) {
         if (map == FeatureMap::waves) {
-          const math::Turn<R> turn = math::turn(u[k]);
-          u[k] = size * factor * turn.sine;
-          second[k] = size * factor * turn.cosine;
+          const math::SineCosine<R> wave = math::sine_cosine(u[k]);
+          u[k] = size * factor * wave.sine;
+          second[k] = size * factor * wave.cosine;
         } else {
           const R value = map == FeatureMap::relu ? (u[k] < 0 ? R(0) : u[k]) : math::exp2_low(u[k] * unit - c);
           u[k] = size * factor * value + add * factor;

@@ -29,7 +29,7 @@ struct TimesBoth {
   }
 };
 
-struct PullRoot {
+struct VjpRoot {
   template <class R>
   __device__ R operator()(R dx, R r, R dr) const {
     return dx - R(0.5) * r * r * r * dr;
@@ -88,7 +88,7 @@ void start(const Context& context, const kernels::InverseStart& io) {
 }
 
 template <class R>
-void pull_start(const Context& context, const kernels::InverseStartPull& io) {
+void vjp_start(const Context& context, const kernels::InverseStartVjp& io) {
   const std::int64_t count = io.da.dim(0), p = io.da.dim(-1), squares = p * p;
   const bool one_start = io.one_start;
   const Tensor largest = largest_columns<R>(context, io.a, one_start);
@@ -116,7 +116,7 @@ void pull_start(const Context& context, const kernels::InverseStartPull& io) {
 }
 
 template <class R>
-void pull_balance(const Context& context, const kernels::BalancePull& io) {
+void vjp_balance(const Context& context, const kernels::BalanceVjp& io) {
   const std::int64_t p = io.x.dim(-1);
   const R *const g = pointer<R>(io.g), *const x = pointer<R>(io.x), *const r = pointer<R>(io.r);
   R* const dr = pointer<R>(io.dr);
@@ -167,8 +167,8 @@ void kernels::inverse_start<Device::cuda>(const Context& context, const InverseS
 }
 
 template <>
-void kernels::inverse_start_backward<Device::cuda>(const Context& context, const InverseStartPull& io) {
-  visit_wide(io.da.dtype(), [&]<class R>() { pull_start<R>(context, io); });
+void kernels::inverse_start_backward<Device::cuda>(const Context& context, const InverseStartVjp& io) {
+  visit_wide(io.da.dtype(), [&]<class R>() { vjp_start<R>(context, io); });
 }
 
 template <>
@@ -178,8 +178,8 @@ void kernels::balance<Device::cuda>(const Context& context, const Balance& io) {
 }
 
 template <>
-void kernels::balance_backward<Device::cuda>(const Context& context, const BalancePull& io) {
-  visit_wide(io.x.dtype(), [&]<class R>() { pull_balance<R>(context, io); });
+void kernels::balance_backward<Device::cuda>(const Context& context, const BalanceVjp& io) {
+  visit_wide(io.x.dtype(), [&]<class R>() { vjp_balance<R>(context, io); });
 }
 
 template <>
@@ -188,9 +188,9 @@ void kernels::root_sums<Device::cuda>(const Context& context, const RootSums& io
 }
 
 template <>
-void kernels::root_sums_backward<Device::cuda>(const Context& context, const RootSumsPull& io) {
+void kernels::root_sums_backward<Device::cuda>(const Context& context, const RootSumsVjp& io) {
   visit_wide(io.dx.dtype(),
-             [&]<class R>() { map<R>(context, PullRoot(), io.dx, io.dx, of_rows(io.r), of_rows(io.dr)); });
+             [&]<class R>() { map<R>(context, VjpRoot(), io.dx, io.dx, of_rows(io.r), of_rows(io.dr)); });
 }
 
 }  // namespace fovea

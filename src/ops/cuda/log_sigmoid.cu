@@ -1,5 +1,5 @@
 #include "core/wide.h"
-#include "ops/turned_features_kernels.h"
+#include "ops/rotated_features_kernels.h"
 #include "policy/log_sigmoid.h"
 #include "tensor/cuda/loops.cuh"
 
@@ -15,7 +15,7 @@ struct Apply {
 };
 
 template <class R>
-struct Pull {
+struct Vjp {
   R factor;
   __device__ R operator()(R g, R x) const { return g * factor * policy::LogSigmoid::slope(x); }
 };
@@ -27,7 +27,7 @@ void kernels::log_sigmoid<Device::cuda>(const Context& context, const LogSigmoid
   visit_wide(io.x.dtype(), [&]<class R>() {
     const R factor = static_cast<R>(io.factor);
     if (io.g.defined())
-      map<R>(context, Pull<R>{factor}, io.out, io.g, io.x);
+      map<R>(context, Vjp<R>{factor}, io.out, io.g, io.x);
     else
       map<R>(context, Apply<R>{factor}, io.out, io.x);
   });

@@ -112,7 +112,7 @@ void forward(const Context& context, const kernels::LossForward& io) {
 }
 
 template <class R, DType kType>
-struct LossPullRows {
+struct LossVjpRows {
   double smoothing;
   std::int32_t ignore;
   PackedRow<kType> shape;
@@ -146,14 +146,14 @@ template <class R, DType kType>
 void backward(const Context& context, const kernels::LossBackward& io) {
   const std::int64_t classes = io.logits.dim(1);
   rows(context, io.logits.dim(0), classes,
-       LossPullRows<R, kType>{io.options.label_smoothing,
-                              io.options.ignore_index,
-                              {classes, {&io.logits, &io.dx}},
-                              elements<R>(io.logits),
-                              elements<R>(io.dx),
-                              pointer<std::int32_t>(io.targets),
-                              pointer<R>(io.peaks),
-                              pointer<double>(io.rate)});
+       LossVjpRows<R, kType>{io.options.label_smoothing,
+                             io.options.ignore_index,
+                             {classes, {&io.logits, &io.dx}},
+                             elements<R>(io.logits),
+                             elements<R>(io.dx),
+                             pointer<std::int32_t>(io.targets),
+                             pointer<R>(io.peaks),
+                             pointer<double>(io.rate)});
 }
 
 template <class R>

@@ -18,7 +18,7 @@ struct RowStats {
 
 // The factors of a pack whose first element has number i.
 template <class R>
-__device__ void keep_factors(const KeepFactors<R>& keep, bool has_packs, std::int64_t i, R (&to)[kPack]) {
+__device__ void keep_factors(const DropoutFactors<R>& keep, bool has_packs, std::int64_t i, R (&to)[kPack]) {
   if (keep.threshold == 0 || has_packs) {
     const Philox words = keep.of_eight(i);
 #pragma unroll
@@ -32,7 +32,7 @@ template <class R, DType kType>
 struct NormRows {
   NormKind kind;
   R eps;
-  KeepFactors<R> keep;
+  DropoutFactors<R> keep;
   PackedRow<kType> shape;
   Elements<R> x, branch, sum, y, gain, bias;
   R* stats;
@@ -92,7 +92,7 @@ void forward(const Context& context, const kernels::NormForward& io) {
   held_rows(context, io.x.dim(0), width,
             NormRows<R, kType>{io.kind,
                                static_cast<R>(io.eps),
-                               KeepFactors<R>(io.keep),
+                               DropoutFactors<R>(io.keep),
                                {width, {&io.x, &io.branch, &io.sum, &io.y, &io.gain, &io.bias}},
                                elements<R>(io.x),
                                elements<R>(io.branch),
@@ -105,9 +105,9 @@ void forward(const Context& context, const kernels::NormForward& io) {
 
 // Backward of a row: what a group of lanes does to it.
 template <class R, DType kType>
-struct NormPull {
+struct NormVjp {
   bool centred;
-  KeepFactors<R> keep;
+  DropoutFactors<R> keep;
   PackedRow<kType> shape;
   Elements<R> x, g, g_sum, dx, dbranch, gain;
   const R* stats;
@@ -117,9 +117,9 @@ struct NormPull {
     return centred ? RowStats<R>{factor, other, R(1)} : RowStats<R>{factor, R(0), other};
   }
   __device__ void read(const RowStats<R>& found, std::int64_t begin, std::int64_t c, Values<R, kPack>& hat,
-                       Values<R, kPack>& pulled) const {
+                       Values<R, kPack>& upstream) const {
     shape.load(x, begin, c, hat.of);
-    shape.load(g, begin, c, pulled.of);
+    shape.load(g, begin, c, upstream.of);
 #pragma unroll
     for (R& value : hat.of) value = (value - found.shift) * found.factor;
   }
@@ -145,50 +145,50 @@ struct NormPull {
   __device__ void run(const Group& group, const Each& each, const Add& add) const {
     const std::int64_t begin = group.row * shape.width;
     const RowStats<R> found = stats_of(group.row);
-    Values<R, kPack> hat, pulled;
+    Values<R, kPack> hat, upstream;
     R by[kPack], plain(0), crossed(0);
     each([&](int p, std::int64_t c) {
-      read(found, begin, c, hat, pulled);
+      read(found, begin, c, hat, upstream);
       shape.wide().load(gain, 0, c, by);
 #pragma unroll
       for (int e = 0; e < kPack; ++e) {  // g and gain are 0 behind the end
-        plain += pulled[e] * by[e];
-        crossed += pulled[e] * by[e] * hat[e];
+        plain += upstream[e] * by[e];
+        crossed += upstream[e] * by[e] * hat[e];
       }
-      add(p, hat, pulled);
+      add(p, hat, upstream);
     });
     const R width = static_cast<R>(shape.width);
     const R mean = centred ? group.sum(plain) / width : R(0), along = found.pull * group.sum(crossed) / width;
     each([&](int, std::int64_t c) {
-      read(found, begin, c, hat, pulled);
+      read(found, begin, c, hat, upstream);
       shape.wide().load(gain, 0, c, by);
 #pragma unroll
-      for (int e = 0; e < kPack; ++e) pulled[e] = found.factor * (pulled[e] * by[e] - mean - along * hat[e]);
-      write(begin, c, pulled.of);
+      for (int e = 0; e < kPack; ++e) upstream[e] = found.factor * (upstream[e] * by[e] - mean - along * hat[e]);
+      write(begin, c, upstream.of);
     });
   }
 };
 
 // Rows of any width, without the sums over rows.
 template <class R, DType kType>
-struct NormPullRow {
-  NormPull<R, kType> pull;
+struct NormVjpRow {
+  NormVjp<R, kType> vjp;
 
   template <class Group>
   __device__ void operator()(const Group& group) const {
     const auto each = [&](const auto& f) {
-      for (std::int64_t c = group.lane * kPack; c < pull.shape.width; c += Group::lanes * kPack) f(0, c);
+      for (std::int64_t c = group.lane * kPack; c < vjp.shape.width; c += Group::lanes * kPack) f(0, c);
     };
-    pull.run(group, each, [](int, const auto&, const auto&) {});
+    vjp.run(group, each, [](int, const auto&, const auto&) {});
   }
 };
 
 // Groups of lanes take segments of rows, and keep the sums of their columns in registers. partial (segments, 2, width):
 // of the gradients of gain and bias.
 template <int kLanes, int kPacks, class R, DType kType>
-__global__ void norm_pull_kernel(NormPull<R, kType> pull, Segments segments, R* partial) {
+__global__ void norm_vjp_kernel(NormVjp<R, kType> vjp, Segments segments, R* partial) {
   const int groups = static_cast<int>(blockDim.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
-  const std::int64_t width = pull.shape.width;
+  const std::int64_t width = vjp.shape.width;
   const auto each = [&](const auto& f) {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p)
@@ -200,17 +200,17 @@ __global__ void norm_pull_kernel(NormPull<R, kType> pull, Segments segments, R* 
     const std::int64_t begin = segment * segments.size;
     const std::int64_t end = begin + segments.size < segments.rows ? begin + segments.size : segments.rows;
     for (std::int64_t row = begin; row < end; ++row)
-      pull.run(RowGroup<kLanes>{row, lane}, each, [&](int p, const auto& hat, const auto& pulled) {
+      vjp.run(RowGroup<kLanes>{row, lane}, each, [&](int p, const auto& hat, const auto& upstream) {
 #pragma unroll
         for (int e = 0; e < kPack; ++e) {
-          d_gain[p][e] += pulled[e] * hat[e];
-          d_bias[p][e] += pulled[e];
+          d_gain[p][e] += upstream[e] * hat[e];
+          d_bias[p][e] += upstream[e];
         }
       });
     each([&](int p, std::int64_t c) {
       const Elements<R> to{partial};
-      pull.shape.wide().store(to, 2 * segment * width, c, d_gain[p]);
-      pull.shape.wide().store(to, (2 * segment + 1) * width, c, d_bias[p]);
+      vjp.shape.wide().store(to, 2 * segment * width, c, d_gain[p]);
+      vjp.shape.wide().store(to, (2 * segment + 1) * width, c, d_bias[p]);
     });
   }
 }
@@ -239,30 +239,30 @@ void put_sums(const Context& context, const kernels::NormBackward& io, const Seg
 }
 
 template <int kLanes, int kPacks, class R, DType kType>
-void pull_segments(const Context& context, const kernels::NormBackward& io, const NormPull<R, kType>& pull) {
+void vjp_segments(const Context& context, const kernels::NormBackward& io, const NormVjp<R, kType>& vjp) {
   constexpr int kBlock = kLanes == 32 ? kThreads : kLanes, kGroups = kBlock / kLanes;
   const std::int64_t width = io.sum.dim(1);
   const Segments segments(io.sum.dim(0), 4, kLanes == 32 ? 4096 : 1024);
   const Tensor partial =
       Tensor::empty(context, {segments.count, 2, width}, wide_type(io.sum.dtype()), Lifetime::scratch);
   if (segments.count > 0)
-    norm_pull_kernel<kLanes, kPacks>
-        <<<blocks_for(segments.count, kGroups), kBlock, 0, stream_of(context)>>>(pull, segments, pointer<R>(partial));
+    norm_vjp_kernel<kLanes, kPacks>
+        <<<blocks_for(segments.count, kGroups), kBlock, 0, stream_of(context)>>>(vjp, segments, pointer<R>(partial));
   check_cuda(cudaGetLastError(), "a norm's backward");
   put_sums(context, io, segments, pointer<R>(partial));
 }
 
 // The sums over rows of what does not fit into registers.
 template <class R, DType kType>
-void pull_wide(const Context& context, const kernels::NormBackward& io, const NormPull<R, kType>& pull) {
+void vjp_wide(const Context& context, const kernels::NormBackward& io, const NormVjp<R, kType>& vjp) {
   const std::int64_t count = io.sum.dim(0), width = io.sum.dim(1);
-  rows(context, count, width, NormPullRow<R, kType>{pull});
+  rows(context, count, width, NormVjpRow<R, kType>{vjp});
   column_sums(
       context, {count, width},
       [=] __device__(std::int64_t r, std::int64_t c) -> Values<R, 2> {
-        const RowStats<R> found = pull.stats_of(r);
-        const R pulled = pull.g[r * width + c];
-        return {{pulled * (pull.x[r * width + c] - found.shift) * found.factor, pulled}};
+        const RowStats<R> found = vjp.stats_of(r);
+        const R upstream = vjp.g[r * width + c];
+        return {{upstream * (vjp.x[r * width + c] - found.shift) * found.factor, upstream}};
       },
       PutSums<R>(io));
 }
@@ -270,21 +270,21 @@ void pull_wide(const Context& context, const kernels::NormBackward& io, const No
 template <class R, DType kType>
 void backward(const Context& context, const kernels::NormBackward& io) {
   const std::int64_t width = io.sum.dim(1);
-  const NormPull<R, kType> pull{io.kind == NormKind::layer,
-                                KeepFactors<R>(io.keep),
-                                {width, {&io.sum, &io.g, &io.g_sum, &io.dx, &io.dbranch, &io.gain}},
-                                elements<R>(io.sum),
-                                elements<R>(io.g),
-                                elements<R>(io.g_sum),
-                                elements<R>(io.dx),
-                                elements<R>(io.dbranch),
-                                elements<R>(io.gain),
-                                pointer<R>(io.stats)};
-  if (width <= 256) return pull_segments<32, 1>(context, io, pull);
-  if (width <= 512) return pull_segments<32, 2>(context, io, pull);
-  if (width <= 1024) return pull_segments<128, 1>(context, io, pull);
-  if (width <= 4096) return pull_segments<128, 4>(context, io, pull);
-  pull_wide(context, io, pull);
+  const NormVjp<R, kType> vjp{io.kind == NormKind::layer,
+                              DropoutFactors<R>(io.keep),
+                              {width, {&io.sum, &io.g, &io.g_sum, &io.dx, &io.dbranch, &io.gain}},
+                              elements<R>(io.sum),
+                              elements<R>(io.g),
+                              elements<R>(io.g_sum),
+                              elements<R>(io.dx),
+                              elements<R>(io.dbranch),
+                              elements<R>(io.gain),
+                              pointer<R>(io.stats)};
+  if (width <= 256) return vjp_segments<32, 1>(context, io, vjp);
+  if (width <= 512) return vjp_segments<32, 2>(context, io, vjp);
+  if (width <= 1024) return vjp_segments<128, 1>(context, io, vjp);
+  if (width <= 4096) return vjp_segments<128, 4>(context, io, vjp);
+  vjp_wide(context, io, vjp);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ void mean(const Context& context, const kernels::MeanRows& io) {
 }
 
 template <class R>
-void spread(const Context& context, const kernels::MeanRowsPull& io) {
+void spread(const Context& context, const kernels::MeanRowsVjp& io) {
   const RowOwners owners(context, *io.ranges, io.n);
   const auto owner = owners.view();
   const Elements<R> g = elements<R>(io.g), dx = elements<R>(io.dx);
@@ -59,7 +59,7 @@ void kernels::mean_rows<Device::cuda>(const Context& context, const MeanRows& io
 }
 
 template <>
-void kernels::mean_rows_backward<Device::cuda>(const Context& context, const MeanRowsPull& io) {
+void kernels::mean_rows_backward<Device::cuda>(const Context& context, const MeanRowsVjp& io) {
   visit_wide(io.dx.dtype(), [&]<class R>() { spread<R>(context, io); });
 }
 

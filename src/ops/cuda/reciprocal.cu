@@ -14,7 +14,7 @@ struct OneOver {
 };
 
 template <class R>
-struct OneOverPull {
+struct OneOverVjp {
   __device__ R operator()(R g, R y) const { return -g * y * y; }
 };
 
@@ -26,8 +26,8 @@ void kernels::reciprocal<Device::cuda>(const Context& context, const Reciprocal&
 }
 
 template <>
-void kernels::reciprocal_backward<Device::cuda>(const Context& context, const ReciprocalPull& io) {
-  visit_wide(io.y.dtype(), [&]<class R>() { map<R>(context, OneOverPull<R>(), io.dx, io.g, io.y); });
+void kernels::reciprocal_backward<Device::cuda>(const Context& context, const ReciprocalVjp& io) {
+  visit_wide(io.y.dtype(), [&]<class R>() { map<R>(context, OneOverVjp<R>(), io.dx, io.g, io.y); });
 }
 
 }  // namespace fovea

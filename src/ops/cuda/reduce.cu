@@ -30,7 +30,7 @@ void kernels::total<Device::cuda>(const Context& context, const Total& io) {
 }
 
 template <>
-void kernels::total_backward<Device::cuda>(const Context& context, const TotalPull& io) {
+void kernels::total_backward<Device::cuda>(const Context& context, const TotalVjp& io) {
   visit_wide(io.dx.dtype(), [&]<class R>() { map<R>(context, Repeat<R>{io.factor}, io.dx, io.g); });
 }
 

@@ -46,9 +46,9 @@ Tensor angles_of(const Context& context, const kernels::Rotate& io, std::int64_t
   return angles;
 }
 
-// x (b, n, heads, d) -> y, dense; kUnit pairs, or channels that are not turned, a thread.
+// x (b, n, heads, d) -> y, dense; kUnit pairs, or channels that are not rotated, a thread.
 template <class R, int kUnit>
-struct Turn {
+struct RotatePairs {
   bool halves;
   std::int64_t n, heads, d, pairs;
   Elements<R> x, y, angles;
@@ -89,9 +89,9 @@ struct Turn {
     if (!halves) part(a, b);
 #pragma unroll
     for (int e = 0; e < kUnit; ++e) {
-      const R turned = a[e] * cosine[e] - b[e] * sine[e];
+      const R rotated = a[e] * cosine[e] - b[e] * sine[e];
       b[e] = a[e] * sine[e] + b[e] * cosine[e];
-      a[e] = turned;
+      a[e] = rotated;
     }
     if (!halves) join(a, b);
     store(y, to + first, a);
@@ -100,12 +100,12 @@ struct Turn {
 };
 
 template <class R, int kUnit>
-void turn(const Context& context, const kernels::Rotate& io, const Tensor& angles) {
+void rotate_by(const Context& context, const kernels::Rotate& io, const Tensor& angles) {
   const Tensor& x = io.x;
   const std::int64_t pairs = angles.dim(2), d = x.dim(3);
   each(context, x.dim(0) * x.dim(1) * x.dim(2) * (d - pairs) / kUnit,
-       Turn<R, kUnit>{io.rotary.halves, x.dim(1), x.dim(2), d, pairs, elements<R>(x), elements<R>(io.y),
-                      elements<R>(angles), x.stride(0), x.stride(1), x.stride(2)});
+       RotatePairs<R, kUnit>{io.rotary.halves, x.dim(1), x.dim(2), d, pairs, elements<R>(x), elements<R>(io.y),
+                             elements<R>(angles), x.stride(0), x.stride(1), x.stride(2)});
 }
 
 template <class R>
@@ -114,9 +114,9 @@ void run(const Context& context, const kernels::Rotate& io) {
   const Tensor angles = angles_of<R>(context, io, width);
   const bool fits = width / 2 % kPack == 0 && io.x.dim(3) % kPack == 0 && has_packs(io.x, 3) && has_packs(io.y, 3);
   if (fits)
-    turn<R, kPack>(context, io, angles);
+    rotate_by<R, kPack>(context, io, angles);
   else
-    turn<R, 1>(context, io, angles);
+    rotate_by<R, 1>(context, io, angles);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ void balance(const Context& context, const kernels::RouteRows& io) {
 
 // The gradient of the logits from d, that of the probabilities: p (d - sum of p d).
 template <class R>
-void pull_softmax(const Context& context, const kernels::RoutePull& io) {
+void vjp_softmax(const Context& context, const kernels::RouteVjp& io) {
   const RoutedView routed(io.routed);
   const R* const p = pointer<R>(io.p);
   R* const d = pointer<R>(io.d);
@@ -111,7 +111,7 @@ void pull_softmax(const Context& context, const kernels::RoutePull& io) {
 }
 
 template <class R>
-void pull(const Context& context, const kernels::RoutePull& io) {
+void vjp(const Context& context, const kernels::RouteVjp& io) {
   const RoutedView routed(io.routed);
   R* const d = pointer<R>(io.d);
   if (io.d_balance.defined()) {
@@ -129,7 +129,7 @@ void pull(const Context& context, const kernels::RoutePull& io) {
       if (row >= 0) d[row * routed.experts + routed.expert[row]] += given[k];
     });
   }
-  pull_softmax<R>(context, io);
+  vjp_softmax<R>(context, io);
 }
 
 }  // namespace
@@ -144,8 +144,8 @@ void kernels::route<Device::cuda>(const Context& context, const RouteRows& io) {
 }
 
 template <>
-void kernels::route_backward<Device::cuda>(const Context& context, const RoutePull& io) {
-  visit_wide(io.p.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::route_backward<Device::cuda>(const Context& context, const RouteVjp& io) {
+  visit_wide(io.p.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

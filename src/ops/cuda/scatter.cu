@@ -25,7 +25,7 @@ void scatter(const Context& context, const kernels::Scatter& io) {
 
 // d_values and d_scale of each row.
 template <class R>
-struct PullScattered {
+struct VjpScattered {
   Elements<R> g, values, d_values;  // d_values: undefined where it is not wanted
   const std::int32_t* index;
   const R* scale;
@@ -35,26 +35,26 @@ struct PullScattered {
 
   template <class G>
   __device__ void operator()(const G& group) const {
-    R dot = packs ? pull<kPack>(group) : pull<1>(group);
+    R dot = packs ? vjp<kPack>(group) : vjp<1>(group);
     if (d_scale == nullptr) return;
     dot = group.sum(dot);
     if (group.lane == 0) d_scale[group.row] = dot;
   }
 
   template <int kCount, class G>
-  __device__ R pull(const G& group) const {
+  __device__ R vjp(const G& group) const {
     const std::int64_t from = index[group.row];
     const R factor = scale == nullptr ? R(1) : scale[group.row];
     R dot = 0;
     for (std::int64_t c = group.lane * kCount; c < width; c += group.lanes * kCount) {
-      R pulled[kCount] = {}, value[kCount];
-      if (from >= 0) load(g, from * width + c, pulled);
+      R upstream[kCount] = {}, value[kCount];
+      if (from >= 0) load(g, from * width + c, upstream);
       if (d_scale != nullptr && from >= 0) {
         load(values, group.row * width + c, value);
-        for (int k = 0; k < kCount; ++k) dot += pulled[k] * value[k];
+        for (int k = 0; k < kCount; ++k) dot += upstream[k] * value[k];
       }
-      for (R& p : pulled) p *= factor;
-      if (d_values.defined()) store(d_values, group.row * width + c, pulled);
+      for (R& p : upstream) p *= factor;
+      if (d_values.defined()) store(d_values, group.row * width + c, upstream);
     }
     return dot;
   }
@@ -68,13 +68,13 @@ void kernels::scatter_rows<Device::cuda>(const Context& context, const Scatter& 
 }
 
 template <>
-void kernels::scatter_rows_backward<Device::cuda>(const Context& context, const ScatterPull& io) {
+void kernels::scatter_rows_backward<Device::cuda>(const Context& context, const ScatterVjp& io) {
   const std::int64_t width = io.g.dim(1);
   const bool packs = width % kPack == 0 && has_packs(io.g, 1) && has_packs(io.values, 1) && has_packs(io.d_values, 1);
   visit_wide(io.g.dtype(), [&]<class R>() {
     rows(context, io.values.dim(0), width,
-         PullScattered<R>{elements<R>(io.g), elements<R>(io.values), elements<R>(io.d_values),
-                          pointer<std::int32_t>(io.index), pointer<R>(io.scale), pointer<R>(io.d_scale), width, packs});
+         VjpScattered<R>{elements<R>(io.g), elements<R>(io.values), elements<R>(io.d_values),
+                         pointer<std::int32_t>(io.index), pointer<R>(io.scale), pointer<R>(io.d_scale), width, packs});
   });
 }
 

@@ -51,7 +51,7 @@ struct SoftmaxRows {
 };
 
 template <class R, DType kType>
-struct SoftmaxPullRows {
+struct SoftmaxVjpRows {
   bool log;
   PackedRow<kType> shape;
   Elements<R> g, y, dx;
@@ -98,7 +98,7 @@ struct LogSumExpRows {
 };
 
 template <class R, DType kType>
-struct LogSumExpPullRows {
+struct LogSumExpVjpRows {
   PackedRow<kType> shape;
   Elements<R> x, dx;
   const R *g, *y;
@@ -106,13 +106,13 @@ struct LogSumExpPullRows {
   template <int kPacks, class Group>
   __device__ void run(const Group& group) const {
     const std::int64_t begin = group.row * shape.width;
-    const R sum = y[group.row], pulled = g[group.row];
+    const R sum = y[group.row], upstream = g[group.row];
     const bool empty = sum == -math::kInfinity<R>;
     for (std::int64_t c = group.lane * kPack; c < shape.width; c += Group::lanes * kPack) {
       R pack[kPack];
       shape.load(x, begin, c, pack);
 #pragma unroll
-      for (R& value : pack) value = empty ? R(0) : pulled * math::exp(value - sum);
+      for (R& value : pack) value = empty ? R(0) : upstream * math::exp(value - sum);
       shape.store(dx, begin, c, pack);
     }
   }
@@ -130,11 +130,11 @@ void kernels::softmax<Device::cuda>(const Context& context, const Softmax& io) {
 }
 
 template <>
-void kernels::softmax_backward<Device::cuda>(const Context& context, const SoftmaxPull& io) {
+void kernels::softmax_backward<Device::cuda>(const Context& context, const SoftmaxVjp& io) {
   const std::int64_t width = io.g.dim(1);
   visit_stored(io.g.dtype(), [&]<class R, DType kType>() {
     held_rows(context, io.g.dim(0), width,
-              SoftmaxPullRows<R, kType>{
+              SoftmaxVjpRows<R, kType>{
                   io.log, {width, {&io.g, &io.y, &io.dx}}, elements<R>(io.g), elements<R>(io.y), elements<R>(io.dx)});
   });
 }
@@ -149,11 +149,11 @@ void kernels::log_sum_exp<Device::cuda>(const Context& context, const LogSumExp&
 }
 
 template <>
-void kernels::log_sum_exp_backward<Device::cuda>(const Context& context, const LogSumExpPull& io) {
+void kernels::log_sum_exp_backward<Device::cuda>(const Context& context, const LogSumExpVjp& io) {
   const std::int64_t width = io.x.dim(1);
   visit_stored(io.x.dtype(), [&]<class R, DType kType>() {
     held_rows(context, io.x.dim(0), width,
-              LogSumExpPullRows<R, kType>{
+              LogSumExpVjpRows<R, kType>{
                   {width, {&io.x, &io.dx}}, elements<R>(io.x), elements<R>(io.dx), pointer<R>(io.g), pointer<R>(io.y)});
   });
 }

@@ -15,7 +15,7 @@ struct Stretch {
 };
 
 template <class R>
-struct StretchPull {
+struct StretchVjp {
   __device__ R operator()(R g, R v, R s, R norm, R along) const {
     const R inverse = norm > 0 ? 1 / norm : R(0), factor = s * inverse;
     return factor * g - factor * along * inverse * v;
@@ -44,11 +44,11 @@ void kernels::weight_norm<Device::cuda>(const Context& context, const WeightNorm
 }
 
 template <>
-void kernels::weight_norm_backward<Device::cuda>(const Context& context, const WeightNormPull& io) {
+void kernels::weight_norm_backward<Device::cuda>(const Context& context, const WeightNormVjp& io) {
   const Tensor dots = column_sums<Device::cuda>(context, {io.g, io.v});
   visit_wide(dots.dtype(), [&]<class R>() {
     map<R>(context, OverNorm<R>(), io.ds, dots, io.norms);
-    if (io.dv.defined()) map<R>(context, StretchPull<R>(), io.dv, io.g, io.v, io.s, io.norms, io.ds);
+    if (io.dv.defined()) map<R>(context, StretchVjp<R>(), io.dv, io.g, io.v, io.s, io.norms, io.ds);
   });
 }
 

@@ -7,7 +7,7 @@
 
 #include "hwy/highway.h"
 #include "ops/work.h"
-#include "optim/cpu/pieces.h"
+#include "optim/cpu/ranges.h"
 #include "optim/update_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -15,21 +15,21 @@ namespace fovea {
 namespace HWY_NAMESPACE {
 namespace {
 
-using cpu::Piece;
+using cpu::ElementRange;
 
 // One pass: reads value, gradient and both moments once, writes three of them once. 28 bytes a parameter in f32.
 template <class T>
-void update(const cpu::AdamWNumbers& of, const kernels::AdamWTensors& io, const Piece& piece) {
+void update(const cpu::AdamWNumbers& of, const kernels::AdamWTensors& io, const ElementRange& range) {
   const auto beta1 = static_cast<T>(of.constants.beta1), beta2 = static_cast<T>(of.constants.beta2);
   const auto rest1 = static_cast<T>(1.0 - of.constants.beta1), rest2 = static_cast<T>(1.0 - of.constants.beta2);
-  const auto eps = static_cast<T>(of.constants.eps), shrink = static_cast<T>(of.shrink), pull = static_cast<T>(io.pull);
+  const auto eps = static_cast<T>(of.constants.eps), shrink = static_cast<T>(of.shrink), l2 = static_cast<T>(io.l2);
   const auto step_size = static_cast<T>(of.pace.step_size), root_size = static_cast<T>(of.pace.root_size);
-  T* HWY_RESTRICT value = io.value.data<T>() + piece.begin;
-  T* HWY_RESTRICT first = io.first.data<T>() + piece.begin;
-  T* HWY_RESTRICT second = io.second.data<T>() + piece.begin;
-  const T* HWY_RESTRICT grad = io.grad.data<T>() + piece.begin;
-  for (std::int64_t i = 0; i < piece.count(); ++i) {
-    const T g = grad[i] + pull * value[i];
+  T* HWY_RESTRICT value = io.value.data<T>() + range.begin;
+  T* HWY_RESTRICT first = io.first.data<T>() + range.begin;
+  T* HWY_RESTRICT second = io.second.data<T>() + range.begin;
+  const T* HWY_RESTRICT grad = io.grad.data<T>() + range.begin;
+  for (std::int64_t i = 0; i < range.count(); ++i) {
+    const T g = grad[i] + l2 * value[i];
     const T m = beta1 * first[i] + rest1 * g;
     const T v = beta2 * second[i] + rest2 * g * g;
     first[i] = m;
@@ -39,14 +39,14 @@ void update(const cpu::AdamWNumbers& of, const kernels::AdamWTensors& io, const 
 }
 
 template <class T>
-void average(const Tensor& average, const Tensor& value, const Piece& piece, double share) {
-  T* HWY_RESTRICT to = average.data<T>() + piece.begin;
-  const T* HWY_RESTRICT from = value.data<T>() + piece.begin;
+void average(const Tensor& average, const Tensor& value, const ElementRange& range, double share) {
+  T* HWY_RESTRICT to = average.data<T>() + range.begin;
+  const T* HWY_RESTRICT from = value.data<T>() + range.begin;
   const auto part = static_cast<T>(share);
   if (share == 1.0)
-    std::copy_n(from, piece.count(), to);
+    std::copy_n(from, range.count(), to);
   else
-    for (std::int64_t i = 0; i < piece.count(); ++i) to[i] += part * (from[i] - to[i]);
+    for (std::int64_t i = 0; i < range.count(); ++i) to[i] += part * (from[i] - to[i]);
 }
 
 // x - x is 0 for a finite x, and NaN for the others.
@@ -71,21 +71,21 @@ double squares(const T* x, std::int64_t count) {
   return sum;
 }
 
-void update_piece(const cpu::AdamWNumbers& of, const kernels::AdamWTensors& io, const Piece& piece) {
-  visit_wide(io.value.dtype(), [&]<class T>() { update<T>(of, io, piece); });
+void update_range(const cpu::AdamWNumbers& of, const kernels::AdamWTensors& io, const ElementRange& range) {
+  visit_wide(io.value.dtype(), [&]<class T>() { update<T>(of, io, range); });
 }
 
-void average_piece(const Tensor& to, const Tensor& value, const Piece& piece, double share) {
-  visit_wide(to.dtype(), [&]<class T>() { average<T>(to, value, piece, share); });
+void average_range(const Tensor& to, const Tensor& value, const ElementRange& range, double share) {
+  visit_wide(to.dtype(), [&]<class T>() { average<T>(to, value, range, share); });
 }
 
-bool unscale_piece(const Tensor& grad, const Piece& piece, double factor) {
+bool unscale_range(const Tensor& grad, const ElementRange& range, double factor) {
   return visit_wide(grad.dtype(),
-                    [&]<class T>() { return scale_finite(grad.data<T>() + piece.begin, factor, piece.count()); });
+                    [&]<class T>() { return scale_finite(grad.data<T>() + range.begin, factor, range.count()); });
 }
 
-double squares_of_piece(const Tensor& grad, const Piece& piece) {
-  return visit_wide(grad.dtype(), [&]<class T>() { return squares(grad.data<T>() + piece.begin, piece.count()); });
+double squares_of_range(const Tensor& grad, const ElementRange& range) {
+  return visit_wide(grad.dtype(), [&]<class T>() { return squares(grad.data<T>() + range.begin, range.count()); });
 }
 
 }  // namespace
@@ -97,18 +97,18 @@ HWY_AFTER_NAMESPACE();
 namespace fovea {
 namespace {
 
-HWY_EXPORT(update_piece);
-HWY_EXPORT(average_piece);
-HWY_EXPORT(unscale_piece);
-HWY_EXPORT(squares_of_piece);
+HWY_EXPORT(update_range);
+HWY_EXPORT(average_range);
+HWY_EXPORT(unscale_range);
+HWY_EXPORT(squares_of_range);
 
 bool goes(const Tensor& go) { return !go.defined() || *go.data<std::int64_t>() != 0; }
 
-// body(index, piece) on all pieces.
+// body(index, range) on all ranges.
 template <class Body>
-void for_pieces(const Context& context, const std::vector<cpu::Piece>& pieces, const Body& body) {
-  parallel_for(context, std::ssize(pieces), [&](std::int64_t index) {
-    body(static_cast<std::size_t>(index), pieces[static_cast<std::size_t>(index)]);
+void for_ranges(const Context& context, const std::vector<cpu::ElementRange>& ranges, const Body& body) {
+  parallel_for(context, std::ssize(ranges), [&](std::int64_t index) {
+    body(static_cast<std::size_t>(index), ranges[static_cast<std::size_t>(index)]);
   });
 }
 
@@ -117,24 +117,24 @@ void for_pieces(const Context& context, const std::vector<cpu::Piece>& pieces, c
 template <>
 void kernels::adamw<Device::cpu>(const Context& context, const AdamWUpdate& io) {
   if (!goes(io.go)) return;
-  const auto update = HWY_DYNAMIC_DISPATCH(update_piece);
-  const auto pieces =
-      cpu::cut_into_pieces(io.parameters, [](const AdamWTensors& p) -> const Tensor& { return p.value; });
+  const auto update = HWY_DYNAMIC_DISPATCH(update_range);
+  const auto ranges =
+      cpu::cut_into_ranges(io.parameters, [](const AdamWTensors& p) -> const Tensor& { return p.value; });
   const double* numbers = io.pace.data<double>();
   const AdamWPace pace{numbers[0], numbers[1], numbers[2]};
-  for_pieces(context, pieces, [&](std::size_t, const cpu::Piece& piece) {
-    const AdamWTensors& of = io.parameters[piece.tensor];
-    update({io.constants, pace, 1.0 - pace.rate * of.decay}, of, piece);
+  for_ranges(context, ranges, [&](std::size_t, const cpu::ElementRange& range) {
+    const AdamWTensors& of = io.parameters[range.tensor];
+    update({io.constants, pace, 1.0 - pace.rate * of.decay}, of, range);
   });
 }
 
 template <>
 void kernels::move_averages<Device::cpu>(const Context& context, const AverageUpdate& io) {
   if (!goes(io.go)) return;
-  const auto average = HWY_DYNAMIC_DISPATCH(average_piece);
+  const auto average = HWY_DYNAMIC_DISPATCH(average_range);
   const double share = *io.share.data<double>();
-  for_pieces(context, cpu::cut_into_pieces(io.averages), [&](std::size_t, const cpu::Piece& piece) {
-    average(io.averages[piece.tensor], io.values[piece.tensor], piece, share);
+  for_ranges(context, cpu::cut_into_ranges(io.averages), [&](std::size_t, const cpu::ElementRange& range) {
+    average(io.averages[range.tensor], io.values[range.tensor], range, share);
   });
 }
 
@@ -149,11 +149,12 @@ void kernels::exchange<Device::cpu>(const Context&, const Exchange& io) {
 
 template <>
 void kernels::gradient_norm<Device::cpu>(const Context& context, const GradientNorm& io) {
-  const auto squares = HWY_DYNAMIC_DISPATCH(squares_of_piece);
-  const std::vector<cpu::Piece> pieces = cpu::cut_into_pieces(io.grads);
-  std::vector<double> sums(pieces.size());
-  for_pieces(context, pieces,
-             [&](std::size_t index, const cpu::Piece& piece) { sums[index] = squares(io.grads[piece.tensor], piece); });
+  const auto squares = HWY_DYNAMIC_DISPATCH(squares_of_range);
+  const std::vector<cpu::ElementRange> ranges = cpu::cut_into_ranges(io.grads);
+  std::vector<double> sums(ranges.size());
+  for_ranges(context, ranges, [&](std::size_t index, const cpu::ElementRange& range) {
+    sums[index] = squares(io.grads[range.tensor], range);
+  });
   double total = 0.0;
   for (const double sum : sums) total += sum;
   *io.norm.data<double>() = std::sqrt(total);
@@ -163,11 +164,11 @@ template <>
 void kernels::clip_norm<Device::cpu>(const Context& context, const NormClip& io) {
   const double norm = *io.norm.data<double>();
   if (!(norm > io.limit) || !std::isfinite(norm)) return;
-  for_pieces(context, cpu::cut_into_pieces(io.grads), [&](std::size_t, const cpu::Piece& piece) {
-    visit_wide(io.grads[piece.tensor].dtype(), [&]<class T>() {
-      T* grad = io.grads[piece.tensor].data<T>();
+  for_ranges(context, cpu::cut_into_ranges(io.grads), [&](std::size_t, const cpu::ElementRange& range) {
+    visit_wide(io.grads[range.tensor].dtype(), [&]<class T>() {
+      T* grad = io.grads[range.tensor].data<T>();
       const auto factor = static_cast<T>(io.limit / norm);
-      for (std::int64_t i = piece.begin; i < piece.end; ++i) grad[i] *= factor;
+      for (std::int64_t i = range.begin; i < range.end; ++i) grad[i] *= factor;
     });
   });
 }
@@ -175,22 +176,22 @@ void kernels::clip_norm<Device::cpu>(const Context& context, const NormClip& io)
 template <>
 void kernels::clip_value<Device::cpu>(const Context& context, const ValueClip& io) {
   if (!goes(io.go)) return;
-  for_pieces(context, cpu::cut_into_pieces(io.grads), [&](std::size_t, const cpu::Piece& piece) {
-    visit_wide(io.grads[piece.tensor].dtype(), [&]<class T>() {
-      T* grad = io.grads[piece.tensor].data<T>();
+  for_ranges(context, cpu::cut_into_ranges(io.grads), [&](std::size_t, const cpu::ElementRange& range) {
+    visit_wide(io.grads[range.tensor].dtype(), [&]<class T>() {
+      T* grad = io.grads[range.tensor].data<T>();
       const auto most = static_cast<T>(io.limit);
-      for (std::int64_t i = piece.begin; i < piece.end; ++i) grad[i] = std::clamp(grad[i], -most, most);
+      for (std::int64_t i = range.begin; i < range.end; ++i) grad[i] = std::clamp(grad[i], -most, most);
     });
   });
 }
 
 template <>
 void kernels::unscale<Device::cpu>(const Context& context, const Unscale& io) {
-  const auto unscale = HWY_DYNAMIC_DISPATCH(unscale_piece);
+  const auto unscale = HWY_DYNAMIC_DISPATCH(unscale_range);
   std::atomic<bool> finite{true};
   const double factor = *io.factor.data<double>();
-  for_pieces(context, cpu::cut_into_pieces(io.grads), [&](std::size_t, const cpu::Piece& piece) {
-    if (!unscale(io.grads[piece.tensor], piece, factor)) finite.store(false, std::memory_order_relaxed);
+  for_ranges(context, cpu::cut_into_ranges(io.grads), [&](std::size_t, const cpu::ElementRange& range) {
+    if (!unscale(io.grads[range.tensor], range, factor)) finite.store(false, std::memory_order_relaxed);
   });
   *io.finite.data<double>() = finite ? 1.0 : 0.0;
 }

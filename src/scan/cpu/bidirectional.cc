@@ -120,7 +120,7 @@ void bidirectional_backward(const Context& context, const Problem& problem, cons
     SegmentSums<R> gradients(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::queries), wave);
     gradients.fill([&](const cpu::Task<R>& task, R* d_states) {
       const auto piece = static_cast<std::size_t>(task.piece - problem.pieces.data());
-      kernels.pull_queries(task, io, sums.states(piece), d_states);
+      kernels.vjp_queries(task, io, sums.states(piece), d_states);
     });
     gradients.total(io.d_final_state, io.d_initial_state);
     const Scratch<R> transposed(context, (wave.last - wave.first) * size);
@@ -129,8 +129,8 @@ void bidirectional_backward(const Context& context, const Problem& problem, cons
     const std::vector<Cut> rows = cut_for_rows(problem, wave.first, wave.last, Side::keys);
     driver.each(rows.size(), [&](std::size_t i, Room scratch) {
       const std::size_t piece = rows[i].piece;
-      kernels.pull_keys(driver.task(rows[i], driver.all_heads(), scratch), io, gradients.states(piece),
-                        transposed.data() + (piece - wave.first) * size);
+      kernels.vjp_keys(driver.task(rows[i], driver.all_heads(), scratch), io, gradients.states(piece),
+                       transposed.data() + (piece - wave.first) * size);
     });
   }
 }

@@ -79,10 +79,10 @@ struct ReadStates : Pass<R> {
 
 // dq = (dy S^T) f'(q) and dS += f(q)^T dy, where dy is the gradient of y before the denominator or the norm.
 template <class R>
-struct PullQueries : Pass<R> {
+struct VjpQueries : Pass<R> {
   using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task;
 
-  PullQueries(const Task<R>& t, const Backward& backward, const R* s, R* d)
+  VjpQueries(const Task<R>& t, const Backward& backward, const R* s, R* d)
       : Pass<R>(t), io(backward), states(s), d_states(d) {}
 
   void run() {
@@ -116,7 +116,7 @@ struct PullQueries : Pass<R> {
                                        &this->next);
     times<Order::rows, StartZero, R>(buffers.g, this->state_of(states, g), buffers.d_rows, {c, this->d_k, this->width},
                                      &this->next);
-    store_pulled<R>(buffers.d_rows, buffers.q, problem.map, c, this->out(io.dq, at, this->d_k));
+    store_vjp<R>(buffers.d_rows, buffers.q, problem.map, c, this->out(io.dq, at, this->d_k));
   }
 
   const Backward& io;
@@ -126,10 +126,10 @@ struct PullQueries : Pass<R> {
 
 // dk = (v dS^T) f'(k) and dv = f(k) dS.
 template <class R>
-struct PullKeys : Pass<R> {
+struct VjpKeys : Pass<R> {
   using Pass<R>::buffers, Pass<R>::problem, Pass<R>::task;
 
-  PullKeys(const Task<R>& t, const Backward& backward, const R* s, const R* m)
+  VjpKeys(const Task<R>& t, const Backward& backward, const R* s, const R* m)
       : Pass<R>(t), io(backward), d_states(s), d_matrices(m) {}
 
   void run() {
@@ -150,7 +150,7 @@ struct PullKeys : Pass<R> {
                                      {c, this->d_k, this->width}, &this->next);
     const Place at = this->key_place(row, g);
     store<R>(buffers.y, nullptr, c, this->out(io.dv, at, this->d_v));
-    store_pulled<R>(buffers.d_rows, buffers.k, problem.map, c, this->out(io.dk, at, this->d_k));
+    store_vjp<R>(buffers.d_rows, buffers.k, problem.map, c, this->out(io.dk, at, this->d_k));
   }
 
   const Backward& io;
@@ -169,17 +169,17 @@ void read_states(const Task<R>& task, const Forward& io, const R* states, const 
   ReadStates<R>(task, io, states, matrices).run();
 }
 template <class R>
-void pull_queries(const Task<R>& task, const Backward& io, const R* states, R* d_states) {
-  PullQueries<R>(task, io, states, d_states).run();
+void vjp_queries(const Task<R>& task, const Backward& io, const R* states, R* d_states) {
+  VjpQueries<R>(task, io, states, d_states).run();
 }
 template <class R>
-void pull_keys(const Task<R>& task, const Backward& io, const R* d_states, const R* d_matrices) {
-  PullKeys<R>(task, io, d_states, d_matrices).run();
+void vjp_keys(const Task<R>& task, const Backward& io, const R* d_states, const R* d_matrices) {
+  VjpKeys<R>(task, io, d_states, d_matrices).run();
 }
 
 template <class R>
 BidirectionalKernels<R> bidirectional_table() {
-  return {&add_keys<R>, &transpose_state<R>, &read_states<R>, &pull_queries<R>, &pull_keys<R>};
+  return {&add_keys<R>, &transpose_state<R>, &read_states<R>, &vjp_queries<R>, &vjp_keys<R>};
 }
 BidirectionalKernels<float> bidirectional_f32() { return bidirectional_table<float>(); }
 BidirectionalKernels<double> bidirectional_f64() { return bidirectional_table<double>(); }

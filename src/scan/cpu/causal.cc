@@ -281,7 +281,7 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
         kernels.add_keys(task, {io.k, io.v, io.log_decay}, sum);
       });
       each_segment(driver, problem, states.cuts(), lanes(states), [&](const cpu::Task<R>& task, std::size_t cut) {
-        kernels.pull_queries(task, io, states.of(cut), dots(task));
+        kernels.vjp_queries(task, io, states.of(cut), dots(task));
       });
       if (decay.wanted())
         states.each_end(States::Start::left, [&](std::size_t piece, std::size_t g, const R* state) {
@@ -292,7 +292,7 @@ void causal_backward(const Context& context, const Problem& problem, const Backw
     d_states.start(States::Start::right, io.d_final_state,
                    [&](const cpu::Task<R>& task, R* sum) { kernels.add_queries(task, io, sum, dots(task)); });
     each_segment(driver, problem, d_states.cuts(), lanes(d_states), [&](const cpu::Task<R>& task, std::size_t cut) {
-      kernels.pull_keys(task, io, d_states.of(cut), dots(task), decay.sums(cut));
+      kernels.vjp_keys(task, io, d_states.of(cut), dots(task), decay.sums(cut));
     });
     d_states.save(States::Start::right, io.d_initial_state);
     if (decay.wanted()) driver.each_state(wave, [&](std::size_t piece, std::size_t g) { decay.join(piece, g); });

@@ -52,7 +52,7 @@ struct CausalBackward : Pass<R> {
     mask<Lanes::keys>(buffers.d_scores, c, weights);
   }
 
-  bool pulls_decay() const { return io.d_log_decay.data != nullptr && decay_columns(problem) != 0; }
+  bool has_decay_vjp() const { return io.d_log_decay.data != nullptr && decay_columns(problem) != 0; }
   // The rows of d_log_decay that belong to a chunk.
   Rows<void*> decay_gradient(const Chunk& chunk, std::int64_t g) const {
     return rows_at(dtype_of<R>, io.d_log_decay, this->key_place(chunk.key, g),
@@ -67,11 +67,11 @@ struct CausalBackward : Pass<R> {
 
 // From the left to the right, rebuilding the states:  df(q) = dy S^T + d_scores f(k),  d_scores = dy v^T.
 template <class R>
-struct CausalPullQueries : CausalBackward<R> {
+struct CausalVjpQueries : CausalBackward<R> {
   using Pass<R>::buffers, Pass<R>::problem, Pass<R>::next, Pass<R>::weights;
   using CausalBackward<R>::io, CausalBackward<R>::keys, CausalBackward<R>::chunks;
 
-  CausalPullQueries(const Task<R>& t, const Backward& backward, R* s, const R* d)
+  CausalVjpQueries(const Task<R>& t, const Backward& backward, R* s, const R* d)
       : CausalBackward<R>(t, backward, d), states(s) {}
 
   void run() {
@@ -89,7 +89,7 @@ struct CausalPullQueries : CausalBackward<R> {
     const Matrix<R> state = this->state_of(states, g);
     this->load_keys(keys, chunk.key, g, chunk.rows);
     if (chunk.has_queries) simd::transpose<R>(buffers.v, buffers.v_across, chunk.rows, this->width);
-    if (this->pulls_decay()) clear<R>(chunk.rows, this->decay_gradient(chunk, g));
+    if (this->has_decay_vjp()) clear<R>(chunk.rows, this->decay_gradient(chunk, g));
     for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h) head(chunk, h, state);
     this->update_state(state, chunk.rows);
   }
@@ -104,10 +104,9 @@ struct CausalPullQueries : CausalBackward<R> {
       read_decayed<Lanes::keys, R>({buffers.d_scores, buffers.k, weights.steps, buffers.d_rows, d_k});
     else
       read_keys<R>(buffers.d_scores, buffers.k, buffers.d_rows, {c, d_k, c}, &next);
-    if (this->pulls_decay())
+    if (this->has_decay_vjp())
       add_products<R>(buffers.q, buffers.d_rows, {c, d_k, 0}, this->decay_gradient(chunk, this->kv_head_of(h)));
-    store_pulled<R>(buffers.d_rows, buffers.q, problem.map, c,
-                    this->out(io.dq, this->query_place(chunk.query, h), d_k));
+    store_vjp<R>(buffers.d_rows, buffers.q, problem.map, c, this->out(io.dq, this->query_place(chunk.query, h), d_k));
   }
 
   R* states;
@@ -116,11 +115,11 @@ struct CausalPullQueries : CausalBackward<R> {
 // From the right to the left, with the gradient of the state behind the chunk:
 //   df(k) = v dS^T + d_scores^T f(q),   dv^T = dS^T f(k)^T + dy^T scores   (a key in each lane)
 template <class R>
-struct CausalPullKeys : CausalBackward<R> {
+struct CausalVjpKeys : CausalBackward<R> {
   using Pass<R>::buffers, Pass<R>::problem, Pass<R>::next, Pass<R>::weights;
   using CausalBackward<R>::io, CausalBackward<R>::keys, CausalBackward<R>::chunks;
 
-  CausalPullKeys(const Task<R>& t, const Backward& backward, R* s, const R* d, double* sums)
+  CausalVjpKeys(const Task<R>& t, const Backward& backward, R* s, const R* d, double* sums)
       : CausalBackward<R>(t, backward, d), d_states(s), decays(sums) {}
 
   void run() {
@@ -147,11 +146,11 @@ struct CausalPullKeys : CausalBackward<R> {
     if (chunk.has_queries) simd::transpose<R>(buffers.v, buffers.v_across, c, width);
     for (std::int64_t h = this->first_head(g); h < this->end_head(chunk, g); ++h) head(chunk, h, d_state);
 
-    if (this->pulls_decay())
+    if (this->has_decay_vjp())
       sum_decays<R>(buffers.k, buffers.d_rows, {c, d_k, 0}, this->decay_gradient(chunk, g),
                     decays + g * decay_columns(problem));
     const Place at = this->key_place(chunk.key, g);
-    store_pulled<R>(buffers.d_rows, buffers.k, problem.map, c, this->out(io.dk, at, d_k));
+    store_vjp<R>(buffers.d_rows, buffers.k, problem.map, c, this->out(io.dk, at, d_k));
     simd::transpose<R>(buffers.y_across, buffers.y, d_v, c);
     store<R>(buffers.y, nullptr, c, this->out(io.dv, at, d_v));
   }
@@ -191,12 +190,12 @@ struct CausalPullKeys : CausalBackward<R> {
 };
 
 template <class R>
-void causal_pull_queries(const Task<R>& task, const Backward& io, R* states, const R* dots) {
-  CausalPullQueries<R>(task, io, states, dots).run();
+void causal_vjp_queries(const Task<R>& task, const Backward& io, R* states, const R* dots) {
+  CausalVjpQueries<R>(task, io, states, dots).run();
 }
 template <class R>
-void causal_pull_keys(const Task<R>& task, const Backward& io, R* d_states, const R* dots, double* decays) {
-  CausalPullKeys<R>(task, io, d_states, dots, decays).run();
+void causal_vjp_keys(const Task<R>& task, const Backward& io, R* d_states, const R* dots, double* decays) {
+  CausalVjpKeys<R>(task, io, d_states, dots, decays).run();
 }
 
 template <class R>
@@ -225,7 +224,7 @@ void row_dots(const Task<R>& task, const Backward& io, R* dots) {
 
 template <class R>
 CausalBackwardKernels<R> causal_backward_table() {
-  return {&add_keys<R>, &row_dots<R>, &causal_pull_queries<R>, &add_queries<R>, &causal_pull_keys<R>};
+  return {&add_keys<R>, &row_dots<R>, &causal_vjp_queries<R>, &add_queries<R>, &causal_vjp_keys<R>};
 }
 CausalBackwardKernels<float> causal_backward_f32() { return causal_backward_table<float>(); }
 CausalBackwardKernels<double> causal_backward_f64() { return causal_backward_table<double>(); }

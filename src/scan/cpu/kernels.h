@@ -53,9 +53,9 @@ struct BidirectionalKernels {
   // o of queries [begin, end). `matrices`: the states, transposed.
   void (*read_states)(const Task<R>& task, const Forward& io, const R* states, const R* matrices);
   // dq of queries [begin, end), and their share of the gradient of the states.
-  void (*pull_queries)(const Task<R>& task, const Backward& io, const R* states, R* d_states);
+  void (*vjp_queries)(const Task<R>& task, const Backward& io, const R* states, R* d_states);
   // dk and dv of keys [begin, end).
-  void (*pull_keys)(const Task<R>& task, const Backward& io, const R* d_states, const R* d_matrices);
+  void (*vjp_keys)(const Task<R>& task, const Backward& io, const R* d_states, const R* d_matrices);
 };
 template <class R>
 BidirectionalKernels<R> bidirectional_kernels();
@@ -76,12 +76,12 @@ struct CausalBackwardKernels {
   void (*row_dots)(const Task<R>& task, const Backward& io, R* dots);
   // dq, from the left to the right. `dots` belongs to the piece; null without norm. Leaves in d_log_decay what the
   // queries give to the gradient of the decay at their own step: f(q) df(q).
-  void (*pull_queries)(const Task<R>& task, const Backward& io, R* states, const R* dots);
+  void (*vjp_queries)(const Task<R>& task, const Backward& io, R* states, const R* dots);
   // Adds the queries' share to the gradient of the states, from the right to the left.
   void (*add_queries)(const Task<R>& task, const Backward& io, R* d_states, const R* dots);
   // dk and dv, from the right to the left; also d_log_decay within these rows: `decays`, [kv_heads][columns], is what
   // comes from the right, and runs along.
-  void (*pull_keys)(const Task<R>& task, const Backward& io, R* d_states, const R* dots, double* decays);
+  void (*vjp_keys)(const Task<R>& task, const Backward& io, R* d_states, const R* dots, double* decays);
 };
 template <class R>
 CausalBackwardKernels<R> causal_backward_kernels();

@@ -124,7 +124,7 @@ HWY_NOINLINE void store_rest(Matrix<const R> from, const R* factor, std::size_t 
 }
 
 template <class R, class M>
-HWY_NOINLINE void pull_as(Matrix<R> gradient, Matrix<const R> features, std::size_t rows, std::size_t dim) {
+HWY_NOINLINE void vjp_as(Matrix<R> gradient, Matrix<const R> features, std::size_t rows, std::size_t dim) {
   for (std::size_t i = 0; i < rows; ++i) {
     R* HWY_RESTRICT row = gradient.row(i);
     const R* HWY_RESTRICT feature = features.row(i);
@@ -134,12 +134,12 @@ HWY_NOINLINE void pull_as(Matrix<R> gradient, Matrix<const R> features, std::siz
 
 // Stores the gradient of the inputs of a map, given that of its features. `gradient` is used up.
 template <class R>
-void store_pulled(Matrix<R> gradient, Matrix<const R> features, Map map, std::size_t rows, const Rows<void*>& to) {
+void store_vjp(Matrix<R> gradient, Matrix<const R> features, Map map, std::size_t rows, const Rows<void*>& to) {
   switch (map) {
     case Map::identity: break;
-    case Map::elu_plus_one: pull_as<R, policy::EluPlusOneMap>(gradient, features, rows, to.dim); break;
-    case Map::elu: pull_as<R, policy::EluMap>(gradient, features, rows, to.dim); break;
-    case Map::relu: pull_as<R, policy::ReluMap>(gradient, features, rows, to.dim); break;
+    case Map::elu_plus_one: vjp_as<R, policy::EluPlusOneMap>(gradient, features, rows, to.dim); break;
+    case Map::elu: vjp_as<R, policy::EluMap>(gradient, features, rows, to.dim); break;
+    case Map::relu: vjp_as<R, policy::ReluMap>(gradient, features, rows, to.dim); break;
   }
   store<R>(gradient, nullptr, rows, to);
 }

@@ -80,8 +80,9 @@ __device__ __forceinline__ void map_rows(const SharedTile<kD>& tile, Map map, co
 
 // First operand: the tile's columns [column, column + 16) as rows, its rows [16 step, 16 step + 16) as columns.
 template <int kD>
-__device__ __forceinline__ void own_turned(const SharedTile<kD>& tile, std::uint32_t (&a)[4], int column, int step) {
-  load_turned(a, tile.at(16 * step + lane() % 8 + lane() / 16 * 8, column / 8 + lane() / 8 % 2));
+__device__ __forceinline__ void own_transposed(const SharedTile<kD>& tile, std::uint32_t (&a)[4], int column,
+                                               int step) {
+  load_transposed(a, tile.at(16 * step + lane() % 8 + lane() / 16 * 8, column / 8 + lane() / 8 % 2));
 }
 
 // acc = a b^T or += a b: 16 rows against a whole tile.
@@ -217,7 +218,7 @@ struct StateRows {
 #pragma unroll
     for (int step = 0; step < kD / 16; ++step) {
       std::uint32_t a[4];
-      own_turned(x, a, warp() * 16, step);
+      own_transposed(x, a, warp() * 16, step);
       if (powers.any()) {
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
@@ -278,7 +279,7 @@ __device__ __forceinline__ void keep_rest(float (&acc)[kN][4]) {
 }
 // Gradients of features times the slope of the map, from the features in own rows of a tile.
 template <int kD>
-__device__ __forceinline__ void pull_slopes(float (&acc)[kD / 8][4], const SharedTile<kD>& features, Map map) {
+__device__ __forceinline__ void vjp_slopes(float (&acc)[kD / 8][4], const SharedTile<kD>& features, Map map) {
   if (map == Map::identity) return;
 #pragma unroll
   for (int n = 0; n < kD / 8; ++n)

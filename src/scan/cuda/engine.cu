@@ -38,23 +38,26 @@ Call call_of(const Problem& problem, const Schedule& schedule) {
   return call;
 }
 
-Call call_of(const Problem& problem, const Schedule& schedule, const Forward& io) {
+// With what forward and backward both read.
+template <class Io>
+Call call_with(const Problem& problem, const Schedule& schedule, const Io& io) {
   Call call = call_of(problem, schedule);
   call.q = io.q;
   call.k = io.k;
   call.v = io.v;
   call.log_decay = io.log_decay;
+  return call;
+}
+
+Call forward_call(const Problem& problem, const Schedule& schedule, const Forward& io) {
+  Call call = call_with(problem, schedule, io);
   call.out = io.o;
   call.out_rest = io.rest;
   call.out_statistic = io.statistic;
   return call;
 }
-Call call_of(const Problem& problem, const Schedule& schedule, const Backward& io) {
-  Call call = call_of(problem, schedule);
-  call.q = io.q;
-  call.k = io.k;
-  call.v = io.v;
-  call.log_decay = io.log_decay;
+Call backward_call(const Problem& problem, const Schedule& schedule, const Backward& io) {
+  Call call = call_with(problem, schedule, io);
   call.o = io.o;
   call.rest = io.rest;
   call.statistic = io.statistic;
@@ -93,7 +96,7 @@ void forward(const Launch& launch, const Problem& problem, const Forward& io) {
   if (problem.pieces.empty()) return;
   // A single step is causal either way, and its state needs no sum of its own then.
   const auto schedule = schedule_for(problem, problem.causal || is_step(problem));
-  const Call call = call_of(problem, *schedule, io);
+  const Call call = forward_call(problem, *schedule, io);
   if (io.total_decay != nullptr)
     problem.dtype == DType::f64 ? write_total_decay<double>(launch, call, problem.pieces.size(), io.total_decay)
                                 : write_total_decay<float>(launch, call, problem.pieces.size(), io.total_decay);
@@ -106,7 +109,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   scan::check(problem, io);
   if (problem.pieces.empty()) return;
   const auto schedule = schedule_for(problem, problem.causal);
-  const Call call = call_of(problem, *schedule, io);
+  const Call call = backward_call(problem, *schedule, io);
   if (problem.dtype == DType::f64) return portable_backward<double>(launch, call, *schedule, io);
   if (mma_backward(launch, call, *schedule, io)) return;
   portable_backward<float>(launch, call, *schedule, io);

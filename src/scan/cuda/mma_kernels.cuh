@@ -278,7 +278,7 @@ struct MmaQueries {
             if constexpr (kBuffers == 1) __syncthreads();
             put(memory, state, (c + 1) % kBuffers);
           }
-          pull_slopes<kD>(acc, q, at.call.map);
+          vjp_slopes<kD>(acc, q, at.call.map);
           store_rows<kD>(rest, acc, at.to(at.call.dq, row, true), at.call.dq.row, at.queries(row));
           if constexpr (!kScan) state.add(q, g, powers, at.count(row), false);
         });
@@ -316,8 +316,8 @@ struct MmaKeys {
           if constexpr (kScan) map_rows<kD>(memory.tile(stage, 2), at.call.map, at.queries(row));
         },
         [&](int c, int stage) {
-          pull<true>(at, memory, powers, c, stage);
-          pull<false>(at, memory, powers, c, stage);
+          vjp<true>(at, memory, powers, c, stage);
+          vjp<false>(at, memory, powers, c, stage);
           if constexpr (kScan) {
             state.add(memory.tile(stage, 2), memory.tile(stage, 3), powers, at.count(at.row(c, true)), true);
             if constexpr (kStates == 1) __syncthreads();
@@ -330,8 +330,8 @@ struct MmaKeys {
 
   // dk, which leaves its rows through those of v, and then dv.
   template <bool kOfKeys>
-  __device__ __forceinline__ static void pull(const MmaPlace<kD>& at, const Memory& memory, const Powers& powers, int c,
-                                              int stage) {
+  __device__ __forceinline__ static void vjp(const MmaPlace<kD>& at, const Memory& memory, const Powers& powers, int c,
+                                             int stage) {
     const SharedTile<kD> k = memory.tile(stage, 0), v = memory.tile(stage, 1), d = memory.state(c % kStates);
     const std::int64_t row = at.row(c, kScan);
     const int own = warp() * 16, count = at.count(row);
@@ -360,7 +360,7 @@ struct MmaKeys {
         add_along<kD>(acc, a, kOfKeys ? q : g, block);
       }
     }
-    if constexpr (kOfKeys) pull_slopes<kD>(acc, k, at.call.map);
+    if constexpr (kOfKeys) vjp_slopes<kD>(acc, k, at.call.map);
     const Out& out = kOfKeys ? at.call.dk : at.call.dv;
     store_rows<kD>(v, acc, at.to(out, row, false), out.row, {0, count});
   }

@@ -41,7 +41,7 @@ class Portable : StatePasses<R> {
     start(finish_gradient_kernel<R>, schedule_.key_ranges, Source::keys, dk_sums);
     start(finish_gradient_kernel<R>, schedule_.key_ranges, Source::values, dv_sums);
     if (call_.decay_columns() != 0 && io.d_log_decay.data != nullptr)
-      pull_decay(dq_sums, dk_sums, final_state.data(), static_cast<const R*>(io.d_final_state));
+      vjp_decay(dq_sums, dk_sums, final_state.data(), static_cast<const R*>(io.d_final_state));
   }
 
  private:
@@ -174,7 +174,7 @@ class Portable : StatePasses<R> {
     run_walk(launch_, call_, walk);
   }
 
-  void pull_decay(const Partial<R>& dq, const Partial<R>& dk, const R* final_state, const R* d_final) {
+  void vjp_decay(const Partial<R>& dq, const Partial<R>& dk, const R* final_state, const R* d_final) {
     const std::int32_t columns = call_.decay_columns(), side = Columns::in_block(columns);
     const DeviceScratch terms(launch_,
                               static_cast<std::size_t>(call_.key_rows * call_.kv_heads * columns) * sizeof(double));

@@ -2,7 +2,7 @@
 
 #include "core/cuda/card_memory.h"
 #include "tensor/cuda/map.cuh"
-#include "tensor/cuda/turn.cuh"
+#include "tensor/cuda/transpose.cuh"
 
 namespace fovea {
 namespace {
@@ -54,7 +54,8 @@ void convert(const Queue& queue, const Tensor& to, const Tensor& from) {
 
 template <class Word>
 void move(const Queue& queue, const MapPlan& plan, void* to, const void* from) {
-  if (const std::optional<TurnPlan> plan_of_turn = turn_of(plan)) return turn<Word>(queue, *plan_of_turn, to, from);
+  if (const std::optional<TransposePlan> transposed = transpose_of(plan))
+    return transpose<Word>(queue, *transposed, to, from);
   Word* const target = static_cast<Word*>(to);
   const Word* const source = static_cast<const Word*>(from);
   each(queue, plan.count, [=] __device__(std::int64_t i) {

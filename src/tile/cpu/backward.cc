@@ -118,7 +118,7 @@ class BackwardDriver {
     });
     call_.in_turns = !has_enough_units(wave);
     for_each(call_.in_turns ? key_tasks(wave) : unit_tasks(wave),
-             [&](const Task& task, const Team& team) { pull(task, team); });
+             [&](const Task& task, const Team& team) { vjp(task, team); });
     for_each(queries, [&](const Task& task, const Team&) {
       kernel_.finish(call_, *task.unit, {task.head, task.block});
     });
@@ -130,14 +130,14 @@ class BackwardDriver {
     return !sharing_.is_ordered_by_turns() || units % threads == 0 || units >= kEnoughUnits * threads;
   }
 
-  void pull(const Task& task, const Team& team) const {
+  void vjp(const Task& task, const Team& team) const {
     const Room scratch = scratch_of(team.rank());
-    if (task.block != kAll) return kernel_.pull(call_, *task.unit, {task.block, task.block + 1}, scratch, nullptr);
+    if (task.block != kAll) return kernel_.vjp(call_, *task.unit, {task.block, task.block + 1}, scratch, nullptr);
     const Unit& unit = *task.unit;
-    const std::int32_t blocks = pulled_blocks(call_.problem, unit.plan().tile_k);
+    const std::int32_t blocks = vjp_blocks(call_.problem, unit.plan().tile_k);
     for (std::int32_t block = unit.island.key_begin; block < unit.island.key_end; block += blocks) {
       if (team.stopping()) return;
-      kernel_.pull(call_, unit, {block, std::min(block + blocks, unit.island.key_end)}, scratch, nullptr);
+      kernel_.vjp(call_, unit, {block, std::min(block + blocks, unit.island.key_end)}, scratch, nullptr);
     }
   }
 
@@ -202,7 +202,7 @@ class BackwardDriver {
         fetch(unit, key_block + 1, ahead.opens_at(key_block + 1), next);
       else if (following != nullptr)
         fetch_first(*following, next);
-      if (has_keys) pull_while_fetching(unit, key_block, scratch, next);
+      if (has_keys) vjp_while_fetching(unit, key_block, scratch, next);
       const Band::Range complete = band.closes_at(key_block);
       for_each_query(unit, complete, [&](HeadBlock queries) { kernel_.finish(call_, unit, queries); });
     } while (++key_block < unit.island.key_end);
@@ -276,7 +276,7 @@ class BackwardDriver {
       next.spread(5 * register_tiles(unit.plan(), heads * count_blocks(unit.plan().row(block))));
       for_each_query(unit, {block, block + 1}, [&](HeadBlock queries) {
         kernel_.pack_queries(call_, unit, queries, scratch);
-        kernel_.pull_row(call_, unit, queries, scratch, &next);
+        kernel_.vjp_row(call_, unit, queries, scratch, &next);
         kernel_.finish(call_, unit, queries);
       });
     }
@@ -292,10 +292,10 @@ class BackwardDriver {
       for (std::int32_t block = blocks.begin; block < blocks.end; ++block) body(HeadBlock{head, block});
   }
 
-  void pull_while_fetching(const Unit& unit, std::int32_t key_block, Room scratch, Prefetch& next) const {
+  void vjp_while_fetching(const Unit& unit, std::int32_t key_block, Room scratch, Prefetch& next) const {
     const std::int64_t heads = heads_of(call_.problem, unit.kv_head).size();
     next.spread(5 * register_tiles(unit.plan(), heads * count_blocks(unit.plan().column(key_block))));
-    kernel_.pull(call_, unit, {key_block, key_block + 1}, scratch, &next);
+    kernel_.vjp(call_, unit, {key_block, key_block + 1}, scratch, &next);
   }
 
   void fetch_first(const Unit& unit, Prefetch& next) const {

@@ -19,17 +19,17 @@ namespace tile {
 namespace HWY_NAMESPACE {
 
 // Pairs of blocks, one after another:
-//   S^T = K Q^T, modified; dP^T = V dO^T; P = again(S); dS = pull(P, dP);
+//   S^T = K Q^T, modified; dP^T = V dO^T; P = again(S); dS = vjp(P, dP);
 //   dV += P^T dO; dK += dS^T Q; dQ += dS K.
 // Five products of one kind. Column by column dK and dV of the key block stay in cache and dQ is summed in memory; row
 // by row it is the other way round.
 template <class M>
-class PullTile {
+class VjpTile {
  public:
   using R = typename M::Real;
   using Element = typename M::Element;
 
-  PullTile(const BackwardCall& call, const Unit& unit, Room scratch, Prefetch* next)
+  VjpTile(const BackwardCall& call, const Unit& unit, Room scratch, Prefetch* next)
       : call_(call),
         problem_(call.problem),
         unit_(unit),
@@ -200,13 +200,13 @@ class PullTile {
 };
 
 template <class M>
-void pull(const BackwardCall& call, const Unit& unit, BlockRange keys, Room scratch, Prefetch* next) {
-  PullTile<M>(call, unit, scratch, next).run_columns(keys);
+void vjp(const BackwardCall& call, const Unit& unit, BlockRange keys, Room scratch, Prefetch* next) {
+  VjpTile<M>(call, unit, scratch, next).run_columns(keys);
 }
 
 template <class M>
-void pull_row(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch, Prefetch* next) {
-  PullTile<M>(call, unit, scratch, next).run_row(queries);
+void vjp_row(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch, Prefetch* next) {
+  VjpTile<M>(call, unit, scratch, next).run_row(queries);
 }
 
 template <class M>
@@ -222,7 +222,7 @@ std::size_t backward_scratch_bytes(const Problem& problem, TileSize tile) {
 template <class M>
 struct BackwardTable {
   static constexpr BackwardKernel kKernel{
-      backward_unit_bytes<M>, backward_scratch_bytes<M>, pack_keys<M>, pack_queries<M>, pull<M>, pull_row<M>, finish<M>,
+      backward_unit_bytes<M>, backward_scratch_bytes<M>, pack_keys<M>, pack_queries<M>, vjp<M>, vjp_row<M>, finish<M>,
       finish_keys<M>};
 };
 

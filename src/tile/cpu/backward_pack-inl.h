@@ -194,7 +194,7 @@ struct BackwardScratch {
     }
     spare = carver.take<R>(extra ? tile.key * lanes : 0);
     turned = carver.take<R>(problem.bias.data != nullptr ? std::int64_t{tile.query} * tile.key : 0);
-    const std::int64_t blocks = pulled_blocks(problem, tile.key);
+    const std::int64_t blocks = vjp_blocks(problem, tile.key);
     dk = carver.take<R>(blocks * tile.key * ld_k);
     dv = carver.take<R>(blocks * tile.key * ld_v);
     rows = carver.take<R>(tile.query * std::max(ld_k, ld_v));
@@ -268,7 +268,7 @@ class QueryPacker {
       load_rows<R>(q, scale * weights_.unit, t_.rows, unit_.ld_k);
       clear_empty(t_.rows, unit_.ld_k);
     }
-    turn({t_.rows, unit_.ld_k}, to_.q_across, problem_.d_k);
+    transpose({t_.rows, unit_.ld_k}, to_.q_across, problem_.d_k);
   }
 
   void pack_gradients() const {
@@ -277,7 +277,7 @@ class QueryPacker {
     clear_empty(staged, unit_.ld_v);
     if (weights_.has_top) subtract_outputs(staged);
     round_woven<M>({staged, unit_.ld_v}, {to_.d_o, unit_.ld_v}, at_.qc, unit_.ld_v);
-    turn({staged, unit_.ld_v}, to_.do_across, problem_.d_v);
+    transpose({staged, unit_.ld_v}, to_.do_across, problem_.d_v);
   }
 
   // Where rows are loaded and corrected: in place, or before they are rounded.
@@ -329,14 +329,14 @@ class QueryPacker {
   }
 
   // to[elements(width), lanes] = the rows, transposed
-  void turn(Rectangle<const R> from, Element* to, std::int64_t width) const {
+  void transpose(Rectangle<const R> from, Element* to, std::int64_t width) const {
     const std::int64_t height = elements<M>(width);
     if (at_.qc < at_.lanes) std::fill_n(to, height * at_.lanes, Element{0});
     if constexpr (M::kPaired) {
       round_along<M>(from, {t_.halves, height}, at_.qc, width);
-      turn_tile<Element>({t_.halves, height}, {to, at_.lanes}, at_.qc, height);
+      transpose_tile<Element>({t_.halves, height}, {to, at_.lanes}, at_.qc, height);
     } else {
-      turn_tile<R>(from, {to, at_.lanes}, at_.qc, width);
+      transpose_tile<R>(from, {to, at_.lanes}, at_.qc, width);
     }
   }
 

@@ -35,12 +35,12 @@ struct BiasGradient {
     add = shared;
   }
 
-  // ds is [keys x lanes]; `turned` is scratch of [queries x keys].
-  HWY_NOINLINE void take(const TileAt& at, const R* ds, R* turned) const {
+  // ds is [keys x lanes]; `transposed` is scratch of [queries x keys].
+  HWY_NOINLINE void take(const TileAt& at, const R* ds, R* transposed) const {
     if (add && query == 1) return add_columns(at, ds);
-    turn_tile<R>({ds, at.lanes}, {turned, at.kc}, at.kc, at.qc);
+    transpose_tile<R>({ds, at.lanes}, {transposed, at.kc}, at.kc, at.qc);
     for (std::int64_t i = 0; i < at.qc; ++i) {
-      const R* HWY_RESTRICT from = turned + i * at.kc;
+      const R* HWY_RESTRICT from = transposed + i * at.kc;
       R* to = data + (at.q0 + i) * query + at.k0 * key;
       if (!add && key == 1)
         std::copy_n(from, at.kc, to);

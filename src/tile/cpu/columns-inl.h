@@ -112,10 +112,10 @@ HWY_NOINLINE void softmax(const Columns<R>& columns, const PerLane<R>& top) {
   columns.each([&](R& s, std::int64_t l) { s *= sum[l]; });
 }
 template <class R>
-HWY_NOINLINE void pull_softmax(const Columns<R>& columns) {
+HWY_NOINLINE void vjp_softmax(const Columns<R>& columns) {
   PerLane<R> delta(0);
   columns.each_pair([&](R p, R g, std::int64_t l) { delta[l] += p == 0 ? R{0} : p * g; });
-  columns.each_pair([&](R p, R& g, std::int64_t l) { g = Softmax::pull(R{0}, p, g, delta[l]); });
+  columns.each_pair([&](R p, R& g, std::int64_t l) { g = Softmax::vjp(R{0}, p, g, delta[l]); });
 }
 
 }  // namespace HWY_NAMESPACE

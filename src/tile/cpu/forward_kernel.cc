@@ -150,7 +150,7 @@ class QueryTile {
     const std::int64_t width = elements<M>(problem_.d_k);
     M::load(rows_(io_.q, at_, problem_.d_k), M::operand_scale(unit_scale()), t_.q_rows, width);
     if (at_.qc < at_.lanes) std::fill_n(t_.q, width * at_.lanes, Element{0});
-    turn_tile<Element>({t_.q_rows, width}, {t_.q, at_.lanes}, at_.qc, width);
+    transpose_tile<Element>({t_.q_rows, width}, {t_.q, at_.lanes}, at_.qc, width);
     std::fill_n(t_.top, at_.lanes, Softmax::kFloor<R>);
     std::fill_n(t_.sum, at_.lanes, R{0});
     std::fill_n(t_.o, problem_.d_v * at_.lanes, R{0});
@@ -207,7 +207,7 @@ class QueryTile {
       const R* HWY_RESTRICT factor = t_.factor;
       for (std::int64_t l = 0; l < at_.lanes; ++l) o[l] *= factor[l];
     }
-    turn_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
+    transpose_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
     store_rows<R>(t_.rows, problem_.d_v, R{1}, rows_.outputs(io_.o, at_), stores_);
     if (io_.rest.data != nullptr) {
       leave_rest<R>(problem_.output_type(), t_.rows, at_.qc * problem_.d_v);

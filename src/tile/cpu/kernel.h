@@ -121,9 +121,9 @@ struct BackwardCall {
   StoreMode stores = StoreMode::cached;
 };
 
-// Key blocks that are pulled at a time: as many as a core's cache holds beside the tiles. Every one more saves a pass
-// over the packed queries and the sums of dq, which at d 128 and n 8192 come from memory.
-inline std::int32_t pulled_blocks(const Problem& problem, std::int64_t tile_k) {
+// Key blocks whose gradients are made at a time: as many as a core's cache holds beside the tiles. Every one more saves
+// a pass over the packed queries and the sums of dq, which at d 128 and n 8192 come from memory.
+inline std::int32_t vjp_blocks(const Problem& problem, std::int64_t tile_k) {
   constexpr std::int64_t kBytes = std::int64_t{256} << 10;
   const std::int64_t size = problem.dtype == DType::f64 ? sizeof(double) : sizeof(float);
   return static_cast<std::int32_t>(std::max<std::int64_t>(1, kBytes / (tile_k * (problem.d_k + problem.d_v) * size)));
@@ -141,10 +141,10 @@ struct BackwardKernel {
   // Copy and convert one key block, or one query block, of the plan.
   void (*pack_keys)(const BackwardCall& call, const Unit& unit, std::int32_t key_block);
   void (*pack_queries)(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch);
-  // Up to pulled_blocks key blocks: writes their dk and dv (and d_bias), adds to the sum of dq.
-  void (*pull)(const BackwardCall& call, const Unit& unit, BlockRange keys, Room scratch, Prefetch* next);
+  // Up to vjp_blocks key blocks: writes their dk and dv (and d_bias), adds to the sum of dq.
+  void (*vjp)(const BackwardCall& call, const Unit& unit, BlockRange keys, Room scratch, Prefetch* next);
   // One query block of a unit that sums its keys: adds to dq, dk and dv.
-  void (*pull_row)(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch, Prefetch* next);
+  void (*vjp_row)(const BackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch, Prefetch* next);
   // Writes dq of one query block from its sum.
   void (*finish)(const BackwardCall& call, const Unit& unit, HeadBlock queries);
   // Writes dk and dv of such a unit, or their total so far.

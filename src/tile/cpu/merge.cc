@@ -54,7 +54,7 @@ void merge_rows(const Context& context, const Merge& io) {
 
 // d_part = share d_o; d_lse_part = share (d_o . (part - o) + d_lse).
 template <class T>
-void pull_rows(const Context& context, const MergeGradient& io) {
+void vjp_rows(const Context& context, const MergeGradient& io) {
   using R = Wide<T>;
   const std::int64_t width = io.merged.o.dim(-1);
   parallel_ranges(context, io.merged.lse.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -80,7 +80,7 @@ void merge<Device::cpu>(const Context& context, const Merge& io) {
 
 template <>
 void merge_backward<Device::cpu>(const Context& context, const MergeGradient& io) {
-  visit_float(io.merged.o.dtype(), [&]<class T>() { pull_rows<T>(context, io); });
+  visit_float(io.merged.o.dtype(), [&]<class T>() { vjp_rows<T>(context, io); });
 }
 
 }  // namespace fovea::tile::kernels

@@ -56,7 +56,7 @@ class RuleDriver {
       pack(wave, call.io.k, call.io.v);
       for_each_key(wave, [&](const Unit& unit, std::int32_t key_block) { kernel_.open(problem_, unit, key_block); });
       for_each_query(wave, threads, [&](const Unit& unit, HeadBlock queries, Room scratch) {
-        kernel_.pull(call, unit, queries, scratch);
+        kernel_.vjp(call, unit, queries, scratch);
       });
       for_each_key(wave, [&](const Unit& unit, std::int32_t key_block) { kernel_.finish(call, unit, key_block); });
     }

@@ -21,7 +21,7 @@ namespace fovea {
 namespace tile {
 namespace HWY_NAMESPACE {
 
-// Rules: weigh() turns scores into weights; pull() does so too, and gradients of the weights into those of the scores.
+// Rules: weigh() turns scores into weights; vjp() does so too, and gradients of the weights into those of the scores.
 
 template <class R>
 class TopKColumns {
@@ -38,9 +38,9 @@ class TopKColumns {
     keep(threshold(top));
     softmax(columns_, top);
   }
-  void pull() const {
+  void vjp() const {
     weigh();
-    pull_softmax(columns_);
+    vjp_softmax(columns_);
   }
 
  private:
@@ -111,7 +111,7 @@ class SparsemaxColumns {
     const PerLane<R> tau = threshold(top);
     columns_.each([&](R& s, std::int64_t l) { s = Sparsemax::weigh(s - top[l], tau[l]); });
   }
-  void pull() const {
+  void vjp() const {
     weigh();
     PerLane<R> count(0), sum(0);
     columns_.each_pair([&](R p, R g, std::int64_t l) {
@@ -119,7 +119,7 @@ class SparsemaxColumns {
       sum[l] += p == 0 ? R{0} : g;
     });
     for_each_lane<R>([&](std::int64_t l) { sum[l] *= Softmax::close(count[l]); });
-    columns_.each_pair([&](R p, R& g, std::int64_t l) { g = Sparsemax::pull(p, g, sum[l]); });
+    columns_.each_pair([&](R p, R& g, std::int64_t l) { g = Sparsemax::vjp(p, g, sum[l]); });
   }
 
  private:
@@ -161,7 +161,7 @@ class Entmax15Columns {
     const PerLane<R> tau = threshold(top);
     columns_.each([&](R& s, std::int64_t l) { s = Entmax15::weigh((s - top[l]) / 2, tau[l]); });
   }
-  void pull() const {
+  void vjp() const {
     weigh();
     PerLane<R> roots(0), sum(0);
     columns_.each_pair([&](R p, R g, std::int64_t l) {
@@ -170,7 +170,7 @@ class Entmax15Columns {
       sum[l] += p == 0 ? R{0} : root * g;
     });
     for_each_lane<R>([&](std::int64_t l) { sum[l] *= Softmax::close(roots[l]); });
-    columns_.each_pair([&](R p, R& g, std::int64_t l) { g = Entmax15::pull(std::sqrt(p), g, sum[l]); });
+    columns_.each_pair([&](R p, R& g, std::int64_t l) { g = Entmax15::vjp(std::sqrt(p), g, sum[l]); });
   }
 
  private:
@@ -213,9 +213,9 @@ class MarginColumns {
       rule_.target == MarginTarget::largest ? charge_largest() : charge_diagonal();
     softmax(columns_, columns_.largest());
   }
-  void pull() const {
+  void vjp() const {
     weigh();
-    pull_softmax(columns_);
+    vjp_softmax(columns_);
   }
 
  private:
@@ -260,7 +260,7 @@ class SelfAdjustColumns {
   HWY_NOINLINE void weigh() const {
     columns_.each([&](R& s, std::int64_t l) { s = at(l).weigh(s, exponential(s, top_[l]) * factor_[l]); });
   }
-  HWY_NOINLINE void pull() const {
+  HWY_NOINLINE void vjp() const {
     PerLane<R> mean(0), plain(0), to_bottom(0), to_top(0);
     columns_.each_pair([&](R s, R g, std::int64_t l) {
       const R p = exponential(s, top_[l]) * factor_[l];
@@ -269,13 +269,13 @@ class SelfAdjustColumns {
     });
     if (!detach_)
       for_each_lane<R>([&](std::int64_t l) {
-        to_bottom[l] = at(l).pull_smallest(bottom_[l], mean[l], plain[l]);
-        to_top[l] = at(l).pull_largest(top_[l], mean[l]);
+        to_bottom[l] = at(l).vjp_smallest(bottom_[l], mean[l], plain[l]);
+        to_top[l] = at(l).vjp_largest(top_[l], mean[l]);
       });
     columns_.each_pair([&](R& s, R& g, std::int64_t l) {
       const R p = exponential(s, top_[l]) * factor_[l];
       const bool is_top = s == top_[l], is_bottom = s == bottom_[l];  // of equal ones the first
-      g = at(l).pull(s, p, g, mean[l]) + (is_bottom ? to_bottom[l] : R{0}) + (is_top ? to_top[l] : R{0});
+      g = at(l).vjp(s, p, g, mean[l]) + (is_bottom ? to_bottom[l] : R{0}) + (is_top ? to_top[l] : R{0});
       to_bottom[l] = is_bottom ? R{0} : to_bottom[l];
       to_top[l] = is_top ? R{0} : to_top[l];
       s = at(l).weigh(s, p);
@@ -298,7 +298,7 @@ template <template <class> class Rows, class R>
 void apply_rule(const RowRule& rule, const RowTile<R>& tile) {
   for (std::int64_t c = 0; c < tile.lanes; c += kChunk<R>) {
     const Rows<R> rows(rule, tile, c);
-    tile.g == nullptr ? rows.weigh() : rows.pull();
+    tile.g == nullptr ? rows.weigh() : rows.vjp();
   }
 }
 

@@ -33,7 +33,7 @@ class RuleAttend : RuleRow<R> {
           {keys.v, size(keys_.ld_v), this->tile(t_.s), lanes, t_.o, lanes, d, lanes, size(at_.kc)}, *keys.finite_v != 0,
           true);
     });
-    turn_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
+    transpose_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
     const R dropped = dropout_.active() ? static_cast<R>(DropoutRule::scale(problem_.dropout.p)) : R{1};
     store_rows<R>(t_.rows, problem_.d_v, dropped, rows_.outputs(call_.io.o, at_), call_.stores);
   }
@@ -50,9 +50,9 @@ class RuleAttend : RuleRow<R> {
 // A key block's sums are added to in turns (see turns.h), one query block after the other: blocks are handed out in the
 // order of the turns and walk over the keys in the same order, so that the first of those at work waits for nobody.
 template <class R>
-class RulePull : RuleRow<R> {
+class RuleVjp : RuleRow<R> {
  public:
-  RulePull(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch)
+  RuleVjp(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch)
       : RuleRow<R>({call.problem, call.rule, unit, queries, scratch}, true),
         call_(call),
         bias_(call.io.d_bias, call.bias_is_shared, *unit.piece, queries.head) {}
@@ -156,8 +156,8 @@ void rule_attend(const RuleForwardCall& call, const Unit& unit, HeadBlock querie
 }
 
 template <class R>
-void rule_pull(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch) {
-  RulePull<R>(call, unit, queries, scratch).run();
+void rule_vjp(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch) {
+  RuleVjp<R>(call, unit, queries, scratch).run();
 }
 
 template <class R>
@@ -174,7 +174,7 @@ void rule_finish(const RuleBackwardCall& call, const Unit& unit, std::int32_t ke
 template <class R>
 struct RuleTable {
   static constexpr RuleKernel kKernel{rule_unit_bytes<R>, rule_scratch_bytes<R>, rule_pack<R>,  rule_open<R>,
-                                      rule_attend<R>,     rule_pull<R>,          rule_finish<R>};
+                                      rule_attend<R>,     rule_vjp<R>,           rule_finish<R>};
 };
 
 const RuleKernel* find_rule(bool is_double) {

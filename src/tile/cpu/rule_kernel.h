@@ -41,7 +41,7 @@ struct RuleKernel {
   // Computes one query block.
   void (*attend)(const RuleForwardCall& call, const Unit& unit, HeadBlock queries, Room scratch);
   // Writes dq of one query block and adds to the sums of its keys, in turns: blocks come head by head, the last first.
-  void (*pull)(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch);
+  void (*vjp)(const RuleBackwardCall& call, const Unit& unit, HeadBlock queries, Room scratch);
   // Writes dk and dv of one key block from its sums.
   void (*finish)(const RuleBackwardCall& call, const Unit& unit, std::int32_t key_block);
 };

@@ -165,7 +165,7 @@ class RuleRow {
   bool load(const Rows<const void*>& from, R scale, const Operand& to) const {
     const bool finite = load_rows<R>(from, scale, to.rows, to.ld);
     if (at_.qc < at_.lanes) std::fill_n(to.across, to.width * at_.lanes, R{0});
-    turn_tile<R>({to.rows, to.ld}, {to.across, at_.lanes}, at_.qc, to.width);
+    transpose_tile<R>({to.rows, to.ld}, {to.across, at_.lanes}, at_.qc, to.width);
     return finite;
   }
 

@@ -47,7 +47,7 @@ struct Rectangle {
   std::int64_t ld;
 };
 template <class R>
-void turn_tile(Rectangle<const R> from, Rectangle<R> to, std::int64_t rows, std::int64_t columns) {
+void transpose_tile(Rectangle<const R> from, Rectangle<R> to, std::int64_t rows, std::int64_t columns) {
   transpose_within<R>({from.data, static_cast<std::size_t>(from.ld)}, {to.data, static_cast<std::size_t>(to.ld)},
                       static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
@@ -127,7 +127,7 @@ class ScoreModifier {
     if (bias_query_ == 1) {
       for (std::int64_t j = 0; j < at.kc; ++j) std::copy_n(source + j * bias_key_, at.qc, spare + j * at.lanes);
     } else if (bias_key_ == 1 && bias_query_ != 0) {
-      turn_tile<R>({source, bias_query_}, {spare, at.lanes}, at.qc, at.kc);
+      transpose_tile<R>({source, bias_query_}, {spare, at.lanes}, at.qc, at.kc);
     } else {
       for (std::int64_t j = 0; j < at.kc; ++j)
         for (std::int64_t i = 0; i < at.qc; ++i) spare[j * at.lanes + i] = source[i * bias_query_ + j * bias_key_];

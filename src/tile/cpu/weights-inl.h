@@ -70,8 +70,8 @@ HWY_NOINLINE void weigh_shares(const Problem&, const TileAt& at, R* HWY_RESTRICT
 }
 
 template <class W, class R>
-HWY_NOINLINE void pull_shares(const Problem&, const TileAt& at, R* HWY_RESTRICT s, R* HWY_RESTRICT ds,
-                              const RowTerms<R>& rows) {
+HWY_NOINLINE void vjp_shares(const Problem&, const TileAt& at, R* HWY_RESTRICT s, R* HWY_RESTRICT ds,
+                             const RowTerms<R>& rows) {
   const R* HWY_RESTRICT statistic = rows.statistic;
   const R* HWY_RESTRICT delta = rows.delta;
   const std::int64_t keys = at.kc, lanes = at.lanes;
@@ -79,7 +79,7 @@ HWY_NOINLINE void pull_shares(const Problem&, const TileAt& at, R* HWY_RESTRICT 
     for (std::int64_t c = 0; c < lanes; c += kChunk<R>)
       for (std::int64_t l = c; l < c + kChunk<R>; ++l) {
         const R share = W::again(s[l], statistic[l]);
-        ds[l] = W::pull(s[l], share, ds[l], delta[l]);
+        ds[l] = W::vjp(s[l], share, ds[l], delta[l]);
         s[l] = W::weight(s[l], share);
       }
 }
@@ -93,14 +93,14 @@ HWY_NOINLINE void weigh_points(const Problem& problem, const TileAt& at, R* HWY_
 }
 
 template <class W, class R>
-HWY_NOINLINE void pull_points(const Problem& problem, const TileAt& at, R* HWY_RESTRICT s, R* HWY_RESTRICT ds,
-                              const RowTerms<R>&) {
+HWY_NOINLINE void vjp_points(const Problem& problem, const TileAt& at, R* HWY_RESTRICT s, R* HWY_RESTRICT ds,
+                             const RowTerms<R>&) {
   const W policy = policy_of<W>(problem);
   const std::int64_t size = at.kc * at.lanes;
   for (std::int64_t c = 0; c < size; c += kChunk<R>)
     for (std::int64_t l = c; l < c + kChunk<R>; ++l) {
       const R weight = policy.weigh(s[l]);
-      ds[l] = policy.pull(s[l], weight, ds[l]);
+      ds[l] = policy.vjp(s[l], weight, ds[l]);
       s[l] = weight;
     }
 }
@@ -108,9 +108,9 @@ HWY_NOINLINE void pull_points(const Problem& problem, const TileAt& at, R* HWY_R
 template <class W, class R>
 WeightPasses<R> passes() {
   if constexpr (W::kHasTop)
-    return {true, W::template kUnit<R>, weigh_shares<W, R>, pull_shares<W, R>};
+    return {true, W::template kUnit<R>, weigh_shares<W, R>, vjp_shares<W, R>};
   else
-    return {false, W::template kUnit<R>, weigh_points<W, R>, pull_points<W, R>};
+    return {false, W::template kUnit<R>, weigh_points<W, R>, vjp_points<W, R>};
 }
 
 template <class R>

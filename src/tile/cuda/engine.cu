@@ -117,7 +117,7 @@ void check_diagonal(const Problem& problem, const BiasArray<void*>& d_bias) {
 }
 
 // Dq, dk, dv and the bias, once the statistics or terms of the rows are there.
-void pull(const Launch& launch, const Call& call, const Schedule& schedule, const SimtKernels& kernels) {
+void vjp(const Launch& launch, const Call& call, const Schedule& schedule, const SimtKernels& kernels) {
   kernels.run(launch, call, schedule, Role::row, 1);
   kernels.run(launch, call, schedule, Role::column, 1);
   if (call.d_bias.data != nullptr) kernels.add_bias(launch, call, schedule);
@@ -169,7 +169,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
                     : write_statistics<float>(launch, call, *schedule, statistics.data());
   call.statistics = statistics.data();
   const SimtKernels& portable = simt_kernels(family_of(problem), is_f64(problem));
-  if (!mma_backward(launch, call, *schedule)) return pull(launch, call, *schedule, portable);
+  if (!mma_backward(launch, call, *schedule)) return vjp(launch, call, *schedule, portable);
   if (call.d_bias.data != nullptr) portable.add_bias(launch, call, *schedule);
 }
 
@@ -195,7 +195,7 @@ void rule_backward(const Launch& launch, const Problem& problem, const RowRule& 
   is_f64(problem) ? search<double>(launch, run.call, *run.schedule, terms.data())
                   : search<float>(launch, run.call, *run.schedule, terms.data());
   run.call.statistics = terms.data();
-  pull(launch, run.call, *run.schedule, simt_kernels(Family::rules, is_f64(problem)));
+  vjp(launch, run.call, *run.schedule, simt_kernels(Family::rules, is_f64(problem)));
 }
 
 }  // namespace fovea::tile::cuda

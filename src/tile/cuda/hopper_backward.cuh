@@ -68,7 +68,7 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
     if (!is_whole) drop(mask, left, s);
     await_products<0>();
     settle(g);
-    pull(stage, s, g);
+    vjp(stage, s, g);
     if (!is_whole) drop(mask, left, g);
     std::uint32_t a[4][4], b[4][4];
     if constexpr (kByColumns) pack_operands<T>(s, a);
@@ -93,7 +93,7 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
   }
 
   // Gradients of weights become those of scores.
-  __device__ __forceinline__ void pull(int stage, const float (&p)[8][4], float (&g)[8][4]) const {
+  __device__ __forceinline__ void vjp(int stage, const float (&p)[8][4], float (&g)[8][4]) const {
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
       RowStatistic<float> across[2];

@@ -56,7 +56,7 @@ __global__ void merge_kernel(Sizes s, PartArrays a, PartArrays b, PartArrays to)
 
 // d_part = share d_o; d_lse_part = share (d_o . (part - o) + d_lse).
 template <class R>
-__global__ void pull_kernel(Sizes s, PartArrays merged, PartArrays part, PartArrays d, PartArrays d_part) {
+__global__ void vjp_kernel(Sizes s, PartArrays merged, PartArrays part, PartArrays d, PartArrays d_part) {
   if (warp_row() >= s.rows) return;
   const Row row(s, warp_row());
   const R share = MergeShares<R>::share(lse_of<R>(part, row), lse_of<R>(merged, row));
@@ -101,7 +101,7 @@ void merge_backward<Device::cuda>(const Context& context, const MergeGradient& i
     start(context, sizes, kernel, arrays_of(io.merged), arrays_of(io.part), arrays_of({io.d_o, io.d_lse}),
           arrays_of(io.d_part));
   };
-  sizes.dtype == DType::f64 ? run(pull_kernel<double>) : run(pull_kernel<float>);
+  sizes.dtype == DType::f64 ? run(vjp_kernel<double>) : run(vjp_kernel<float>);
 }
 
 }  // namespace fovea::tile::kernels

@@ -68,9 +68,9 @@ class MmaBackward : public BackwardTiles<T, kWidth, 64 * kTiles, kMmaThreads, kR
       multiply<0>(streamed_tile(stage, 0), part * kPart, s);
       multiply<1>(streamed_tile(stage, 1), part * kPart, g);
       if constexpr (kGeneral)
-        pull_any(now, part, keeps, s, g);
+        vjp_any(now, part, keeps, s, g);
       else
-        pull_softmax(stage, part, keeps, s, g);
+        vjp_softmax(stage, part, keeps, s, g);
       gather(g, streamed_tile(stage, 0), part * kPart, acc1_);
       if constexpr (kByColumns) gather(s, streamed_tile(stage, 1), part * kPart, acc2_);
     }
@@ -106,8 +106,8 @@ class MmaBackward : public BackwardTiles<T, kWidth, 64 * kTiles, kMmaThreads, kR
   }
 
   // Scores become weights, gradients of weights those of scores.
-  __device__ __forceinline__ void pull_softmax(int stage, int part, const FragmentMask<kTiles>& keeps, Scores& s,
-                                               Scores& g) const {
+  __device__ __forceinline__ void vjp_softmax(int stage, int part, const FragmentMask<kTiles>& keeps, Scores& s,
+                                              Scores& g) const {
     const float scale = call_.score_scale;
 #pragma unroll
     for (int n = 0; n < kPart / 8; ++n) {
@@ -136,8 +136,8 @@ class MmaBackward : public BackwardTiles<T, kWidth, 64 * kTiles, kMmaThreads, kR
         }
   }
 
-  __device__ __forceinline__ void pull_any(const Arrival& now, int part, const FragmentMask<kTiles>& keeps, Scores& s,
-                                           Scores& g) const {
+  __device__ __forceinline__ void vjp_any(const Arrival& now, int part, const FragmentMask<kTiles>& keeps, Scores& s,
+                                          Scores& g) const {
     const FragmentWeights weights(call_);
     const Modifier<float> modify(call_, piece_, now.head);
     const Dropper<float> drop(call_, piece_, now.head);
@@ -157,7 +157,7 @@ class MmaBackward : public BackwardTiles<T, kWidth, 64 * kTiles, kMmaThreads, kR
           RowStatistic<float> row = Shares<float>::nothing();
           if (kept && call_.statistics != nullptr)
             row = kByColumns ? this->terms_of(now.head)[other] : terms_[t][e / 2];
-          const Weighed<float> w = weights.pull(score, g[t][n][e] * factor, row);
+          const Weighed<float> w = weights.vjp(score, g[t][n][e] * factor, row);
           const bool counts = score != -math::kInfinity<float>;
           g[t][n][e] = counts ? w.gradient : 0.0f;
           s[t][n][e] = counts ? w.weight * factor : 0.0f;

@@ -104,8 +104,8 @@ struct FragmentWeights {
     sum += share;
     return shares.weight(score, share);
   }
-  __device__ Weighed<float> pull(float score, float grad, const RowStatistic<float>& row) const {
-    return has_top ? shares.pull(score, grad, row, {}) : points.pull(score, grad, {}, {});
+  __device__ Weighed<float> vjp(float score, float grad, const RowStatistic<float>& row) const {
+    return has_top ? shares.vjp(score, grad, row, {}) : points.vjp(score, grad, {}, {});
   }
 };
 

@@ -200,8 +200,8 @@ struct RuleSearch {
       return p == 0 ? R{0} : p * grad;
     });
     const R mean = weighted(t);
-    t.to_bottom = ends.pull_smallest(bottom, mean, plain);
-    t.to_top = ends.pull_largest(t.top, mean);
+    t.to_bottom = ends.vjp_smallest(bottom, mean, plain);
+    t.to_top = ends.vjp_largest(t.top, mean);
   }
 
   __device__ R weighted(const Terms& t) const {
@@ -210,7 +210,7 @@ struct RuleSearch {
       return w == 0 ? R{0} : w * grad;
     });
   }
-  // What `pull` subtracts: a mean of the gradients, weighted as the rule has it.
+  // What `vjp` subtracts: a mean of the gradients, weighted as the rule has it.
   __device__ void find_means(Terms& t) const {
     if (rule.kind != RowRuleKind::sparsemax && rule.kind != RowRuleKind::entmax15) {
       t.mean = weighted(t);

@@ -72,17 +72,17 @@ void count_blocks(HostList& list) {
 }
 
 // The plan's masks with a row of bits for every query instead of every key.
-std::vector<std::uint64_t> turn_masks(const Plan& plan) {
-  const std::int64_t words = plan.words_per_key(), turned_words = (plan.tile_k + 63) / 64;
+std::vector<std::uint64_t> transpose_masks(const Plan& plan) {
+  const std::int64_t words = plan.words_per_key(), transposed_words = (plan.tile_k + 63) / 64;
   const std::int64_t count = static_cast<std::int64_t>(plan.masks.size()) / (plan.tile_k * words);
-  std::vector<std::uint64_t> turned(static_cast<std::size_t>(count * plan.tile_q * turned_words));
+  std::vector<std::uint64_t> transposed(static_cast<std::size_t>(count * plan.tile_q * transposed_words));
   for (std::int64_t m = 0; m < count; ++m)
     for (std::int64_t j = 0; j < plan.tile_k; ++j)
       for (std::int64_t i = 0; i < plan.tile_q; ++i)
         if (plan.mask(static_cast<std::int32_t>(m))[j * words + i / 64] >> (i % 64) & 1)
-          turned[static_cast<std::size_t>((m * plan.tile_q + i) * turned_words + j / 64)] |= std::uint64_t{1}
-                                                                                             << (j % 64);
-  return turned;
+          transposed[static_cast<std::size_t>((m * plan.tile_q + i) * transposed_words + j / 64)] |= std::uint64_t{1}
+                                                                                                     << (j % 64);
+  return transposed;
 }
 
 std::shared_ptr<const DevicePlan> upload_plan(const Plan& plan) {
@@ -100,7 +100,7 @@ std::shared_ptr<const DevicePlan> upload_plan(const Plan& plan) {
     at[i][0] = uploader.place(lists[i]->start);
     at[i][1] = uploader.place(lists[i]->entries);
   }
-  const std::size_t by_key = uploader.place(plan.masks), by_query = uploader.place(turn_masks(plan));
+  const std::size_t by_key = uploader.place(plan.masks), by_query = uploader.place(transpose_masks(plan));
   made->memory = uploader.upload();
   made->has_parts = !plan.masks.empty();
   const std::byte* base = made->memory.data();

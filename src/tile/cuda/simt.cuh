@@ -76,7 +76,7 @@ class SimtTile {
       weigh(sides, at);
       accumulate<R>(room_, {room_.p, streamed2, call_.d_v, room_.acc1, hides}, factor_);
     } else {
-      pull(sides, at);
+      vjp(sides, at);
       accumulate<R>(room_, {room_.g, streamed1, call_.d_k, room_.acc1, hides}, one_);
       if constexpr (kRole == Role::column)
         accumulate<R>(room_, {room_.p, streamed2, call_.d_v, room_.acc2, hides}, one_);
@@ -123,7 +123,7 @@ class SimtTile {
     each([&](int m, int n, int i, int j) {
       const Pair pair = sides.pair(at, i, j);
       const bool kept = s_[m][n] != -math::kInfinity<R>;
-      const Weighed<R> w = policy_.pull(s_[m][n], g_[m][n], sides.template terms<W>(at, i, j), pair);
+      const Weighed<R> w = policy_.vjp(s_[m][n], g_[m][n], sides.template terms<W>(at, i, j), pair);
       g_[m][n] = kept ? w.gradient : R{0};
       s_[m][n] = !kept ? R{0} : (call_.has_dropout ? w.weight * drop(pair) : w.weight);
     });
@@ -170,7 +170,7 @@ class SimtTile {
     }
   }
 
-  __device__ void pull(const Sides<kRole>& sides, const TileAt& at) {
+  __device__ void vjp(const Sides<kRole>& sides, const TileAt& at) {
     score_gradients(sides, at);
     weigh_back(sides, at);
     each([&](int m, int n, int i, int j) {

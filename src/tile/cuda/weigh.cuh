@@ -109,11 +109,11 @@ struct Shares {
 
   __device__ explicit Shares(const Call& call) : self_adjust(call.self_adjust) {}
   __device__ R weight(R score, R share) const { return self_adjust ? SelfAdjust::weight(score, share) : share; }
-  __device__ Weighed<R> pull(R score, R grad, const Terms& row, Pair) const {
+  __device__ Weighed<R> vjp(R score, R grad, const Terms& row, Pair) const {
     const R share = Softmax::again(score, row.reopened);
-    const R pulled =
-        self_adjust ? SelfAdjust::pull(score, share, grad, row.delta) : Softmax::pull(score, share, grad, row.delta);
-    return {weight(score, share), pulled};
+    const R through =
+        self_adjust ? SelfAdjust::vjp(score, share, grad, row.delta) : Softmax::vjp(score, share, grad, row.delta);
+    return {weight(score, share), through};
   }
   // Rows beyond the sequence.
   __device__ static Terms nothing() { return {math::kInfinity<R>, R{0}}; }
@@ -140,14 +140,14 @@ struct Points {
       default: return polynomial.weigh(score);
     }
   }
-  __device__ Weighed<R> pull(R score, R grad, const Terms& row, Pair at) const {
+  __device__ Weighed<R> vjp(R score, R grad, const Terms& row, Pair at) const {
     const R weight = weigh(score, row, at);
     switch (kind) {
-      case Weight::rela: return {weight, Rela::pull(score, weight, grad)};
-      case Weight::relu2: return {weight, Relu2::pull(score, weight, grad)};
-      case Weight::sigmoid: return {weight, sigmoid.pull(score, weight, grad)};
-      case Weight::exp: return {weight, ExponentialWeight::pull(score, weight, grad)};
-      default: return {weight, polynomial.pull(score, weight, grad)};
+      case Weight::rela: return {weight, Rela::vjp(score, weight, grad)};
+      case Weight::relu2: return {weight, Relu2::vjp(score, weight, grad)};
+      case Weight::sigmoid: return {weight, sigmoid.vjp(score, weight, grad)};
+      case Weight::exp: return {weight, ExponentialWeight::vjp(score, weight, grad)};
+      default: return {weight, polynomial.vjp(score, weight, grad)};
     }
   }
   __device__ static Terms nothing() { return {}; }
@@ -182,19 +182,19 @@ struct RuleWeights {
       default: return adjust(row).weigh(score, softmax(score, row));
     }
   }
-  __device__ Weighed<R> pull(R score, R grad, const Terms& row, Pair at) const {
+  __device__ Weighed<R> vjp(R score, R grad, const Terms& row, Pair at) const {
     const R w = weigh(score, row, at);
     switch (kind) {
-      case RowRuleKind::sparsemax: return {w, Sparsemax::pull(w, grad, row.mean)};
-      case RowRuleKind::entmax15: return {w, Entmax15::pull(sqrt(w), grad, row.mean)};
-      case RowRuleKind::self_adjust_normalized: return {w, pull_adjusted(score, grad, row, at)};
-      default: return {w, Softmax::pull(R{0}, w, grad, row.mean)};
+      case RowRuleKind::sparsemax: return {w, Sparsemax::vjp(w, grad, row.mean)};
+      case RowRuleKind::entmax15: return {w, Entmax15::vjp(sqrt(w), grad, row.mean)};
+      case RowRuleKind::self_adjust_normalized: return {w, vjp_adjusted(score, grad, row, at)};
+      default: return {w, Softmax::vjp(R{0}, w, grad, row.mean)};
     }
   }
   __device__ static SelfAdjustNormalized<R> adjust(const Terms& row) { return {row.low, row.bound}; }
-  __device__ static R pull_adjusted(R score, R grad, const Terms& row, Pair at) {
+  __device__ static R vjp_adjusted(R score, R grad, const Terms& row, Pair at) {
     const auto key = static_cast<std::int32_t>(at.key);
-    return adjust(row).pull(score, softmax(score, row), grad, row.mean) + (key == row.second ? row.to_bottom : R{0}) +
+    return adjust(row).vjp(score, softmax(score, row), grad, row.mean) + (key == row.second ? row.to_bottom : R{0}) +
            (key == row.first ? row.to_top : R{0});
   }
   // A row without keys weighs nothing: all its scores are masked.

@@ -14,8 +14,8 @@
 #include "policy/math.h"
 #include "policy/pointwise_weight.h"
 #include "policy/row_rule.h"
+#include "policy/sine_cosine.h"
 #include "policy/softmax.h"
-#include "policy/turn.h"
 
 namespace fovea {
 namespace {
@@ -49,8 +49,8 @@ FOVEA_HD void add_maths(Values<R>& to, R x) {
   to("sigmoid", math::sigmoid(x));
   to("erf", math::erf(x));
   to("log", math::log(math::absolute(x)));
-  to("sine", math::turn(x).sine);
-  to("cosine", math::turn(x).cosine);
+  to("sine", math::sine_cosine(x).sine);
+  to("cosine", math::sine_cosine(x).cosine);
   to("alibi", Alibi::apply(x, R(0.25), R(-3)));
   to("log_sigmoid", policy::LogSigmoid::apply(x));
   to("log_sigmoid slope", policy::LogSigmoid::slope(x));
@@ -78,7 +78,7 @@ FOVEA_HD void add_maps(Values<R>& to, R x) {
 template <class W, class R>
 FOVEA_HD void add_weight(Values<R>& to, const char* name, const W& weight, R x) {
   to(name, weight.weigh(x));
-  to(name, weight.pull(x, weight.weigh(x), R(0.7)));
+  to(name, weight.vjp(x, weight.weigh(x), R(0.7)));
 }
 
 template <class R>
@@ -94,9 +94,9 @@ FOVEA_HD void add_weights(Values<R>& to, R x) {
   to("statistic", Softmax::statistic(x, R(3)));
   to("reopen", Softmax::reopen(x));
   to("again", Softmax::again(x, R(100)));
-  to("pull", Softmax::pull(x, R(0.5), x, R(0.1)));
+  to("vjp", Softmax::vjp(x, R(0.5), x, R(0.1)));
   to("self-adjust weight", SelfAdjust::weight(x, R(0.25)));
-  to("self-adjust pull", SelfAdjust::pull(x, R(0.25), R(0.5), R(0.1)));
+  to("self-adjust vjp", SelfAdjust::vjp(x, R(0.25), R(0.5), R(0.1)));
 }
 
 template <class R>
@@ -111,7 +111,7 @@ FOVEA_HD void add_rules(Values<R>& to, R x) {
   to("entmax step", Entmax15::step<R>({R(3), math::absolute(x) + 1, x * x + 2, R(0.1)}).length);
   const auto adjust = SelfAdjustNormalized<R>::of(x - 1, x + 1);
   to("adjust", adjust.weigh(x, R(0.5)));
-  to("adjust pull", adjust.pull(x, R(0.5), R(0.25), R(0.1)));
+  to("adjust vjp", adjust.vjp(x, R(0.5), R(0.25), R(0.1)));
   const DropoutRule rule = DropoutRule::of(0.3f, 7, 3).at(2, 5);
   const auto row = static_cast<std::int64_t>(math::absolute(x) < 100 ? math::absolute(x) * 1000 : R{7});
   to("keep", rule.keep(row, 3 * row + 1) ? R{1} : R{0});

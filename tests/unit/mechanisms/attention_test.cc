@@ -4,47 +4,18 @@
 
 #include <cmath>
 
-#include "core/rng.h"
+#include "unit/mechanisms/mechanism_calls.h"
 
 namespace fovea {
 namespace {
 
-class Attention : public testing::Test {
- protected:
-  Var random(const Shape& shape, std::uint64_t seed, DType dtype = DType::f64) {
-    Random draw(seed);
-    std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-    for (double& x : values) x = draw.normal();
-    return Var::leaf(Tensor::from<double>(context_, shape, values).to(context_, dtype));
-  }
-  std::vector<double> run(const Var& q, const Var& k, const Var& v, const char* mechanism,
-                          const AttentionOptions& o = {}) {
-    Tape tape(context_, {.record = false});
-    return attention(tape, q, k, v, Mechanism::parse(mechanism), o).output.value().to_vector<double>();
-  }
-  static void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
-  }
-  template <class F>
-  std::string error_of(F&& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
-  Context context_{{.memory = {.poison = true}}};
-  Var q_ = random({1, 21, 2, 8}, 1), k_ = random({1, 21, 2, 8}, 2), v_ = random({1, 21, 2, 8}, 3);
-};
+class Attention : public MechanismCalls, public testing::Test {};
 
 TEST_F(Attention, NormIgnoresTheSizeOfValues) {
   Var large = random({1, 21, 2, 8}, 3);
   for (std::int64_t i = 0; i < large.value().numel(); ++i) large.value().data<double>()[i] *= 37.0;
   for (const char* mechanism : {"norm", "diag:weights=rela,block=8"})
-    expect_near(run(q_, k_, v_, mechanism), run(q_, k_, large, mechanism), 1e-5);
+    expect_near(run(mechanism), run_on({q_, k_, large}, mechanism), 1e-5);
 }
 
 // Their outputs are normalised, which loses a positive scale but not a sign.
@@ -54,10 +25,10 @@ TEST_F(Attention, ANegativeScaleTurnsTheSign) {
     options.input = random({1, 21, 5}, 4);
     options.weights = make_weights(context_, Mechanism(mechanism),
                                    {.heads = 2, .kv_heads = 2, .d_k = 8, .d_v = 8, .width = 5}, DType::f64);
-    std::vector<double> turned = run(q_, k_, v_, mechanism, options);
+    std::vector<double> turned = run(mechanism, options);
     for (double& x : turned) x = -x;
     options.scale = -0.5;
-    expect_near(run(q_, k_, v_, mechanism, options), turned, 1e-12);
+    expect_near(run(mechanism, options), turned, 1e-12);
   }
 }
 
@@ -79,7 +50,7 @@ TEST_F(Attention, ABiasAndAMaskOfNoTokens) {
 
 TEST_F(Attention, LinearOfZerosIsTheRunningMean) {
   const Var zero(Tensor::zeros(context_, {1, 21, 2, 8}, DType::f64));
-  const std::vector<double> o = run(zero, zero, v_, "linear:eps=0", {.causal = true});
+  const std::vector<double> o = run_on({zero, zero, v_}, "linear:eps=0", {.causal = true});
   const double* v = v_.value().data<double>();
   std::vector<double> sum(16, 0.0);
   for (std::size_t t = 0; t < 21; ++t)
@@ -89,9 +60,7 @@ TEST_F(Attention, LinearOfZerosIsTheRunningMean) {
     }
 }
 
-TEST_F(Attention, AWideBlockIsFullAttention) {
-  expect_near(run(q_, k_, v_, "diag:block=64"), run(q_, k_, v_, "softmax"), 1e-12);
-}
+TEST_F(Attention, AWideBlockIsFullAttention) { expect_near(run("diag:block=64"), run("softmax"), 1e-12); }
 
 // 21 tokens in blocks of 8: the published code appends 3 rows of zeros.
 TEST_F(Attention, AFilledTailIsASequenceOfZerosMore) {
@@ -100,11 +69,10 @@ TEST_F(Attention, AFilledTailIsASequenceOfZerosMore) {
     y.slice(1, 0, 21).copy_from(x.value());
     return Var(y);
   };
-  std::vector<double> want = run(longer(q_), longer(k_), longer(v_), "diag:block=8");
+  std::vector<double> want = run_on({longer(q_), longer(k_), longer(v_)}, "diag:block=8");
   want.resize(21 * 16);
-  expect_near(run(q_, k_, v_, "diag:block=8,tail=zeros"), want, 1e-12);
-  expect_near(run(q_, k_, v_, "diag:block=8,tail=zeros", {.causal = true}),
-              run(q_, k_, v_, "diag:block=8", {.causal = true}), 0.0);
+  expect_near(run("diag:block=8,tail=zeros"), want, 1e-12);
+  expect_near(run("diag:block=8,tail=zeros", {.causal = true}), run("diag:block=8", {.causal = true}), 0.0);
 }
 
 TEST_F(Attention, MaskBiasPatternAndWindowAgree) {
@@ -117,21 +85,21 @@ TEST_F(Attention, MaskBiasPatternAndWindowAgree) {
       bias[static_cast<std::size_t>(i * 21 + j)] = kept ? 0.0 : -INFINITY;
     }
   const Shape shape{1, 1, 21, 21};
-  const auto window = run(q_, k_, v_, "softmax", {.window = Window{3, 1}});
+  const auto window = run("softmax", {.window = Window{3, 1}});
   const auto predicate = run(
-      q_, k_, v_, "softmax",
+      "softmax",
       {.pattern = Pattern::predicate("band", [](std::int64_t i, std::int64_t j) { return j <= i + 1 && j >= i - 3; })});
   AttentionOptions masked, biased;
   masked.mask = Tensor::from<std::uint8_t>(context_, shape, keep);
   biased.bias = Tensor::from<double>(context_, shape, bias);
   expect_near(window, predicate, 0.0);
-  expect_near(window, run(q_, k_, v_, "softmax", masked), 1e-14);
-  expect_near(window, run(q_, k_, v_, "softmax", biased), 1e-14);
+  expect_near(window, run("softmax", masked), 1e-14);
+  expect_near(window, run("softmax", biased), 1e-14);
 }
 
 TEST_F(Attention, OneQueryAtTheEndSeesEverything) {
   const Var last(q_.value().slice(1, 20, 21));
-  expect_near(run(last, k_, v_, "softmax", {.causal = true}), run(last, k_, v_, "softmax"), 1e-14);
+  expect_near(run_on({last, k_, v_}, "softmax", {.causal = true}), run_on({last, k_, v_}, "softmax"), 1e-14);
 }
 
 TEST_F(Attention, MergeJoinsAnyPartitionOfKeys) {
@@ -142,7 +110,7 @@ TEST_F(Attention, MergeJoinsAnyPartitionOfKeys) {
     return Partial{r.output, r.lse};
   };
   const Partial whole = merge(tape, merge(tape, part(0, 5), part(5, 6)), part(6, 21));
-  expect_near(whole.output.value().to_vector<double>(), run(q_, k_, v_, "softmax"), 1e-12);
+  expect_near(whole.output.value().to_vector<double>(), run("softmax"), 1e-12);
 
   const Tensor seed = random({1, 21, 2, 8}, 9).value();
   tape.backward(whole.output, seed);
@@ -173,14 +141,14 @@ TEST_F(Attention, MergeWithAnEmptyPartChangesNothing) {
 TEST_F(Attention, WrongShapesAreNamed) {
   const auto says = [&](const std::string& words, const Var& q, const Var& k, const Var& v,
                         const AttentionOptions& o = {}) {
-    const std::string text = error_of([&] { run(q, k, v, "softmax", o); });
+    const std::string text = error_of([&] { run_on({q, k, v}, "softmax", o); });
     EXPECT_NE(text.find(words), std::string::npos) << text;
   };
   says("4 axes", random({21, 2, 8}, 1), k_, v_);
   says("k has width 7", q_, random({1, 21, 2, 7}, 1), v_);
   says("v has length 20", q_, k_, random({1, 20, 2, 8}, 1));
   says("not a multiple", q_, random({1, 21, 3, 8}, 1), random({1, 21, 3, 8}, 1));
-  says("one floating dtype", q_, k_, random({1, 21, 2, 8}, 1, DType::f32));
+  says("one floating dtype", q_, k_, random({1, 21, 2, 8}, 1).value().to(context_, DType::f32));
   says("dropout_p", q_, k_, v_, {.dropout_p = 1.0});
   says("lengths for a batch", q_, k_, v_, {.queries = {.lengths = {21, 3}}});
   says("outside [0, 21]", q_, k_, v_, {.queries = {.lengths = {22}}});
@@ -190,7 +158,7 @@ TEST_F(Attention, WrongShapesAreNamed) {
 }
 
 TEST_F(Attention, SupportMatrixErrorsNameTheCell) {
-  const std::string text = error_of([&] { run(q_, k_, v_, "norm", {.window = Window{3, 3}}); });
+  const std::string text = error_of([&] { run("norm", {.window = Window{3, 3}}); });
   EXPECT_NE(text.find("attention \"norm\" has no window"), std::string::npos) << text;
   EXPECT_NE(text.find("norm x window"), std::string::npos) << text;
   EXPECT_NE(text.find("fovea list --with window"), std::string::npos) << text;

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "composed.h"
 
 namespace fovea {
@@ -106,14 +108,14 @@ TEST_F(Sinkhorn, OneBlockIsSoftmax) {
 // Means of blocks that match one to one, and a low temperature: block u reads block (u + 1) % 4.
 TEST_F(Sinkhorn, AColdMatrixIsAPermutation) {
   const auto shaped = [&](std::int64_t shift, std::uint64_t seed) {
-    const Tensor x = random({1, 16, 1, 8}, seed);
+    const Tensor x = random({1, 16, 1, 8}, seed).value();
     for (std::int64_t i = 0; i < x.numel(); ++i) x.data<double>()[i] *= 0.1;
     for (std::int64_t i = 0; i < 16; ++i) x.data<double>()[i * 8 + (i / 4 + shift) % 4] += 3.0;
     return Var::leaf(x);
   };
   q_ = shaped(1, 1);
   k_ = shaped(0, 2);
-  v_ = Var::leaf(random({1, 16, 1, 5}, 3));
+  v_ = random({1, 16, 1, 5}, 3);
   const Pattern pairs = Pattern::predicate(
       "sorted", [](std::int64_t i, std::int64_t j) { return i / 4 == j / 4 || (i / 4 + 1) % 4 == j / 4; });
   expect_near(output("sinkhorn:block=4,temperature=0.01,iterations=20"), output("softmax", {.pattern = pairs}), 1e-9);

@@ -3,9 +3,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/rng.h"
-#include "fovea/attention.h"
 #include "support/expect_error.h"
+#include "unit/mechanisms/mechanism_calls.h"
 
 namespace fovea {
 namespace {
@@ -13,23 +12,14 @@ namespace {
 constexpr std::int64_t kLength = 21, kHeads = 2, kWidth = 4;
 constexpr auto kRows = static_cast<std::size_t>(kLength);
 
-class Kernel : public testing::Test {
+class Kernel : public MechanismCalls, public testing::Test {
  protected:
-  Var random(const Shape& shape, std::uint64_t seed, double size = 1.0) {
-    Random draw(seed);
-    std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-    for (double& x : values) x = size * draw.normal();
-    return Var::leaf(Tensor::from<double>(context_, shape, values));
-  }
+  Kernel() : MechanismCalls({1, kLength, kHeads, kWidth}) {}
+
   Var scaled(const Var& x, double factor) {
     std::vector<double> values = x.value().to_vector<double>();
     for (double& value : values) value *= factor;
     return Var(Tensor::from<double>(context_, x.shape(), values));
-  }
-  Var filled(const Shape& shape, double value) {
-    const Tensor t = Tensor::empty(context_, shape, DType::f64);
-    t.fill(value);
-    return Var(t);
   }
 
   // Weights as a new layer has them.
@@ -96,9 +86,8 @@ class Kernel : public testing::Test {
   }
   static double distance(const Tensor& got, const Tensor& want) { return distance(got, want.to_vector<double>()); }
 
-  Context context_{{.threads = 2, .memory = {.poison = true}}};
   const Shape shape_{1, kLength, kHeads, kWidth};
-  Var q_ = random(shape_, 1), k_ = random(shape_, 2), v_ = random(shape_, 3), input_ = random({1, kLength, 3}, 4);
+  Var input_ = random({1, kLength, 3}, 4);
 };
 
 TEST_F(Kernel, PerformerComesCloseToSoftmax) {

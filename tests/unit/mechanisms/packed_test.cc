@@ -4,8 +4,7 @@
 
 #include <numeric>
 
-#include "core/rng.h"
-#include "fovea/attention.h"
+#include "unit/mechanisms/mechanism_calls.h"
 
 namespace fovea {
 namespace {
@@ -16,16 +15,12 @@ struct PackedCase {
 };
 void PrintTo(const PackedCase& c, std::ostream* out) { *out << c.mechanism << (c.causal ? " causal" : ""); }
 
-class PackedSequences : public testing::TestWithParam<PackedCase> {
+class PackedSequences : public MechanismCalls, public testing::TestWithParam<PackedCase> {
  protected:
   static constexpr std::int64_t kHeads = 2, kWidth = 6, kInput = 12;
 
-  Tensor random(const Shape& shape, std::uint64_t seed) {
-    Random draw(seed);
-    std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-    for (double& x : values) x = draw.normal();
-    return Tensor::from<double>(context_, shape, values);
-  }
+  PackedSequences() : MechanismCalls({1, 1, kHeads, kWidth}, 5) {}
+
   // Fresh leaves with the same numbers at every call.
   std::vector<Var> weights(std::int64_t max_length) {
     return make_weights(
@@ -63,7 +58,7 @@ class PackedSequences : public testing::TestWithParam<PackedCase> {
   std::vector<Tensor> rows_of(std::int64_t total) {
     std::vector<Tensor> rows;
     for (std::uint64_t i = 0; i < 5; ++i)
-      rows.push_back(random(i == 3 ? Shape{1, total, kInput} : Shape{1, total, kHeads, kWidth}, 1 + i));
+      rows.push_back(random(i == 3 ? Shape{1, total, kInput} : Shape{1, total, kHeads, kWidth}, 1 + i).value());
     return rows;
   }
   static Sequences pack(const std::vector<std::int32_t>& lengths) {
@@ -72,12 +67,8 @@ class PackedSequences : public testing::TestWithParam<PackedCase> {
     return packed;
   }
   static void expect_near(const Tensor& got, const Tensor& want, const std::string& what) {
-    const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
-    ASSERT_EQ(a.size(), b.size()) << what;
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-9) << what << " at " << i;
+    MechanismCalls::expect_near(got.to_vector<double>(), want.to_vector<double>(), 1e-9, what);
   }
-
-  Context context_{{.seed = 5, .memory = {.poison = true}}};
 };
 
 TEST_P(PackedSequences, EqualSequencesByThemselves) {

@@ -4,27 +4,33 @@
 
 #include <cmath>
 
-#include "core/rng.h"
+#include "unit/mechanisms/mechanism_calls.h"
 
 namespace fovea {
 namespace {
 
 // A scan whose decay depends on the step (rank 3) or on step and channel (rank 4), on one padded and one full sequence.
-class ScannedDecay : public testing::TestWithParam<std::size_t> {
+class ScannedDecay : public MechanismCalls, public testing::TestWithParam<std::size_t> {
  protected:
   static constexpr std::int64_t kBatch = 2, kRows = 21, kHeads = 4, kKvHeads = 2, kDk = 6, kDv = 5;
 
-  Tensor random(const Shape& shape, std::uint64_t seed, double scale = 1.0) {
-    Random draw(seed);
-    std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-    for (double& x : values) x = scale < 0 ? scale * std::abs(draw.normal()) : scale * draw.normal();
+  ScannedDecay() {
+    q_ = random({kBatch, kRows, kHeads, kDk}, 1);
+    k_ = random({kBatch, kRows, kKvHeads, kDk}, 2);
+    v_ = random({kBatch, kRows, kKvHeads, kDv}, 3);
+  }
+
+  // -size |x|
+  Tensor decays(const Shape& shape, double size) {
+    Values values = random(shape, 5, size).value().to_vector<double>();
+    for (double& x : values) x = -std::abs(x);
     return Tensor::from<double>(context_, shape, values);
   }
   Shape decay_shape() const {
     return GetParam() == 4 ? Shape{kBatch, kRows, kKvHeads, kDk} : Shape{kBatch, kRows, kKvHeads};
   }
   AttentionResult run(Tape& tape, DType dtype, const Var& log_decay) {
-    const auto var = [&](const Tensor& x) { return Var::leaf(x.to(context_, dtype)); };
+    const auto var = [&](const Var& x) { return Var::leaf(x.value().to(context_, dtype)); };
     const Call call{tape, var(q_), var(k_), var(v_), mechanism_, options_, sequences_, sequences_};
     return run_scanned(call, {.log_decay = log_decay});
   }
@@ -44,9 +50,9 @@ class ScannedDecay : public testing::TestWithParam<std::size_t> {
       p.d_k = kDk;
       p.d_v = kDv;
       p.causal = true;
-      p.q = part(q_.to_vector<double>());
-      p.k = part(k_.to_vector<double>());
-      p.v = part(v_.to_vector<double>());
+      p.q = part(q_.value().to_vector<double>());
+      p.k = part(k_.value().to_vector<double>());
+      p.v = part(v_.value().to_vector<double>());
       p.log_decay = part(log_decay);
       const std::vector<double> o = reference::kernelized(p, {nullptr}).o, d_o = part(d_o_.to_vector<double>());
       for (std::size_t i = 0; i < o.size(); ++i) sum += o[i] * d_o[i];
@@ -54,18 +60,16 @@ class ScannedDecay : public testing::TestWithParam<std::size_t> {
     return sum;
   }
 
-  Context context_{{.memory = {.poison = true}}};
   Mechanism mechanism_{"linear"};
   AttentionOptions options_{.causal = true};
   std::vector<Sequences::Rows> sequences_{{0, 0, kRows}, {1, 2, kRows - 5}};
-  Tensor q_ = random({kBatch, kRows, kHeads, kDk}, 1), k_ = random({kBatch, kRows, kKvHeads, kDk}, 2);
-  Tensor v_ = random({kBatch, kRows, kKvHeads, kDv}, 3), d_o_ = random({kBatch, kRows, kHeads, kDv}, 4);
+  Tensor d_o_ = random({kBatch, kRows, kHeads, kDv}, 4).value();
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, ScannedDecay, testing::Values(3, 4));
 
 TEST_P(ScannedDecay, MatchesTheDefinitionAndItsSlope) {
-  const Tensor decay = random(decay_shape(), 5, -0.8);
-  std::vector<double> direction = random(decay_shape(), 6).to_vector<double>(), shifted[2];
+  const Tensor decay = decays(decay_shape(), 0.8);
+  std::vector<double> direction = random(decay_shape(), 6).value().to_vector<double>(), shifted[2];
   for (double sign : {1.0, -1.0}) {
     std::vector<double>& x = shifted[sign < 0];
     x = decay.to_vector<double>();
@@ -93,7 +97,7 @@ TEST_P(ScannedDecay, MatchesTheDefinitionAndItsSlope) {
 
 TEST_P(ScannedDecay, RefusesAnotherShape) {
   Tape tape(context_);
-  const Var wrong = Var::leaf(random({kBatch, kRows, kKvHeads + 1}, 5, -1.0));
+  const Var wrong = Var::leaf(decays({kBatch, kRows, kKvHeads + 1}, 1.0));
   EXPECT_THROW(run(tape, DType::f64, wrong), Error);
 }
 

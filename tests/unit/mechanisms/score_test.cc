@@ -2,51 +2,19 @@
 
 #include <cmath>
 
-#include "core/rng.h"
-#include "fovea/attention.h"
+#include "unit/mechanisms/mechanism_calls.h"
 
 // Scores and positions by their own properties; their definitions are tested by conformance.
 namespace fovea {
 namespace {
 
-class Score : public testing::Test {
+class Score : public MechanismCalls, public testing::Test {
  protected:
-  Var random(const Shape& shape, std::uint64_t seed) {
-    Random draw(seed);
-    std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-    for (double& x : values) x = draw.normal();
-    return Var::leaf(Tensor::from<double>(context_, shape, values));
-  }
-  Var filled(const Shape& shape, double value) {
-    const Tensor t = Tensor::empty(context_, shape, DType::f64);
-    t.fill(value);
-    return Var::leaf(t);
-  }
-  std::vector<double> run(const char* mechanism, const AttentionOptions& options = {}) {
-    Tape tape(context_, {.record = false});
-    return attention(tape, q_, k_, v_, Mechanism::parse(mechanism), options).output.value().to_vector<double>();
-  }
-  static void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
-  }
-  template <class F>
-  static std::string error_of(F&& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
   static void scale_in_place(const Var& x, double factor) {
     for (std::int64_t i = 0; i < x.value().numel(); ++i) x.value().data<double>()[i] *= factor;
   }
 
   static constexpr std::int64_t kN = 21, kHeads = 2, kWidth = 8;
-  Context context_{{.memory = {.poison = true}}};
-  Var q_ = random({1, kN, kHeads, kWidth}, 1), k_ = random({1, kN, kHeads, kWidth}, 2),
-      v_ = random({1, kN, kHeads, kWidth}, 3);
 };
 
 TEST_F(Score, DotIsScaledDotWithoutItsScale) {
@@ -62,7 +30,7 @@ TEST_F(Score, BilinearWithAScaledIdentityIsScaledDot) {
     for (std::int64_t c = 0; c < kWidth; ++c)
       options.weights[0].value().data<double>()[(h * kWidth + c) * kWidth + c] = 1.0 / std::sqrt(8.0);
   for (const char* mechanism : {"softmax", "sparsemax", "rela", "sigmoid"})
-    expect_near(run((std::string(mechanism) + ":score=bilinear").c_str(), options), run(mechanism), 1e-12);
+    expect_near(run(std::string(mechanism) + ":score=bilinear", options), run(mechanism), 1e-12);
 }
 
 TEST_F(Score, CosineIgnoresLengths) {

@@ -7,26 +7,17 @@
 #include <cmath>
 #include <set>
 
-#include "core/rng.h"
-#include "fovea/attention.h"
+#include "unit/mechanisms/mechanism_calls.h"
 
 namespace fovea {
 namespace {
 
-class Sparse : public testing::Test {
+class Sparse : public MechanismCalls, public testing::Test {
  protected:
   static constexpr std::int64_t kTokens = 37;
 
-  Var random(const Shape& shape, std::uint64_t seed) {
-    Random draw(seed);
-    std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-    for (double& x : values) x = draw.normal();
-    return Var::leaf(Tensor::from<double>(context_, shape, values));
-  }
-  std::vector<double> run(const char* mechanism, const AttentionOptions& o = {}) {
-    Tape tape(context_, {.record = false});
-    return attention(tape, q_, k_, v_, Mechanism::parse(mechanism), o).output.value().to_vector<double>();
-  }
+  Sparse() : MechanismCalls({1, kTokens, 2, 8}) {}
+
   // The weights of a head, (n, n), from values that are unit vectors.
   std::vector<double> weights(const char* mechanism, std::int64_t head, const AttentionOptions& o = {}) {
     const Tensor units = Tensor::zeros(context_, {1, kTokens, 2, kTokens}, DType::f64);
@@ -45,13 +36,6 @@ class Sparse : public testing::Test {
       if (weights[static_cast<std::size_t>(row * kTokens + j)] > 0.0) all.insert(j);
     return all;
   }
-  static void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance = 1e-12) {
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
-  }
-
-  Context context_{{.memory = {.poison = true}}};
-  Var q_ = random({1, kTokens, 2, 8}, 1), k_ = random({1, kTokens, 2, 8}, 2), v_ = random({1, kTokens, 2, 8}, 3);
 };
 
 TEST_F(Sparse, WideSettingsAreFullAttention) {

@@ -8,16 +8,15 @@
 #include "fovea/ops.h"
 #include "support/expect_error.h"
 #include "support/gradcheck.h"
+#include "unit/ops/ops_fixture.h"
 
 namespace fovea::testing {
 namespace {
 
-constexpr TapeOptions kTraining{.record = true, .training = true};
-
-class ChannelNorms : public ::testing::Test {
+class ChannelNorms : public OpsTest {
  protected:
-  Tensor draw(const Shape& shape, DType dtype = DType::f64) { return random(context_, shape, ++seed_, dtype); }
-  Tensor values(const Shape& shape, const std::vector<double>& v) { return Tensor::from<double>(context_, shape, v); }
+  ChannelNorms() : OpsTest(90) {}
+
   BatchNorm batch(std::int64_t width, double eps = 1e-5) {
     BatchNorm norm{.eps = eps};
     norm.running_mean = Tensor::zeros(context_, {width}, DType::f64);
@@ -25,9 +24,6 @@ class ChannelNorms : public ::testing::Test {
     norm.running_var.fill(1.0);
     return norm;
   }
-
-  Context context_ = poisoned();
-  std::uint64_t seed_ = 90;
 };
 
 // One way to normalise (b, n, d), and which elements of it are measured together: equal numbers.

@@ -7,21 +7,16 @@
 #include "fovea/ops.h"
 #include "support/expect_error.h"
 #include "support/gradcheck.h"
+#include "unit/ops/ops_fixture.h"
 
 namespace fovea::testing {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-class Edges : public ::testing::Test {
+class Edges : public OpsTest {
  protected:
-  Tensor draw(const Shape& shape, DType dtype = DType::f64) { return random(context_, shape, ++seed_, dtype); }
-  Tensor values(const Shape& shape, const std::vector<double>& v) { return Tensor::from<double>(context_, shape, v); }
-  Tensor ids(const Shape& shape, const std::vector<std::int32_t>& v) { return integers(context_, shape, v); }
-
-  Context context_ = poisoned();
-  Tape tape_{context_, {.record = true, .training = true}};
-  std::uint64_t seed_ = 50;
+  Edges() : OpsTest(50, kTraining) {}
 };
 
 TEST_F(Edges, WrongShapesAreNamed) {
@@ -164,12 +159,12 @@ TEST_F(Edges, NormsOfHardRows) {
 TEST_F(Edges, LayerNormOfNearlyEqualEntries) {
   const Tensor g = draw({40, 2}, DType::f32), x = draw({40, 2}, DType::f32);
   for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = 1.5f + 0.003f * x.data<float>()[i];
-  const auto pulled = [&](DType dtype) {
+  const auto gradients = [&](DType dtype) {
     const Var leaf = Var::leaf(x.to(context_, dtype));
     tape_.backward(normalize(tape_, leaf, {NormKind::layer, 1e-5, {}, {}}), g.to(context_, dtype));
     return leaf.grad().to_vector<double>();
   };
-  const std::vector<double> got = pulled(DType::f32), want = pulled(DType::f64);
+  const std::vector<double> got = gradients(DType::f32), want = gradients(DType::f64);
   for (std::size_t i = 0; i < got.size(); i += 2) {
     const double size = std::abs(want[i]);
     for (std::size_t j = i; j < i + 2; ++j) EXPECT_NEAR(got[j], want[j], 5e-6 * size) << "row " << i / 2;

@@ -8,19 +8,14 @@
 #include "fovea/ops.h"
 #include "support/expect_error.h"
 #include "support/gradcheck.h"
+#include "unit/ops/ops_fixture.h"
 
 namespace fovea::testing {
 namespace {
 
-class Experts : public ::testing::Test {
+class Experts : public OpsTest {
  protected:
-  Tensor draw(const Shape& shape, DType dtype = DType::f64) { return random(context_, shape, ++seed_, dtype); }
-  Tensor values(const Shape& shape, const std::vector<double>& v) { return Tensor::from<double>(context_, shape, v); }
-  Tensor ids(const Shape& shape, const std::vector<std::int32_t>& v) { return integers(context_, shape, v); }
-
-  Context context_ = poisoned();
-  Tape tape_{context_, {.record = true, .training = true}};
-  std::uint64_t seed_ = 130;
+  Experts() : OpsTest(130, kTraining) {}
 };
 
 using Ids = std::vector<std::int32_t>;

@@ -54,10 +54,10 @@ inline std::vector<OpCase> feature_cases() {
        {{2, 3, 4, 5}, {2, 5}, {2, 3, 4}},
        {{2, 70, 4, 33}, {2, 33}, {2, 70, 4}},
        2});
-  cases.push_back({"turned_features",
+  cases.push_back({"rotated_features",
                    one([](Tape& t, Inputs v) {
                      const DType wide = v[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
-                     return turned_features(t, v[0], random(t.context(), {v[0].dim(0), v[0].dim(1), 2}, 8, wide));
+                     return rotated_features(t, v[0], random(t.context(), {v[0].dim(0), v[0].dim(1), 2}, 8, wide));
                    }),
                    {{2, 3, 2, 5}},
                    {{2, 70, 4, 33}}});

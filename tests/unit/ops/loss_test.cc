@@ -7,18 +7,14 @@
 #include "fovea/ops.h"
 #include "support/expect_error.h"
 #include "support/gradcheck.h"
+#include "unit/ops/ops_fixture.h"
 
 namespace fovea::testing {
 namespace {
 
-class Losses : public ::testing::Test {
+class Losses : public OpsTest {
  protected:
-  Tensor draw(const Shape& shape, DType dtype = DType::f64) { return random(context_, shape, ++seed_, dtype); }
-  Tensor values(const Shape& shape, const std::vector<double>& v) { return Tensor::from<double>(context_, shape, v); }
-
-  Context context_ = poisoned();
-  Tape tape_{context_};
-  std::uint64_t seed_ = 80;
+  Losses() : OpsTest(80) {}
 };
 
 TEST_F(Losses, MeanDistancesByHand) {
@@ -92,8 +88,8 @@ TEST_F(Losses, LargeLogitsKeepTheirSum) {
   const Var loss = cross_entropy(tape_, logits, integers(context_, {1}, {3}));
   EXPECT_NEAR(loss.value().item(), std::log(16.0), 1e-6);
   tape_.backward(loss);
-  const std::vector<float> pulled = logits.grad().to_vector<float>();
-  for (std::size_t i = 0; i < pulled.size(); ++i) EXPECT_NEAR(pulled[i], i == 3 ? -0.9375 : 0.0625, 1e-6) << i;
+  const std::vector<float> found = logits.grad().to_vector<float>();
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], i == 3 ? -0.9375 : 0.0625, 1e-6) << i;
 }
 
 TEST_F(Losses, CountsWhatIsRight) {

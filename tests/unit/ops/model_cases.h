@@ -55,7 +55,7 @@ inline void add_windows(std::vector<OpCase>& cases) {
          {std::pair{EdgePadding::zeros, "zeros"}, std::pair{EdgePadding::circular, "circular"},
           std::pair{EdgePadding::replicate, "replicate"}}) {
       add_window_case(std::string("windows_") + edge, [p = padding](Tape& t, const Var& x, const Sequences& rows) {
-        return windows(t, x, {.size = 4, .stride = 3, .before = 2, .after = 7, .padding = p}, rows).value;
+        return unfold1d(t, x, {.size = 4, .stride = 3, .before = 2, .after = 7, .padding = p}, rows).value;
       });
       cases.push_back({std::string("conv1d_") + edge + name,
                        one([p = padding, l = layout](Tape& t, Inputs v) {

@@ -34,10 +34,11 @@ inline void add_diagonals(std::vector<OpCase>& cases) {
         return Diagonals{along.offsets, sequences_of(x, l), ring};
       };
       const std::string suffix = std::string(name) + (ring ? "_ring" : "");
-      cases.push_back(
-          {"diagonals" + suffix,
-           one([rows](Tape& t, Inputs v) { return softmax(t, diagonals(t, v[0], v[1], rows(v[0]), {.scale = 0.3})); }),
-           laid_out(layout, {{3, 4, 4, 3}, {3, 4, 2, 3}}), laid_out(layout, {{3, 90, 4, 33}, {3, 90, 2, 33}})});
+      cases.push_back({"diagonals" + suffix, one([rows](Tape& t, Inputs v) {
+                         return softmax(t, diagonal_scores(t, v[0], v[1], rows(v[0]), {.scale = 0.3}));
+                       }),
+                       laid_out(layout, {{3, 4, 4, 3}, {3, 4, 2, 3}}),
+                       laid_out(layout, {{3, 90, 4, 33}, {3, 90, 2, 33}})});
       cases.push_back({"mix_diagonals" + suffix,
                        one([rows](Tape& t, Inputs v) { return mix_diagonals(t, v[0], v[1], rows(v[0])); }),
                        laid_out(layout, {{3, 4, 4, 5}, {3, 4, 2, 3}}),

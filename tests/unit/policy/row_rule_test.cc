@@ -59,7 +59,7 @@ TEST(SparsemaxPolicy, StepsArriveAndStay) {
   EXPECT_EQ(Sparsemax::step(0.0, 0.0), 0.0);  // a row without keys
   EXPECT_EQ(Sparsemax::weigh(-math::kInfinity<double>, tau), 0.0);
   EXPECT_TRUE(std::isnan(Sparsemax::weigh(std::nan(""), tau)));
-  EXPECT_EQ(Sparsemax::pull(0.0, std::nan(""), 1.0), 0.0);
+  EXPECT_EQ(Sparsemax::vjp(0.0, std::nan(""), 1.0), 0.0);
 }
 
 TEST(Entmax15Policy, TheLastStepIsExact) {

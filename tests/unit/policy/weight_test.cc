@@ -51,9 +51,9 @@ TEST(SoftmaxPolicy, EmptyRowsAreHarmless) {
   EXPECT_NEAR(row.statistic(), 1.5, 1e-15);
 }
 
-TEST(SoftmaxPolicy, HiddenPairsPullNothing) { EXPECT_EQ(Softmax::pull(0.0, 0.0, std::nan(""), 1.0), 0.0); }
+TEST(SoftmaxPolicy, HiddenPairsHaveNoVjp) { EXPECT_EQ(Softmax::vjp(0.0, 0.0, std::nan(""), 1.0), 0.0); }
 
-TEST(SoftmaxPolicy, PullIsTheDerivative) {
+TEST(SoftmaxPolicy, VjpIsTheDerivative) {
   const std::vector<double> scores{0.3, -1.0, 2.0}, grads{0.7, -0.2, 0.4};
   const auto loss = [&](std::vector<double> s) {
     double sum = 0, value = 0;
@@ -69,7 +69,7 @@ TEST(SoftmaxPolicy, PullIsTheDerivative) {
     up[i] += 1e-6;
     down[i] -= 1e-6;
     const double weight = std::exp(scores[i]) / sum;
-    EXPECT_NEAR(Softmax::pull(scores[i], weight, grads[i], delta), (loss(up) - loss(down)) / 2e-6, 1e-9);
+    EXPECT_NEAR(Softmax::vjp(scores[i], weight, grads[i], delta), (loss(up) - loss(down)) / 2e-6, 1e-9);
   }
 }
 
@@ -79,10 +79,10 @@ TEST(SelfAdjustPolicy, WeighsByTheNaturalScore) {
   EXPECT_NEAR(share, std::exp(-1.75), 1e-15);
   EXPECT_NEAR(SelfAdjust::weight(score, share), -1.5 * std::exp(-1.75), 1e-15);
   EXPECT_EQ(SelfAdjust::weight(-math::kInfinity<double>, 0.0), 0.0);
-  EXPECT_EQ(SelfAdjust::pull(-math::kInfinity<double>, 0.0, std::nan(""), 1.0), 0.0);
+  EXPECT_EQ(SelfAdjust::vjp(-math::kInfinity<double>, 0.0, std::nan(""), 1.0), 0.0);
 }
 
-TEST(SelfAdjustPolicy, PullIsTheDerivative) {
+TEST(SelfAdjustPolicy, VjpIsTheDerivative) {
   const std::vector<double> scores{0.3, -1.0, 2.0}, grads{0.7, -0.2, 0.4};
   const auto loss = [&](std::vector<double> s) {
     double sum = 0, value = 0;
@@ -97,7 +97,7 @@ TEST(SelfAdjustPolicy, PullIsTheDerivative) {
     up[i] += 1e-6;
     down[i] -= 1e-6;
     const double share = std::exp(scores[i]) / sum, score = scores[i] * SelfAdjust::kUnit<double>;
-    EXPECT_NEAR(SelfAdjust::pull(score, share, grads[i], loss(scores)), (loss(up) - loss(down)) / 2e-6, 1e-9);
+    EXPECT_NEAR(SelfAdjust::vjp(score, share, grads[i], loss(scores)), (loss(up) - loss(down)) / 2e-6, 1e-9);
   }
 }
 
@@ -111,13 +111,13 @@ void check_pointwise(const W& policy, double (*define)(double)) {
     const double single = policy.weigh(static_cast<float>(s) * W::template kUnit<float>);
     EXPECT_NEAR(single, define(static_cast<float>(s)), 3e-6 * (1 + std::fabs(define(s))));
     const double slope = (define(s + 1e-6) - define(s - 1e-6)) / 2e-6;
-    EXPECT_NEAR(policy.pull(s * unit, weight, 0.5), 0.5 * slope, 1e-6 * (1 + std::fabs(slope)));
+    EXPECT_NEAR(policy.vjp(s * unit, weight, 0.5), 0.5 * slope, 1e-6 * (1 + std::fabs(slope)));
   }
   constexpr float kHidden = -math::kInfinity<float>;
   EXPECT_EQ(policy.weigh(kHidden), 0.0f);
-  EXPECT_EQ(policy.pull(kHidden, 0.0f, std::nanf("")), 0.0f);
+  EXPECT_EQ(policy.vjp(kHidden, 0.0f, std::nanf("")), 0.0f);
   EXPECT_EQ(policy.weigh(-math::kInfinity<double>), 0.0);
-  EXPECT_EQ(policy.pull(-math::kInfinity<double>, 0.0, std::nan("")), 0.0);
+  EXPECT_EQ(policy.vjp(-math::kInfinity<double>, 0.0, std::nan("")), 0.0);
   EXPECT_TRUE(std::isnan(policy.weigh(std::nanf(""))));
 }
 
@@ -137,13 +137,13 @@ TEST(PointwisePolicies, SigmoidReachesItsEnds) {
   const SigmoidWeight policy{3.0};
   EXPECT_EQ(policy.weigh(-1e30f), 0.0f);
   EXPECT_EQ(policy.weigh(1e30f), 1.0f);
-  EXPECT_EQ(policy.pull(1e30f, 1.0f, 5.0f), 0.0f);
+  EXPECT_EQ(policy.vjp(1e30f, 1.0f, 5.0f), 0.0f);
 }
 
 TEST(PointwisePolicies, ExpEndsWhereManyOfThemHaveASum) {
   EXPECT_EQ(ExponentialWeight::weigh(1e30f), 0x1p100f);
   EXPECT_EQ(ExponentialWeight::weigh(math::kInfinity<double>), 0x1p996);
-  EXPECT_EQ(ExponentialWeight::pull(1e30f, 0x1p100f, 5.0f), 0.0f);
+  EXPECT_EQ(ExponentialWeight::vjp(1e30f, 0x1p100f, 5.0f), 0.0f);
 }
 
 TEST(AlibiPolicy, FallsWithDistanceOnBothSides) {

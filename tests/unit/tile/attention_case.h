@@ -339,7 +339,7 @@ class AttentionCase {
         dw[j] += drop * g * a_.v.at(b, kj, kv, c);
       }
     }
-    const std::vector<double> ds = plain_weight().pull(row, dw, o.d_lse ? a_.d_lse.at(b, qi, h) : 0.0);
+    const std::vector<double> ds = plain_weight().vjp(row, dw, o.d_lse ? a_.d_lse.at(b, qi, h) : 0.0);
     for (std::size_t j = 0; j < ds.size(); ++j) {
       const std::int64_t kj = piece.k0 + static_cast<std::int64_t>(j) * piece.k_step;
       if (!a_.bias.empty()) r.d_bias[bias_index(b, h, qi, kj)] += ds[j];

@@ -81,7 +81,7 @@ TEST_P(Parts, GradientsAddUp) {
   struct Gradients {
     Tensor q, k, v;
   };
-  const auto pull = [&](Span q, Span k) {
+  const auto vjp = [&](Span q, Span k) {
     const Inputs in = inputs(q, k);
     const Gradients d{Tensor::empty(context_, in.q.shape(), DType::f64),
                       Tensor::empty(context_, in.k.shape(), DType::f64),
@@ -96,12 +96,12 @@ TEST_P(Parts, GradientsAddUp) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = a[i] + b[i];
     to.copy_from(Tensor::wrap(sum.data(), to.shape(), DType::f64));
   };
-  const Gradients want = pull({0, kQueries}, {0, kKeys});
+  const Gradients want = vjp({0, kQueries}, {0, kKeys});
   const Gradients sum{Tensor::zeros(context_, q_.shape(), DType::f64), Tensor::zeros(context_, k_.shape(), DType::f64),
                       Tensor::zeros(context_, v_.shape(), DType::f64)};
   for (const Span& q : query_parts_)
     for (const Span& k : key_parts_) {
-      const Gradients d = pull(q, k);
+      const Gradients d = vjp(q, k);
       add(sum.q.slice(1, q.begin, q.end), d.q);
       add(sum.k.slice(1, k.begin, k.end), d.k);
       add(sum.v.slice(1, k.begin, k.end), d.v);

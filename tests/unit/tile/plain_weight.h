@@ -44,7 +44,7 @@ struct PlainWeight {
   }
 
   // Gradients of the scores from those of the weights and of the log-sum-exp.
-  std::vector<double> pull(const Row& row, const std::vector<double>& grads, double d_lse) const {
+  std::vector<double> vjp(const Row& row, const std::vector<double>& grads, double d_lse) const {
     double delta = -d_lse;
     for (std::size_t j = 0; j < grads.size(); ++j)
       if (row.weight[j] != 0) delta += row.weight[j] * grads[j];

@@ -46,7 +46,7 @@ Row weights(const Row& scores, const RowRule& rule, DType dtype = DType::f64) {
   return c.arrays().o.values;
 }
 // Gradient of <g, weights> by the scores.
-Row pulled(const Row& scores, const Row& g, const RowRule& rule, DType dtype = DType::f64) {
+Row vjp(const Row& scores, const Row& g, const RowRule& rule, DType dtype = DType::f64) {
   RuleCase c = row_case(scores, rule, dtype);
   c.arrays().d_o.values = g;
   c.store();
@@ -185,17 +185,17 @@ TEST(RuleLaws, SelfAdjustFactorsLieBetweenZeroAndOne) {
     }
   }
   expect_near(weights({0, 0, 0}, rule), {0, 0, 0}, 0.0);
-  expect_near(pulled({0, 0, 0}, {1, 2, 3}, rule), {0, 0, 0}, 0.0);
+  expect_near(vjp({0, 0, 0}, {1, 2, 3}, rule), {0, 0, 0}, 0.0);
 }
 
 // Where softmax is saturated its gradient is gone; that of the adjusted weights is not.
 TEST(RuleLaws, SelfAdjustKeepsItsGradient) {
   const RowRule detached{.kind = RowRuleKind::self_adjust_normalized, .detach = true};
   const Row scores{20, 0, 0}, g{1, 0, 0};
-  EXPECT_LT(std::fabs(pulled(scores, g, margin(0.0))[0]), 1e-7);
-  EXPECT_NEAR(pulled(scores, g, detached)[0], 1.0 / 20, 1e-6);  // of the weight (z - lo) / (hi - lo)
+  EXPECT_LT(std::fabs(vjp(scores, g, margin(0.0))[0]), 1e-7);
+  EXPECT_NEAR(vjp(scores, g, detached)[0], 1.0 / 20, 1e-6);  // of the weight (z - lo) / (hi - lo)
   // With the largest score moving hi as well, its factor stays 1.
-  EXPECT_NEAR(pulled(scores, g, {.kind = RowRuleKind::self_adjust_normalized})[0], 0.0, 1e-6);
+  EXPECT_NEAR(vjp(scores, g, {.kind = RowRuleKind::self_adjust_normalized})[0], 0.0, 1e-6);
 }
 
 TEST(RuleLaws, HugeScoresStayFinite) {
@@ -209,7 +209,7 @@ TEST(RuleLaws, HugeScoresStayFinite) {
         const Row scores = random_scores(50, size, 31), row = weights(scores, rule, dtype);
         EXPECT_LT(total(row), 1.0 + 1e-6);
         for (double x : row) EXPECT_TRUE(std::isfinite(x));
-        for (double x : pulled(scores, random_scores(50, 1.0, 37), rule, dtype)) EXPECT_TRUE(std::isfinite(x));
+        for (double x : vjp(scores, random_scores(50, 1.0, 37), rule, dtype)) EXPECT_TRUE(std::isfinite(x));
       }
 }
 

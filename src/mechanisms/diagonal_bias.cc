@@ -1,4 +1,4 @@
-#include "mechanisms/diagonal.h"
+#include "mechanisms/diagonal_bias.h"
 
 #include <algorithm>
 #include <cmath>

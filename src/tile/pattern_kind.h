@@ -13,18 +13,19 @@
 namespace fovea {
 
 // One kind of pattern; see Pattern for what the functions mean.
-class Pattern::Rule {
+class Pattern::Kind {
  public:
-  explicit Rule(std::string text) : text_(std::move(text)) {}
-  virtual ~Rule() = default;
+  explicit Kind(std::string text) : text_(std::move(text)) {}
+  virtual ~Kind() = default;
 
   virtual bool keep(std::int64_t query, std::int64_t key) const = 0;
   virtual Cover cover(const Rect& rect) const = 0;
   virtual Range keys(std::int64_t query_begin, std::int64_t query_end, std::int64_t n_k) const = 0;
-  // `bits` arrives cleared. Asks for every pair unless a rule knows better.
+  // `bits` arrives cleared. Asks for every pair unless a kind knows better.
   virtual void mask(const Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const;
-  // The rule among the tokens first, first + step, ..., numbered from 0, where that has a form of its own; else null.
-  virtual std::shared_ptr<const Rule> every(std::int64_t, std::int64_t) const { return nullptr; }
+  // The pattern among the tokens first, first + step, ..., numbered from 0, where that has a form of its own; else
+  // null.
+  virtual std::shared_ptr<const Kind> every(std::int64_t, std::int64_t) const { return nullptr; }
   const std::string& text() const { return text_; }
 
  private:
@@ -33,8 +34,8 @@ class Pattern::Rule {
 
 namespace tile {
 
-using PatternRule = Pattern::Rule;
-using RulePtr = std::shared_ptr<const PatternRule>;
+using PatternKind = Pattern::Kind;
+using KindPtr = std::shared_ptr<const PatternKind>;
 
 inline constexpr std::int64_t kOpen = std::int64_t{1} << 60;  // beyond every position, and sums stay in range
 
@@ -57,9 +58,9 @@ inline void set_bits(std::uint64_t* words, std::int64_t begin, std::int64_t end)
 }
 
 // A pattern in which the queries that keep a key are one interval: masks are then filled by intervals.
-class IntervalRule : public PatternRule {
+class IntervalPattern : public PatternKind {
  public:
-  using PatternRule::Rule;
+  using PatternKind::Kind;
   virtual Pattern::Range queries_of(std::int64_t key) const = 0;
 
   void mask(const Pattern::Rect& rect, std::size_t words, std::span<std::uint64_t> bits) const final {
@@ -72,11 +73,11 @@ class IntervalRule : public PatternRule {
   }
 };
 
-// The rules of sparse patterns (sparse_rules.cc); arguments are checked by the caller.
-RulePtr box_rule(const Pattern::Rect& rect);
-RulePtr comb_rule(std::int64_t period, std::int64_t begin, std::int64_t end);
-RulePtr distances_rule(std::vector<std::int64_t> distances);
-RulePtr blocks_rule(std::int64_t width, std::vector<std::vector<std::int64_t>> rows);
+// The kinds of sparse patterns (sparse_patterns.cc); arguments are checked by the caller.
+KindPtr box_kind(const Pattern::Rect& rect);
+KindPtr comb_kind(std::int64_t period, std::int64_t begin, std::int64_t end);
+KindPtr distances_kind(std::vector<std::int64_t> distances);
+KindPtr blocks_kind(std::int64_t width, std::vector<std::vector<std::int64_t>> rows);
 
 }  // namespace tile
 }  // namespace fovea

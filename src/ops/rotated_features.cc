@@ -1,4 +1,4 @@
-#include "ops/turned_features_kernels.h"
+#include "ops/rotated_features_kernels.h"
 
 #include "core/visit_device.h"
 
@@ -8,24 +8,24 @@
 namespace fovea {
 namespace {
 
-void turn(const Context& context, const kernels::TurnedFeatures& io) {
-  visit_device(context, io, [&]<Device D>() { kernels::turn_features<D>(context, io); });
+void rotate(const Context& context, const kernels::RotatedFeatures& io) {
+  visit_device(context, io, [&]<Device D>() { kernels::rotate_features<D>(context, io); });
 }
 
 void soften(const Context& context, const kernels::LogSigmoid& io) {
   visit_device(context, io, [&]<Device D>() { kernels::log_sigmoid<D>(context, io); });
 }
 
-// saved: x, turns.
-void turn_backward(Tape& tape, Node& node) {
+// saved: x, rotations.
+void rotate_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const Tensor& x = node.saved[0];
   const Tensor dx = tape.room(node.inputs[0], x.shape(), x.dtype());
-  turn(context, {x, node.saved[1], node.grad().contiguous(context), dx});
+  rotate(context, {x, node.saved[1], node.grad().contiguous(context), dx});
   tape.accumulate(node.inputs[0], dx);
 }
 
-constexpr Op kTurned{"turned_features", turn_backward};
+constexpr Op kRotated{"rotated_features", rotate_backward};
 
 // saved: x.
 void log_sigmoid_backward(Tape& tape, Node& node) {
@@ -40,16 +40,17 @@ constexpr Op kLogSigmoid{"log_sigmoid", log_sigmoid_backward};
 
 }  // namespace
 
-Var turned_features(Tape& tape, const Var& x, const Tensor& turns) {
-  if (x.value().rank() != 4 || turns.shape() != Shape{x.dim(0), x.dim(1), 2} || turns.dtype() != wide_type(x.dtype()))
-    fail(ErrorCode::shape, "turns of shape " + turns.shape().text() + " for x of shape " + x.shape().text(), {},
+Var rotated_features(Tape& tape, const Var& x, const Tensor& rotations) {
+  if (x.value().rank() != 4 || rotations.shape() != Shape{x.dim(0), x.dim(1), 2} ||
+      rotations.dtype() != wide_type(x.dtype()))
+    fail(ErrorCode::shape, "rotations of shape " + rotations.shape().text() + " for x of shape " + x.shape().text(), {},
          "(b, n, 2) in f32 (f64) for (b, n, heads, d)");
   const Context& context = tape.context();
   const Tensor in = dense_rows(context, x.value());
-  const Tensor dense = turns.contiguous(context);
+  const Tensor dense = rotations.contiguous(context);
   const Tensor y = Tensor::empty(context, in.shape().with(3, 2 * in.dim(3)), in.dtype());
-  turn(context, {in, dense, y, {}});
-  return tape.record(kTurned, {x}, y, {in, dense});
+  rotate(context, {in, dense, y, {}});
+  return tape.record(kRotated, {x}, y, {in, dense});
 }
 
 Var log_sigmoid(Tape& tape, const Var& x, double factor) {

@@ -1,4 +1,4 @@
-#include "policy/turn.h"
+#include "policy/sine_cosine.h"
 
 #include <gtest/gtest.h>
 
@@ -10,28 +10,28 @@
 namespace fovea {
 namespace {
 
-TEST(Turn, SineAndCosineAgreeWithTheLibrary) {
+TEST(SineCosine, SineAndCosineAgreeWithTheLibrary) {
   double worst = 0.0;
   for (int i = -200'000; i <= 200'000; ++i) {
     const float x = static_cast<float>(i) * 4e-4f;
-    const math::Turn<float> turn = math::turn(x);
-    worst = std::fmax(worst, std::abs(static_cast<double>(turn.sine) - std::sin(static_cast<double>(x))));
-    worst = std::fmax(worst, std::abs(static_cast<double>(turn.cosine) - std::cos(static_cast<double>(x))));
+    const math::SineCosine<float> found = math::sine_cosine(x);
+    worst = std::fmax(worst, std::abs(static_cast<double>(found.sine) - std::sin(static_cast<double>(x))));
+    worst = std::fmax(worst, std::abs(static_cast<double>(found.cosine) - std::cos(static_cast<double>(x))));
   }
   EXPECT_LT(worst, 1.5e-7);
 }
 
-TEST(Turn, LargeAnglesKeepTheirPhase) {
+TEST(SineCosine, LargeAnglesKeepTheirPhase) {
   for (float x = 1000.0f; x < 8000.0f; x += 0.37f) {
-    ASSERT_NEAR(math::turn(x).sine, std::sin(static_cast<double>(x)), 2e-7) << x;
-    ASSERT_NEAR(math::turn(-x).cosine, std::cos(static_cast<double>(x)), 2e-7) << x;
+    ASSERT_NEAR(math::sine_cosine(x).sine, std::sin(static_cast<double>(x)), 2e-7) << x;
+    ASSERT_NEAR(math::sine_cosine(-x).cosine, std::cos(static_cast<double>(x)), 2e-7) << x;
   }
 }
 
-TEST(Turn, NaNGoesThrough) {
-  const math::Turn<float> turn = math::turn(std::numeric_limits<float>::quiet_NaN());
-  EXPECT_TRUE(std::isnan(turn.sine));
-  EXPECT_TRUE(std::isnan(turn.cosine));
+TEST(SineCosine, NaNGoesThrough) {
+  const math::SineCosine<float> found = math::sine_cosine(std::numeric_limits<float>::quiet_NaN());
+  EXPECT_TRUE(std::isnan(found.sine));
+  EXPECT_TRUE(std::isnan(found.cosine));
 }
 
 TEST(LogSigmoid, AgreesWithTheLibrary) {

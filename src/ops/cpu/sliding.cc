@@ -1,11 +1,11 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/window.cc"
+#define HWY_TARGET_INCLUDE "ops/cpu/sliding.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include <vector>
 
 #include "hwy/highway.h"
-#include "ops/window_kernels.h"
+#include "ops/sliding_kernels.h"
 #include "ops/work.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,7 +30,7 @@ void keep_larger(const T* HWY_RESTRICT x, std::int32_t tap, R* HWY_RESTRICT best
 }
 
 template <class T>
-void pool_typed(const kernels::WindowPool& io, std::int64_t begin, std::int64_t end) {
+void pool_typed(const kernels::SlidingPool& io, std::int64_t begin, std::int64_t end) {
   using R = Wide<T>;
   const std::int64_t m = io.index.dim(1), size = io.index.dim(2), n = io.x.dim(1), width = io.x.dim(2);
   std::vector<R> best(static_cast<std::size_t>(width));
@@ -54,7 +54,7 @@ void pool_typed(const kernels::WindowPool& io, std::int64_t begin, std::int64_t 
 
 // The channels [begin, end) of one item: windows share rows, so one task goes through all of them.
 template <class T>
-void pull_typed(const kernels::WindowPull& io, std::int64_t item, std::int64_t begin, std::int64_t end) {
+void vjp_typed(const kernels::SlidingPoolVjp& io, std::int64_t item, std::int64_t begin, std::int64_t end) {
   using R = Wide<T>;
   const std::int64_t m = io.index.dim(1), size = io.index.dim(2), width = io.g.dim(2);
   R* sums = io.sums.data<R>() + item * io.sums.dim(1) * width;
@@ -72,12 +72,12 @@ void pull_typed(const kernels::WindowPull& io, std::int64_t item, std::int64_t b
   }
 }
 
-void pool_windows(const kernels::WindowPool& io, std::int64_t begin, std::int64_t end) {
+void pool_windows(const kernels::SlidingPool& io, std::int64_t begin, std::int64_t end) {
   visit_float(io.x.dtype(), [&]<class T>() { pool_typed<T>(io, begin, end); });
 }
 
-void pull_windows(const kernels::WindowPull& io, std::int64_t item, std::int64_t begin, std::int64_t end) {
-  visit_float(io.g.dtype(), [&]<class T>() { pull_typed<T>(io, item, begin, end); });
+void vjp_windows(const kernels::SlidingPoolVjp& io, std::int64_t item, std::int64_t begin, std::int64_t end) {
+  visit_float(io.g.dtype(), [&]<class T>() { vjp_typed<T>(io, item, begin, end); });
 }
 
 }  // namespace
@@ -90,21 +90,21 @@ namespace fovea {
 namespace {
 
 HWY_EXPORT(pool_windows);
-HWY_EXPORT(pull_windows);
+HWY_EXPORT(vjp_windows);
 
 }  // namespace
 
 template <>
-void kernels::window_pool<Device::cpu>(const Context& context, const WindowPool& io) {
+void kernels::sliding_pool<Device::cpu>(const Context& context, const SlidingPool& io) {
   const auto run = HWY_DYNAMIC_DISPATCH(pool_windows);
   for_rows(context, io.y.dim(0) * io.y.dim(1), io.y.dim(2) * io.index.dim(2),
            [&](std::int64_t begin, std::int64_t end) { run(io, begin, end); });
 }
 
 template <>
-void kernels::window_pool_backward<Device::cpu>(const Context& context, const WindowPull& io) {
+void kernels::sliding_pool_backward<Device::cpu>(const Context& context, const SlidingPoolVjp& io) {
   const ZoneTimer timer(context.zones(), Zone::elementwise);
-  const auto run = HWY_DYNAMIC_DISPATCH(pull_windows);
+  const auto run = HWY_DYNAMIC_DISPATCH(vjp_windows);
   constexpr std::int64_t kColumns = 256;  // channels of a task: the rows of one window stay in L1
   const std::int64_t width = io.g.dim(2), pieces = (width + kColumns - 1) / kColumns;
   parallel_for(context, io.g.dim(0) * pieces, [&](std::int64_t task) {

@@ -9,7 +9,7 @@ namespace fovea::device {
 
 // A copy whose source is dense along another axis than its target: tiles go through shared memory, so that both are
 // read and written in whole lines.
-struct TurnPlan {
+struct TransposePlan {
   static constexpr int kSide = 32, kLeast = 16;
 
   std::int64_t along = 0, across = 0;  // sizes of the axes dense in the target, and in the source
@@ -23,30 +23,30 @@ struct TurnPlan {
 };
 
 // Nothing where the axes are too short, or the same.
-inline std::optional<TurnPlan> turn_of(const MapPlan& plan) {
-  TurnPlan turn;
+inline std::optional<TransposePlan> transpose_of(const MapPlan& plan) {
+  TransposePlan out;
   const int last = plan.rank - 1;
   if (plan.rank < 2 || plan.stride[0][last] != 1 || plan.stride[1][last] == 1) return {};
   for (int axis = 0; axis < last; ++axis) {
-    if (turn.across == 0 && plan.stride[1][axis] == 1) {
-      turn.across = plan.size[axis];
-      turn.across_to = plan.stride[0][axis];
+    if (out.across == 0 && plan.stride[1][axis] == 1) {
+      out.across = plan.size[axis];
+      out.across_to = plan.stride[0][axis];
       continue;
     }
-    turn.size[turn.outer] = plan.size[axis];
-    turn.to[turn.outer] = plan.stride[0][axis];
-    turn.from[turn.outer++] = plan.stride[1][axis];
-    turn.count *= plan.size[axis];
+    out.size[out.outer] = plan.size[axis];
+    out.to[out.outer] = plan.stride[0][axis];
+    out.from[out.outer++] = plan.stride[1][axis];
+    out.count *= plan.size[axis];
   }
-  turn.along = plan.size[last];
-  turn.along_from = plan.stride[1][last];
-  if (turn.across < TurnPlan::kLeast || turn.along < TurnPlan::kLeast || turn.tiles() > INT32_MAX) return {};
-  return turn;
+  out.along = plan.size[last];
+  out.along_from = plan.stride[1][last];
+  if (out.across < TransposePlan::kLeast || out.along < TransposePlan::kLeast || out.tiles() > INT32_MAX) return {};
+  return out;
 }
 
 template <class Word>
-__global__ void turn_kernel(TurnPlan plan, std::int64_t tiles_along, Word* to, const Word* from) {
-  constexpr int kSide = TurnPlan::kSide, kRows = kThreads / kSide;
+__global__ void transpose_kernel(TransposePlan plan, std::int64_t tiles_along, Word* to, const Word* from) {
+  constexpr int kSide = TransposePlan::kSide, kRows = kThreads / kSide;
   __shared__ Word tile[kSide][kSide + 1];
   const int column = static_cast<int>(threadIdx.x) % kSide, first = static_cast<int>(threadIdx.x) / kSide;
   const std::int64_t tiles_across = (plan.across + kSide - 1) / kSide;
@@ -67,8 +67,8 @@ __global__ void turn_kernel(TurnPlan plan, std::int64_t tiles_along, Word* to, c
 }
 
 template <class Word>
-void turn(const Queue& queue, const TurnPlan& plan, void* to, const void* from) {
-  turn_kernel<<<static_cast<unsigned>(plan.tiles()), kThreads, 0, queue.stream>>>(
+void transpose(const Queue& queue, const TransposePlan& plan, void* to, const void* from) {
+  transpose_kernel<<<static_cast<unsigned>(plan.tiles()), kThreads, 0, queue.stream>>>(
       plan, plan.tiles_along(), static_cast<Word*>(to), static_cast<const Word*>(from));
   check_cuda(cudaGetLastError(), "a copy");
 }

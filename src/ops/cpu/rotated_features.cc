@@ -1,10 +1,10 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/cpu/turned_features.cc"
+#define HWY_TARGET_INCLUDE "ops/cpu/rotated_features.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include "hwy/highway.h"
 #include "ops/cpu/chunk-inl.h"
-#include "ops/turned_features_kernels.h"
+#include "ops/rotated_features_kernels.h"
 #include "ops/work.h"
 #include "policy/log_sigmoid.h"
 
@@ -20,7 +20,7 @@ struct Angle {
 };
 
 template <class T, class R>
-void turn(const T* HWY_RESTRICT x, Angle<R> angle, T* HWY_RESTRICT y, std::int64_t d) {
+void rotate(const T* HWY_RESTRICT x, Angle<R> angle, T* HWY_RESTRICT y, std::int64_t d) {
   T* HWY_RESTRICT second = y + d;
   for (std::int64_t c = 0; c < d; ++c) {
     const R value = static_cast<R>(x[c]), kept = value < 0 ? R{0} : value;
@@ -30,7 +30,8 @@ void turn(const T* HWY_RESTRICT x, Angle<R> angle, T* HWY_RESTRICT y, std::int64
 }
 
 template <class T, class R>
-void turn_back(const T* HWY_RESTRICT x, Angle<R> angle, const T* HWY_RESTRICT dy, T* HWY_RESTRICT dx, std::int64_t d) {
+void rotate_back(const T* HWY_RESTRICT x, Angle<R> angle, const T* HWY_RESTRICT dy, T* HWY_RESTRICT dx,
+                 std::int64_t d) {
   const T* HWY_RESTRICT second = dy + d;
   for (std::int64_t c = 0; c < d; ++c) {
     const R g = static_cast<R>(dy[c]) * angle.sine + static_cast<R>(second[c]) * angle.cosine;
@@ -38,20 +39,20 @@ void turn_back(const T* HWY_RESTRICT x, Angle<R> angle, const T* HWY_RESTRICT dy
   }
 }
 
-void turn_rows(const kernels::TurnedFeatures& io, std::int64_t begin, std::int64_t end) {
+void rotate_rows(const kernels::RotatedFeatures& io, std::int64_t begin, std::int64_t end) {
   visit_float(io.x.dtype(), [&]<class T>() {
     using R = Wide<T>;
     const std::int64_t n = io.x.dim(1), heads = io.x.dim(2), d = io.x.dim(3);
     for (std::int64_t row = begin; row < end; ++row) {
-      const Angle<R> angle{io.turns.data<R>()[2 * row], io.turns.data<R>()[2 * row + 1]};
+      const Angle<R> angle{io.rotations.data<R>()[2 * row], io.rotations.data<R>()[2 * row + 1]};
       const T* x = io.x.data<T>() + row / n * io.x.stride(0) + row % n * io.x.stride(1);
       T* y = io.y.data<T>() + row * heads * 2 * d;
       T* dx = io.dx.defined() ? io.dx.data<T>() + row / n * io.dx.stride(0) + row % n * io.dx.stride(1) : nullptr;
       for (std::int64_t h = 0; h < heads; ++h, x += io.x.stride(2), y += 2 * d)
         if (dx == nullptr)
-          turn(x, angle, y, d);
+          rotate(x, angle, y, d);
         else
-          turn_back(x, angle, y, dx + h * io.dx.stride(2), d);
+          rotate_back(x, angle, y, dx + h * io.dx.stride(2), d);
     }
   });
 }
@@ -62,8 +63,8 @@ HWY_FLATTEN void apply(const R* HWY_RESTRICT x, R factor, R* HWY_RESTRICT y, std
 }
 
 template <class R>
-HWY_FLATTEN void pull(const R* HWY_RESTRICT g, const R* HWY_RESTRICT x, R factor, R* HWY_RESTRICT dx,
-                      std::int64_t count) {
+HWY_FLATTEN void vjp(const R* HWY_RESTRICT g, const R* HWY_RESTRICT x, R factor, R* HWY_RESTRICT dx,
+                     std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) dx[i] = g[i] * factor * policy::LogSigmoid::slope(x[i]);
 }
 
@@ -77,7 +78,7 @@ void log_sigmoid_range(const kernels::LogSigmoid& io, std::int64_t begin, std::i
       const R* values = x.read(io.x.data<T>() + i, count);
       const R factor = static_cast<R>(io.factor);
       if (io.g.defined())
-        pull(g.read(io.g.data<T>() + i, count), values, factor, out.place(to), count);
+        vjp(g.read(io.g.data<T>() + i, count), values, factor, out.place(to), count);
       else
         apply(values, factor, out.place(to), count);
       out.write(to, count);
@@ -94,14 +95,14 @@ HWY_AFTER_NAMESPACE();
 namespace fovea {
 namespace {
 
-HWY_EXPORT(turn_rows);
+HWY_EXPORT(rotate_rows);
 HWY_EXPORT(log_sigmoid_range);
 
 }  // namespace
 
 template <>
-void kernels::turn_features<Device::cpu>(const Context& context, const TurnedFeatures& io) {
-  const auto rows = HWY_DYNAMIC_DISPATCH(turn_rows);
+void kernels::rotate_features<Device::cpu>(const Context& context, const RotatedFeatures& io) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(rotate_rows);
   for_rows(context, io.x.dim(0) * io.x.dim(1), 2 * io.x.dim(2) * io.x.dim(3),
            [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
 }

@@ -6,11 +6,11 @@ namespace fovea::math {
 
 // Sine and cosine of |x| < 2^13 (float); the error grows with |x| as that of x itself does.
 template <class R>
-struct Turn {
+struct SineCosine {
   R sine, cosine;
 };
 template <class R>
-FOVEA_HD inline Turn<R> turn(R x) {
+FOVEA_HD inline SineCosine<R> sine_cosine(R x) {
   if constexpr (std::is_same_v<R, double>) {
     return {std::sin(x), std::cos(x)};
   } else {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tile/rule.h"
+#include "tile/pattern_kind.h"
 
 namespace fovea::tile {
 namespace {
@@ -33,10 +33,10 @@ Cover cover_of(std::int64_t kept, std::int64_t all) {
   return kept == 0 ? Cover::none : kept == all ? Cover::whole : Cover::part;
 }
 
-class Box final : public IntervalRule {
+class Box final : public IntervalPattern {
  public:
   explicit Box(const Rect& box)
-      : IntervalRule("box(" + list_text({box.query_begin, box.query_end, box.key_begin, box.key_end}) + ")"),
+      : IntervalPattern("box(" + list_text({box.query_begin, box.query_end, box.key_begin, box.key_end}) + ")"),
         box_(box) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
@@ -57,7 +57,7 @@ class Box final : public IntervalRule {
     if (key < box_.key_begin || key >= box_.key_end) return {0, 0};
     return {box_.query_begin, box_.query_end};
   }
-  RulePtr every(std::int64_t step, std::int64_t first) const override {
+  KindPtr every(std::int64_t step, std::int64_t first) const override {
     const auto at = [&](std::int64_t position) { return first_at(position, step, first); };
     return std::make_shared<Box>(Rect{at(box_.query_begin), at(box_.query_end), at(box_.key_begin), at(box_.key_end)});
   }
@@ -69,10 +69,10 @@ class Box final : public IntervalRule {
   Rect box_;
 };
 
-class Comb final : public IntervalRule {
+class Comb final : public IntervalPattern {
  public:
   Comb(std::int64_t period, std::int64_t begin, std::int64_t end)
-      : IntervalRule("comb(" + list_text({period, begin, end}) + ")"), period_(period), begin_(begin), end_(end) {}
+      : IntervalPattern("comb(" + list_text({period, begin, end}) + ")"), period_(period), begin_(begin), end_(end) {}
 
   bool keep(std::int64_t, std::int64_t key) const override { return key % period_ >= begin_ && key % period_ < end_; }
   Cover cover(const Rect& rect) const override {
@@ -88,10 +88,10 @@ class Comb final : public IntervalRule {
   std::int64_t period_, begin_, end_;
 };
 
-class Distances final : public PatternRule {
+class Distances final : public PatternKind {
  public:
   explicit Distances(std::vector<std::int64_t> sorted)
-      : PatternRule("distances(" + list_text(sorted) + ")"), distances_(std::move(sorted)) {}
+      : PatternKind("distances(" + list_text(sorted) + ")"), distances_(std::move(sorted)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
     return std::binary_search(distances_.begin(), distances_.end(), query - key);
@@ -126,10 +126,10 @@ class Distances final : public PatternRule {
   std::vector<std::int64_t> distances_;
 };
 
-class Blocks final : public PatternRule {
+class Blocks final : public PatternKind {
  public:
   Blocks(std::int64_t width, std::vector<std::vector<std::int64_t>> sorted)
-      : PatternRule(blocks_text(width, sorted)), width_(width), rows_(std::move(sorted)) {}
+      : PatternKind(blocks_text(width, sorted)), width_(width), rows_(std::move(sorted)) {}
 
   bool keep(std::int64_t query, std::int64_t key) const override {
     const std::vector<std::int64_t>& row = row_at(floor_div(query, width_));
@@ -185,18 +185,18 @@ class Blocks final : public PatternRule {
 
 }  // namespace
 
-RulePtr box_rule(const Rect& rect) { return std::make_shared<Box>(rect); }
+KindPtr box_kind(const Rect& rect) { return std::make_shared<Box>(rect); }
 
-RulePtr comb_rule(std::int64_t period, std::int64_t begin, std::int64_t end) {
+KindPtr comb_kind(std::int64_t period, std::int64_t begin, std::int64_t end) {
   return std::make_shared<Comb>(period, begin, end);
 }
 
-RulePtr distances_rule(std::vector<std::int64_t> distances) {
+KindPtr distances_kind(std::vector<std::int64_t> distances) {
   sort_unique(distances);
   return std::make_shared<Distances>(std::move(distances));
 }
 
-RulePtr blocks_rule(std::int64_t width, std::vector<std::vector<std::int64_t>> rows) {
+KindPtr blocks_kind(std::int64_t width, std::vector<std::vector<std::int64_t>> rows) {
   for (std::vector<std::int64_t>& row : rows) sort_unique(row);
   return std::make_shared<Blocks>(width, std::move(rows));
 }

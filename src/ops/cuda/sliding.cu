@@ -1,4 +1,4 @@
-#include "ops/window_kernels.h"
+#include "ops/sliding_kernels.h"
 
 #include "core/wide.h"
 #include "ops/cuda/packs.cuh"
@@ -9,7 +9,7 @@ namespace {
 using namespace device;  // NOLINT
 
 template <class R>
-void run(const Context& context, const kernels::WindowPool& io) {
+void run(const Context& context, const kernels::SlidingPool& io) {
   const std::int64_t m = io.index.dim(1), size = io.index.dim(2), n = io.x.dim(1), width = io.x.dim(2);
   const Elements<R> x = elements<R>(io.x), y = elements<R>(io.y);
   const std::int32_t* const index = pointer<std::int32_t>(io.index);
@@ -41,7 +41,7 @@ void run(const Context& context, const kernels::WindowPool& io) {
 }
 
 // Places of the index by the row of (b n) they name.
-Groups by_row(const Context& context, const kernels::WindowPull& io) {
+Groups by_row(const Context& context, const kernels::SlidingPoolVjp& io) {
   const std::int64_t of_item = io.index.dim(1) * io.index.dim(2), n = io.sums.dim(1);
   const Tensor keys = Tensor::empty(context, {io.index.numel()}, DType::i32, Lifetime::scratch);
   const std::int32_t* const index = pointer<std::int32_t>(io.index);
@@ -53,7 +53,7 @@ Groups by_row(const Context& context, const kernels::WindowPull& io) {
 }
 
 template <class R>
-void pull(const Context& context, const kernels::WindowPull& io) {
+void vjp(const Context& context, const kernels::SlidingPoolVjp& io) {
   const std::int64_t size = io.index.dim(2), width = io.g.dim(2);
   const Elements<R> g = elements<R>(io.g);
   const std::int32_t* const taps = pointer<std::int32_t>(io.taps);
@@ -71,13 +71,13 @@ void pull(const Context& context, const kernels::WindowPull& io) {
 }  // namespace
 
 template <>
-void kernels::window_pool<Device::cuda>(const Context& context, const WindowPool& io) {
+void kernels::sliding_pool<Device::cuda>(const Context& context, const SlidingPool& io) {
   visit_wide(io.x.dtype(), [&]<class R>() { run<R>(context, io); });
 }
 
 template <>
-void kernels::window_pool_backward<Device::cuda>(const Context& context, const WindowPull& io) {
-  visit_wide(io.g.dtype(), [&]<class R>() { pull<R>(context, io); });
+void kernels::sliding_pool_backward<Device::cuda>(const Context& context, const SlidingPoolVjp& io) {
+  visit_wide(io.g.dtype(), [&]<class R>() { vjp<R>(context, io); });
 }
 
 }  // namespace fovea

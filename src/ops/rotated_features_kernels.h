@@ -6,13 +6,13 @@
 namespace fovea::kernels {
 
 // y (rows of the heads, 2d) from x (b, n, heads, d), last axis dense; back: dx from y.
-struct TurnedFeatures {
-  Tensor x, turns;
+struct RotatedFeatures {
+  Tensor x, rotations;
   Tensor y;   // dense; dy in backward
   Tensor dx;  // last axis dense; defined in backward
 };
 template <Device>
-void turn_features(const Context& context, const TurnedFeatures& io);
+void rotate_features(const Context& context, const RotatedFeatures& io);
 
 // y = factor log(sigmoid(x)), dense; or dx = g factor (1 - sigmoid(x)) where g is defined.
 struct LogSigmoid {
