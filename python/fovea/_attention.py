@@ -34,7 +34,7 @@ def attention(q: Any, k: Any, v: Any, mechanism: str | Mechanism = "softmax", **
 
     Options:
         causal: no query sees a key after it.
-        align: where causal queries stand among more keys: "bottom-right", the last on the last, or "top-left".
+        align: where causal queries stand among the keys: "bottom-right", the last on the last, or "top-left".
         scale: of the scores; 1 / sqrt(d_k) by default.
         window: (left, right) keys around each query, or one number for both; -1 is unlimited.
         mask: true keeps a pair; an array that broadcasts to (b, h, n_q, n_k), or a Pattern, which costs less.

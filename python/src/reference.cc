@@ -1,7 +1,7 @@
 #include "reference/attention.h"
 
 #include "bindings.h"
-#include "mechanisms/kind.h"
+#include "mechanisms/defined.h"
 #include "request.h"
 
 namespace fovea::python {
@@ -23,6 +23,7 @@ reference::Problem problem_of(const Request& r, std::int64_t item) {
   p.k = item_of(r.k, item);
   p.v = item_of(r.v, item);
   p.causal = r.options.causal;
+  p.top_left = r.options.align == Align::top_left;
   p.scale = r.options.scale.value_or(0.0);
   if (r.options.window) p.pattern = p.pattern & Pattern::window(r.options.window->left, r.options.window->right);
   if (r.options.pattern) p.pattern = p.pattern & *r.options.pattern;
@@ -39,7 +40,7 @@ nb::object define(nb::handle q, nb::handle k, nb::handle v, const Mechanism& mec
   const Tensor out =
       Tensor::empty(context, {request.q.dim(0), request.q.dim(1), request.q.dim(2), request.v.dim(3)}, DType::f64);
   for (std::int64_t item = 0; item < out.dim(0); ++item) {
-    const reference::Result result = mechanism.kind().reference(problem_of(request, item), mechanism);
+    const reference::Result result = defined(problem_of(request, item), mechanism);
     std::copy(result.o.begin(), result.o.end(), out.data<double>() + item * out.stride(0));
   }
   return array_from(request.transposed(out), Kind::numpy);

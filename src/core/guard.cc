@@ -13,11 +13,11 @@
 
 namespace fovea::guard {
 
-[[noreturn]] void report(const char* what, std::size_t bytes, const std::source_location& where) {
-  std::string_view file = where.file_name();
+[[noreturn]] void report(const char* what, std::size_t bytes, Place where) {
+  std::string_view file = where.file;
   file = file.substr(file.rfind('/') + 1);
-  std::fprintf(stderr, "fovea: %s, of %zu bytes\n  in %.*s:%u\n  please report this: memory would be damaged\n", what,
-               bytes, static_cast<int>(file.size()), file.data(), where.line());
+  std::fprintf(stderr, "fovea: %s, of %zu bytes\n  in %.*s:%d\n  please report this: memory would be damaged\n", what,
+               bytes, static_cast<int>(file.size()), file.data(), where.line);
   std::abort();
 }
 
@@ -25,7 +25,7 @@ namespace fovea::guard {
 
 bool turn_on() { return true; }
 
-void place(void* array, std::size_t bytes, std::size_t room, const std::source_location&) {
+void place(void* array, std::size_t bytes, std::size_t room, Place) {
   ASAN_UNPOISON_MEMORY_REGION(array, bytes);
   ASAN_POISON_MEMORY_REGION(static_cast<std::byte*>(array) + bytes, room - bytes);
 }
@@ -44,10 +44,10 @@ constexpr std::byte kValue{0xa5};
 struct Guard {
   std::size_t bytes;
   std::size_t of_array;
-  std::source_location where;
+  Place where;
 
   bool operator==(const Guard& other) const {
-    return bytes == other.bytes && of_array == other.of_array && where.line() == other.where.line();
+    return bytes == other.bytes && of_array == other.of_array && where.line == other.where.line;
   }
 };
 
@@ -92,7 +92,7 @@ Guards& guards() {
 
 }  // namespace
 
-void place(void* array, std::size_t bytes, std::size_t room, const std::source_location& where) {
+void place(void* array, std::size_t bytes, std::size_t room, Place where) {
   if (!on || room == bytes) return;
   auto* begin = static_cast<std::byte*>(array);
   guards().place(begin + bytes, {std::min(room - bytes, 2 * kBytes), bytes, where}, begin);

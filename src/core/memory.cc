@@ -70,7 +70,7 @@ Allocator::Block Allocator::allocate(std::size_t bytes, Lifetime lifetime) {
   if (options_.poison) memory_->fill(data, 0xff, rounded);  // all ones is a NaN in every floating type
   if (host_) {
     const OpenMemory open(*memory_);
-    guard::place(data, bytes, rounded + gap(), std::source_location::current());
+    guard::place(data, bytes, rounded + gap(), guard::Place::current());
   }
   return {data, rounded, lifetime};
 }

@@ -2,7 +2,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <source_location>
 #include <span>
 
 #include "core/guard.h"
@@ -14,8 +13,7 @@ namespace fovea {
 template <class T>
 class Scratch {
  public:
-  Scratch(const Context& context, std::size_t count,
-          const std::source_location& where = std::source_location::current())
+  Scratch(const Context& context, std::size_t count, guard::Place where = guard::Place::current())
       : allocator_(*context.allocator()),
         count_(count),
         block_(allocator_.allocate(count * sizeof(T), Lifetime::scratch)) {
@@ -45,7 +43,7 @@ class Carver {
   explicit Carver(Room room = {}) : room_(room) {}
 
   template <class T>
-  T* take(std::integral auto count, const std::source_location& where = std::source_location::current()) {
+  T* take(std::integral auto count, guard::Place where = guard::Place::current()) {
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
     const std::size_t begin = used_, whole = (bytes + kLine - 1) / kLine * kLine + guard::gap();
     used_ += whole;

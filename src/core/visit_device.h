@@ -3,6 +3,7 @@
 #include <ranges>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "core/built_devices.h"
 #include "core/fields.h"
@@ -52,7 +53,7 @@ auto visit_device(Memory& memory, const F& f) {
   const OpenMemory open(memory);
   using Result = decltype(visit_built(BuiltDevices(), memory.device(), f));
   static_assert(
-      std::is_void_v<Result> || requires(Result r) { r.device(); }, "a kernel gives tensors or nothing");
+      std::is_void_v<Result> || requires { std::declval<Result>().device(); }, "a kernel gives tensors or nothing");
   return visit_built(BuiltDevices(), kernels_of(memory.device()), f);
 }
 

@@ -156,15 +156,49 @@ void check_extras(const Var& q, const Var& k, const Var& v, const Mechanism& m, 
 void align_top_left(Call& call) {
   if (!call.options.causal)
     fail(ErrorCode::usage, "top-left alignment is that of causal calls", "align", "causal, or align = bottom_right");
+  for (std::size_t s = 0; s < call.queries.size(); ++s)
+    call.keys[s].count = std::min(call.keys[s].count, call.queries[s].count);
+}
+
+// How many queries of a sequence stand behind its last key.
+std::int64_t queries_behind(const Call& call, std::size_t s) {
+  const std::int64_t n_q = call.queries[s].count, n_k = call.keys[s].count;
+  return call.options.align == Align::top_left && n_k > 0 ? n_q - n_k : 0;
+}
+
+Call with_options(const Call& call, const AttentionOptions& options) {
+  return {call.tape, call.q, call.k, call.v, call.mechanism, options, call.queries, call.keys};
+}
+
+// The queries that have a key of their own are aligned as ever. Each of the others stands on the last key, by itself:
+// a run for the first of them in every sequence, one for the second, ...
+AttentionResult run_aligned(const Call& call) {
+  const auto run = call.mechanism.kind().run;
+  std::int64_t most = 0;
+  Call own = with_options(call, call.options);
   for (std::size_t s = 0; s < call.queries.size(); ++s) {
-    const std::int64_t n_q = call.queries[s].count, n_k = call.keys[s].count;
-    if (n_q > n_k)
-      fail(ErrorCode::unsupported,
-           fmt::format("sequence {} has {} queries and {} keys: top-left alignment has no place for the last queries",
-                       s, n_q, n_k),
-           "align", "the first queries aligned so, and the others, which see every key, in a call that is not causal");
-    call.keys[s].count = n_q;
+    most = std::max(most, queries_behind(call, s));
+    own.queries[s].count -= queries_behind(call, s);
   }
+  AttentionResult result = run(own);
+  AttentionOptions options = call.options;
+  options.final_state = false;
+  for (std::int64_t t = 0; t < most; ++t) {
+    Call alone = with_options(call, options);
+    for (std::size_t s = 0; s < call.queries.size(); ++s) {
+      alone.queries[s].begin += own.queries[s].count + (t < queries_behind(call, s) ? t : 0);
+      alone.queries[s].count = t < queries_behind(call, s) ? 1 : 0;
+    }
+    const AttentionResult more = run(alone);
+    if (result.lse.defined()) {
+      const Partial both = merge(call.tape, {result.output, result.lse}, {more.output, more.lse});
+      result.output = both.output;
+      result.lse = both.lse;
+    } else {
+      result.output = add(call.tape, result.output, more.output);
+    }
+  }
+  return result;
 }
 
 Call make_call(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
@@ -239,7 +273,7 @@ AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, 
                           const AttentionOptions& options) {
   const ZoneTimer timer(tape.context().zones(), Zone::attention);
   check_operands(q, k, v, mechanism, options);
-  const AttentionResult result = mechanism.kind().run(make_call(tape, q, k, v, mechanism, options));
+  const AttentionResult result = run_aligned(make_call(tape, q, k, v, mechanism, options));
   check_bias(tape.context(), options, result.output.value());
   return result;
 }

@@ -71,7 +71,6 @@ Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOp
   const Shape rows{x.dim(0), x.dim(1), x.dim(2)};
   if (options.map == FeatureMap::exponential && options.stabilizer == Stabilizer::sequence)
     io.tops = Tensor::empty(context, rows, wide_type(x.dtype()));
-  if (options.stabilizer == Stabilizer::given) io.shifts = options.shifts;
   if (options.pull_shift) io.peaks = Tensor::empty(context, rows, DType::i32);
   const std::int64_t outputs = directions.dim(1) * (options.map == FeatureMap::waves ? 2 : 1);
   io.y = Tensor::empty(context, x.shape().with(3, outputs), feature_type(options.map, x.dtype()));
@@ -79,26 +78,54 @@ Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOp
   visit_device(context, io, [&]<Device D>() { kernels::features<D>(context, io); });
   FeatureOptions attributes = options;
   attributes.gain = attributes.weight = {};
-  attributes.shifts = {};
+  attributes.levels = {};
   return tape.record(kFeatures, {x, options.gain, options.weight}, io.y,
                      {io.x, io.directions, io.gain, io.weight, io.tops, io.peaks, io.y}, std::move(attributes));
 }
 
-Rescue find_rescue(const Context& context, const Tensor& x, const Tensor& directions, const FeatureOptions& options,
-                   bool in_order) {
+std::vector<std::int64_t> rows_above(const Context& context, const Tensor& x, const Tensor& directions,
+                                     const FeatureOptions& options, bool in_order) {
+  check(x, directions, options);
+  std::vector<std::int64_t> above(options.rows.size(), 0);
+  if (context.device() != Device::cpu) return above;
+  const kernels::FadingRows io{&options, dense_rows(context, x), directions.contiguous(context),
+                               Tensor::empty(context, {std::ssize(options.rows)}, DType::i64)};
+  visit_device(context, io, [&]<Device D>() { kernels::find_fading<D>(context, io); });
+  above = io.first.to_vector<std::int64_t>();
+  for (std::size_t s = 0; !in_order && s < above.size(); ++s)
+    if (above[s] < options.rows[s].count) above[s] = 0;
+  return above;
+}
+
+Leveled find_levels(const Context& context, const Tensor& x, const Tensor& directions, const FeatureOptions& options,
+                    const Tensor& state, bool in_order) {
   check(x, directions, options);
   const DType wide = wide_type(x.dtype());
-  const Shape rows{x.dim(0), x.dim(1), x.dim(2)};
-  const kernels::FeatureRescue io{&options,
-                                  dense_rows(context, x),
-                                  directions.contiguous(context),
-                                  Tensor::empty(context, rows, wide),
-                                  in_order ? Tensor::empty(context, rows, wide) : Tensor(),
-                                  Tensor::empty(context, {std::ssize(options.rows), x.dim(2)}, wide),
-                                  Tensor::empty(context, {}, DType::u8),
-                                  context.device() != Device::cpu};
-  visit_device(context, io, [&]<Device D>() { kernels::find_rescue<D>(context, io); });
-  return io.always || io.needed.item() != 0.0 ? Rescue{io.shifts, io.log_decay, io.state_scale} : Rescue{};
+  const std::int64_t sequences = std::ssize(options.rows), all = x.dim(0) * x.dim(1), r = directions.dim(1);
+  const Shape sums{sequences, x.dim(2), r};
+  kernels::LevelTensors io;
+  io.options = &options;
+  io.x = dense_rows(context, x);
+  io.directions = directions.contiguous(context);
+  if (state.defined()) io.state = state.contiguous(context);
+  io.levels.in_order = in_order;
+  io.levels.rows = Tensor::empty(context, sums.with(0, sequences + (in_order ? all : 0)), wide);
+  for (std::int64_t s = 0; s < sequences; ++s) {
+    const auto& [batch, begin, count] = options.rows[static_cast<std::size_t>(s)];
+    io.levels.spans.push_back({batch * x.dim(1) + begin, 0, s + (in_order ? all : 0)});
+  }
+  if (in_order) io.log_decay = Tensor::zeros(context, x.shape().with(3, r), wide);
+  io.state_in = Tensor::empty(context, sums, wide);
+  io.state_out = Tensor::empty(context, sums, wide);
+  visit_device(context, io, [&]<Device D>() { kernels::find_levels<D>(context, io); });
+  return {io.levels, io.log_decay, io.state_in, io.state_out};
+}
+
+FeatureLevels seen_from(const FeatureLevels& levels, const std::vector<Sequences::Rows>& queries,
+                        const std::vector<Sequences::Rows>& keys) {
+  FeatureLevels seen = levels;
+  for (std::size_t s = 0; s < queries.size(); ++s) seen.spans[s].offset = keys[s].count - queries[s].count;
+  return seen;
 }
 
 }  // namespace fovea

@@ -19,7 +19,23 @@ enum class Stabilizer : std::uint8_t {
   fixed,     // `shift`
   row,       // the largest u of the row
   sequence,  // the largest u of a head in the sequence
-  given,     // `shifts`
+  level,     // of each feature its own: `levels`
+};
+
+// What keys have in common in each feature: the largest u - |z|^2 / 2 in a sequence or, in order, so far. Keys are
+// divided by it and queries multiplied, so it cancels in a quotient, and no gradient flows through it; every feature
+// then has a key of 1. Exponents are those of 2.
+struct FeatureLevels {
+  // Where the rows of a sequence find theirs: its row t at `first` + t or, where that is before `first` or rows are in
+  // no order, at `floor`.
+  struct Span {
+    std::int64_t first, offset, floor;
+  };
+  bool in_order = false;
+  Tensor rows = {};              // (m, heads of the keys, r), wide type
+  std::vector<Span> spans = {};  // of each sequence
+
+  bool defined() const { return rows.defined(); }
 };
 
 // weight (size f(W (gain * z)) + add), z = scale x.
@@ -33,7 +49,7 @@ struct FeatureOptions {
   double shift = 0.0;
   // More to `shift` where e^(|w|^2 / 2), the most that e^(w z - |z|^2 / 2) can be, would be above e^this.
   double largest_exponent = std::numeric_limits<double>::infinity();
-  Tensor shifts = {};                      // (b, n, heads), wide type, as find_rescue() has them
+  FeatureLevels levels = {};               // of keys: Stabilizer::level; of queries: added to u
   bool pull_shift = false;                 // gradients flow through a maximum; needless where it cancels
   Var gain = {};                           // (groups, d), of waves
   Var weight = {};                         // (b, n, heads), wide type: what a row of features is multiplied with
@@ -44,16 +60,23 @@ struct FeatureOptions {
 // directions in groups of heads / groups. Waves, and all features of f16, are in the wide type.
 Var features(Tape& tape, const Var& x, const Tensor& directions, const FeatureOptions& options);
 
-// A stabilizer for keys whose norms would leave nothing of e^(u - |z|^2 / 2 - shift). It cancels in a quotient, so no
-// gradient flows through it. All undefined where `shift` serves, unless one would have to wait to know that.
-struct Rescue {
-  Tensor shifts;       // of each row: the largest u - |z|^2 / 2 of a head in the sequence ...
-  Tensor log_decay;    // ... in order: that so far, but `shift` from the first row on that needs no rescue. By it a sum
-                       // over the rows before goes over to the row's stabilizer; (b, n, heads), at most 0
-  Tensor state_scale;  // (sequences, heads), wide: what takes sums over a whole sequence to `shift`
+// How many rows of each sequence come before the first that leaves so little of e^(u - |z|^2 / 2 - shift) that it needs
+// levels; all of them where they are in no order and none needs any. None on devices that one would have to wait for.
+std::vector<std::int64_t> rows_above(const Context& context, const Tensor& x, const Tensor& directions,
+                                     const FeatureOptions& options, bool in_order);
+
+// Levels of keys x, and what becomes of sums over the rows before and after it, which have the scale of `shift`.
+struct Leveled {
+  FeatureLevels levels;        // `shift` in a sequence that is in no order and has no row that needs them
+  Tensor log_decay;            // in order, (b, n, heads, r): by it a sum over the rows before goes to a row's level
+  Tensor state_in, state_out;  // (sequences, heads, r): what takes a sum to the first level, and from the last
 };
-Rescue find_rescue(const Context& context, const Tensor& x, const Tensor& directions, const FeatureOptions& options,
-                   bool in_order);
+// state (sequences, heads, r, width): the sums before the first row, that of the features last. Undefined: none.
+Leveled find_levels(const Context& context, const Tensor& x, const Tensor& directions, const FeatureOptions& options,
+                    const Tensor& state, bool in_order);
+// The levels as queries see them, the last of which stand beside the last keys.
+FeatureLevels seen_from(const FeatureLevels& levels, const std::vector<Sequences::Rows>& queries,
+                        const std::vector<Sequences::Rows>& keys);
 
 // max(x, 0) sin a, then max(x, 0) cos a: x (b, n, heads, d) -> (b, n, heads, 2d). rotations (b, n, 2), wide type: sine
 // and cosine of the angle a of each row.

@@ -12,22 +12,29 @@ struct FeatureForward {
   Tensor gain;                    // (groups, d), wide; undefined: none
   Tensor weight;                  // (b, n, heads), wide, dense; undefined: none
   Tensor tops;                    // (b, n, heads), wide: the largest u of each row; defined for Stabilizer::sequence
-  Tensor shifts;                  // (b, n, heads), wide, dense: Stabilizer::given
   Tensor peaks;                   // i32 (b, n, heads): which u of each row is the largest; defined for pull_shift
   Tensor y;                       // dense
 };
 template <Device>
 void features(const Context& context, const FeatureForward& io);
 
-struct FeatureRescue {
+struct FadingRows {
   const FeatureOptions* options;
-  Tensor x, directions;                   // as above
-  Tensor shifts, log_decay, state_scale;  // of a Rescue; log_decay: defined where rows are in order
-  Tensor needed;                          // u8 scalar: is there need of one?
-  bool always;                            // it is written even where there is not
+  Tensor x, directions;  // as above
+  Tensor first;          // i64 (sequences): the first row that fades, or how many there are
 };
 template <Device>
-void find_rescue(const Context& context, const FeatureRescue& io);
+void find_fading(const Context& context, const FadingRows& io);
+
+struct LevelTensors {
+  const FeatureOptions* options;
+  Tensor x, directions;                   // as above
+  Tensor state;                           // (sequences, heads, r, width), wide, dense; undefined: none
+  FeatureLevels levels;                   // its rows, and where they are
+  Tensor log_decay, state_in, state_out;  // of Leveled; log_decay: defined where rows are in order
+};
+template <Device>
+void find_levels(const Context& context, const LevelTensors& io);
 
 struct FeatureBackward {
   const FeatureOptions* options;

@@ -27,6 +27,12 @@ void causal_long(Context&, Trial& s, DType) {  // the first queries see no key
   s.options.causal = true;
 }
 
+void top_left_long(Context&, Trial& s, DType) {  // the last queries stand on the last key
+  s.n_k = 11;
+  s.options.causal = true;
+  s.options.align = Align::top_left;
+}
+
 void padded(Context&, Trial& s, DType) {
   s.batch = 3;
   s.options.queries.lengths = {19, 8, 0};
@@ -42,6 +48,12 @@ void packed(Context&, Trial& s, DType) {
 void packed_causal(Context& c, Trial& s, DType d) {
   packed(c, s, d);
   s.options.causal = true;
+}
+void top_left_packed(Context& c, Trial& s, DType d) {
+  packed_causal(c, s, d);
+  s.n_k = 14;
+  s.options.keys.cu_seqlens = {0, 2, 5, 6, 14};
+  s.options.align = Align::top_left;
 }
 void packed_full(Context&, Trial& s, DType) {  // to the last row
   s.batch = 1;
@@ -184,6 +196,8 @@ const std::vector<OptionCase>& option_cases() {
       {"cross_long", {F::bidirectional, F::cross}, cross_long},
       {"causal_short", {F::causal, F::cross}, causal_short},
       {"causal_long", {F::causal, F::cross}, causal_long},
+      {"top_left_long", {F::causal, F::cross}, top_left_long},
+      {"top_left_packed", {F::causal, F::cross, F::packed}, top_left_packed},
       {"padded", {F::bidirectional, F::padding}, padded},
       {"padded_causal", {F::causal, F::padding}, padded_causal},
       {"padded_cross", {F::bidirectional, F::padding, F::cross}, padded_cross},

@@ -3,6 +3,7 @@
 
 #include "conformance/trial.h"
 #include "core/rng.h"
+#include "mechanisms/defined.h"
 #include "reference/random.h"
 
 namespace fovea::conformance {
@@ -85,9 +86,9 @@ reference::Problem problem_of(const Context& context, const Inputs& in, const Tr
     };
   if (o.diagonal_bias.defined())
     p.bias = [diagonals = o.diagonal_bias.value().to_vector<double>(), shape = o.diagonal_bias.shape(), batch = q.batch,
-              gap = p.position(0)](std::int64_t h, std::int64_t i, std::int64_t j) {
+              gap = p.position(0), last = p.n_k - 1](std::int64_t h, std::int64_t i, std::int64_t j) {
       const std::int64_t row = (shape[0] == 1 ? 0 : batch) * shape[1] + (shape[1] == 1 ? 0 : h);
-      return diagonals[at(row * shape[2] + (j - (i + gap)) + (shape[2] - 1) / 2)];
+      return diagonals[at(row * shape[2] + (j - std::min(i + gap, last)) + (shape[2] - 1) / 2)];
     };
   if (s.training && o.dropout_p > 0.0) {
     p.drop_factor = [=, rate = o.dropout_p, seed = context.seed()](std::int64_t h, std::int64_t i, std::int64_t j) {
@@ -179,13 +180,21 @@ Expected expected(const Context& context, const Inputs& in, const Mechanism& mec
   const Sequences& key_rows = s.options.keys.empty() && s.n_q == s.n_k ? s.options.queries : s.options.keys;
   const auto queries = s.options.queries.rows(s.batch, s.n_q, "queries"), keys = key_rows.rows(s.batch, s.n_k, "keys");
   for (std::size_t i = 0; i < queries.size(); ++i) {
-    const reference::Result r =
-        mechanism.kind().reference(problem_of(context, in, s, i, {queries[i], keys[i]}), mechanism);
+    const reference::Result r = defined(problem_of(context, in, s, i, {queries[i], keys[i]}), mechanism);
     place(r.o, out.o, queries[i], s.n_q, s.heads * s.d_v);
     if (!r.lse.empty()) place(r.lse, out.lse, queries[i], s.n_q, s.heads);
     out.final_state.insert(out.final_state.end(), r.final_state.begin(), r.final_state.end());
   }
   return out;
+}
+
+double rounding_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return 0x1p-24;
+    case DType::bf16: return 0x1p-8;
+    case DType::f16: return 0x1p-11;
+    default: return 0x1p-53;
+  }
 }
 
 double relative_error(const std::vector<double>& a, const std::vector<double>& b) {

@@ -54,6 +54,8 @@ struct Expected {
 };
 Expected expected(const Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
 
+double rounding_of(DType dtype);  // half the spacing of its numbers at 1
+
 // max |a - b| / max(|b|), NaN when any difference is NaN; equal infinities agree.
 double relative_error(const std::vector<double>& a, const std::vector<double>& b);
 

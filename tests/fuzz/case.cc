@@ -61,6 +61,7 @@ Trial trial_of(const Context& context, const Spec& s) {
   t.training = s.dropout > 0.0;
   AttentionOptions& o = t.options;
   o.causal = s.causal;
+  if (s.top_left) o.align = Align::top_left;
   if (s.scale != 0.0) o.scale = s.scale;
   if (s.windowed) o.window = Window{s.left, s.right};
   if (!s.pattern.empty()) o.pattern = pattern_of(s.pattern);

@@ -161,6 +161,8 @@ void draw_options(Dice& dice, const Mechanism& mechanism, Spec& s) {
   // Mechanisms made of several operations run sequence by sequence, and each draws what it drops anew.
   const bool whole = queries_of(s).empty() && keys_of(s).empty();
   if (!whole && !mechanism.supports(Feature::bias)) s.dropout = 0.0;
+  s.top_left = s.causal && mechanism.supports(Feature::strict) && dice.chance(0.2);
+  if (s.top_left) s.dropout = 0.0;  // as do queries behind the last key
 }
 
 double work_of(const Spec& s) {
@@ -194,7 +196,7 @@ void make_layer(const LayerStyle& style, Spec& s) {
   s.d_v = s.d_k;
   s.key_lengths.clear(), s.key_packed.clear();
   s.scale = std::abs(s.scale);
-  s.windowed = s.lse = s.state = s.final_state = false;
+  s.windowed = s.lse = s.state = s.final_state = s.top_left = false;
   s.left = s.right = -1;
   s.pattern.clear(), s.bias.clear(), s.mask.clear();
   if (s.alibi) s.rotary.clear();

@@ -25,7 +25,8 @@ struct Spec {
   std::int64_t batch = 1, n_q = 1, n_k = 1, heads = 1, kv_heads = 1, d_k = 1, d_v = 1, width = 1;
   Ints lengths, key_lengths, packed, key_packed;
   bool causal = false;
-  double scale = 0.0;  // 0: the mechanism's own
+  bool top_left = false;  // the first query stands on the first key
+  double scale = 0.0;     // 0: the mechanism's own
   double dropout = 0.0;
   bool windowed = false;
   std::int64_t left = -1, right = -1;
@@ -62,7 +63,8 @@ void each_field(S& s, const F& f) {
   f("size", s.size), f("batch", s.batch), f("n_q", s.n_q), f("n_k", s.n_k), f("heads", s.heads);
   f("kv_heads", s.kv_heads), f("d_k", s.d_k), f("d_v", s.d_v), f("width", s.width);
   f("lengths", s.lengths), f("key_lengths", s.key_lengths), f("packed", s.packed), f("key_packed", s.key_packed);
-  f("causal", s.causal), f("scale", s.scale), f("dropout", s.dropout), f("windowed", s.windowed);
+  f("causal", s.causal), f("top_left", s.top_left), f("scale", s.scale), f("dropout", s.dropout),
+      f("windowed", s.windowed);
   f("left", s.left), f("right", s.right), f("pattern", s.pattern), f("bias", s.bias), f("mask", s.mask);
   f("diagonals", s.diagonals), f("longer", s.longer), f("alibi", s.alibi), f("rotary", s.rotary), f("lse", s.lse);
   f("state", s.state), f("final_state", s.final_state), f("index", s.index), f("layers", s.layers);

@@ -36,15 +36,6 @@ void add(const std::vector<Part>& still, const std::vector<Part>& moved, Spread:
 
 }  // namespace
 
-double rounding_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return 0x1p-24;
-    case DType::bf16: return 0x1p-8;
-    case DType::f16: return 0x1p-11;
-    default: return 0x1p-53;
-  }
-}
-
 Spread::Spread(const Case& c, const Outcome& still, double size) : c_(c), still_(still), size_(size) { more(kDraws); }
 
 void Spread::more(std::uint64_t draws) {

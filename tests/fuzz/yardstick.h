@@ -3,11 +3,12 @@
 #include <optional>
 #include <vector>
 
+#include "conformance/trial.h"
 #include "fuzz/case.h"
 
 namespace fovea::fuzz {
 
-double rounding_of(DType dtype);  // half the spacing of its numbers at 1
+using conformance::rounding_of;
 
 // How far the results of the call in double move when every number that goes in moves, a number for each row.
 class Spread {

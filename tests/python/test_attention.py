@@ -216,5 +216,7 @@ def test_queries_stand_on_the_last_keys_or_on_the_first(rng):
     np.testing.assert_allclose(fovea.attention(q[:, :5], k, v, causal=True, align="top-left"), first, atol=1e-12)
     tensors = [torch.from_numpy(x).requires_grad_() for x in (q[:, :5], k, v)]
     np.testing.assert_allclose(fovea.attention(*tensors, causal=True, align="top-left").detach().numpy(), first, atol=1e-12)
+    behind = plain(q, k[:, :5], v[:, :5], np.where(np.tri(13, 5, dtype=bool), 0.0, -np.inf))  # they see every key
+    np.testing.assert_allclose(fovea.attention(q, k[:, :5], v[:, :5], causal=True, align="top-left"), behind, atol=1e-12)
     with pytest.raises(ValueError, match=r'unknown alignment "left"[\s\S]*top-left'):
         fovea.attention(q, k, v, causal=True, align="left")

@@ -91,7 +91,8 @@ void kernels::pack<Device::cpu>(const Context& context, const PackTensors& io) {
 template <>
 void kernels::multiply_packed<Device::cpu>(const Context& context, const PackedProduct& io) {
   using gemm::Form, gemm::kPanel;
-  const auto& [w, x, bias, y] = io;
+  const PackedPanels& w = io.weight;
+  const Tensor &x = io.x, &bias = io.bias, &y = io.y;
   const auto kernel = w.form == Form::f32    ? gemm::cpu::multiply_f32
                       : w.form == Form::bf16 ? gemm::cpu::multiply_bf16
                                              : gemm::cpu::multiply_i8;

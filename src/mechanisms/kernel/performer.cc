@@ -35,71 +35,126 @@ Tensor directions_of(const Call& call) {
                      redraw == "iid" ? Init::normal(1.0) : Init::features());
 }
 
-struct Maps {
+// What the parts of a call share.
+struct Setup {
+  Tensor directions;
   FeatureOptions queries, keys;
+  double least;  // denominator
 };
 
-Maps maps_of(const Mechanism& m, const Tensor& directions, double scale) {
+FeatureOptions relu_map(double scale) {
   FeatureOptions map;
+  map.map = FeatureMap::relu;
   map.scale = std::sqrt(scale);
+  map.add = kReluEps;
+  return map;
+}
+
+Setup setup_of(const Call& call) {
+  const Mechanism& m = call.mechanism;
+  const double scale = estimated_scale(m, scale_of(call), call.q.dim(3));
+  if (!(scale > 0.0)) fail(ErrorCode::usage, "performer needs a positive scale", "scale");
+  Setup setup{directions_of(call), {}, {}, tiny(wide_type(call.q.dtype()))};
   if (is_relu(m)) {
-    map.map = FeatureMap::relu;
-    map.add = kReluEps;
-    return {map, map};
+    setup.queries = setup.keys = relu_map(scale);
+    return setup;
   }
-  Maps maps{map, map};
-  maps.queries.stabilizer = Stabilizer::row;
-  maps.keys.subtract_norm = true;
+  setup.queries.scale = setup.keys.scale = std::sqrt(scale);
+  setup.queries.stabilizer = Stabilizer::row;
+  setup.keys.subtract_norm = true;
   if (is_published(m)) {
-    const double size = 1.0 / std::sqrt(static_cast<double>(directions.dim(1))), eps = m.number("eps");
-    for (FeatureOptions* each : {&maps.queries, &maps.keys}) {
+    const double size = 1.0 / std::sqrt(static_cast<double>(setup.directions.dim(1))), eps = m.number("eps");
+    for (FeatureOptions* each : {&setup.queries, &setup.keys}) {
       each->size = size;
       each->add = m.choice("eps_mode") == "inside" ? size * eps : eps;
       each->subtract_norm = each->pull_shift = true;
     }
-    maps.keys.stabilizer = Stabilizer::sequence;
+    setup.keys.stabilizer = Stabilizer::sequence;
+    setup.least = std::fmax(m.number("clamp"), setup.least);
   } else {
     // The same for all keys, it cancels; and it does not depend on later ones.
-    maps.keys.largest_exponent = kLargestExponent;
+    setup.keys.largest_exponent = kLargestExponent;
   }
-  return maps;
+  return setup;
 }
 
-// Keys of a carried state are stabilised as it is.
-Rescue rescue_of(const Call& call, const Tensor& directions, const FeatureOptions& keys) {
-  const bool is_exact = keys.map == FeatureMap::exponential && keys.stabilizer == Stabilizer::fixed;
-  if (!is_exact || call.options.initial_state.defined()) return {};
-  return find_rescue(call.tape.context(), call.k.value(), directions, keys, call.options.causal);
+// The sequences of a call, or parts of them; a tape's node keeps what it needs of the options.
+Call part_of(const Call& call, const AttentionOptions& options) {
+  return {call.tape, call.q, call.k, call.v, call.mechanism, options, call.queries, call.keys};
 }
 
-// state (sequences, heads, r, width) times factors (sequences, heads).
-Var times_heads(Tape& tape, const Var& state, const Tensor& factors) {
-  const auto transposed = [&](const Var& x) { return transpose(tape, transpose(tape, x, 0, 2), 1, 3); };
-  return transposed(mul(tape, transposed(state), factors));
+AttentionResult run_plain(const Call& call, Setup setup) {
+  setup.queries.rows = call.queries;
+  setup.keys.rows = call.keys;
+  const Var q = features(call.tape, call.q, setup.directions, setup.queries);
+  const Var k = features(call.tape, call.k, setup.directions, setup.keys);
+  return run_on_features(call, {q, k}, {.denominator = scan::Denominator::clamp, .denominator_eps = setup.least});
+}
+
+// state (sequences, heads, r, width) times factors (sequences, heads, r).
+Var times_features(Tape& tape, const Var& state, const Tensor& factors) {
+  const Tensor transposed = factors.transpose(0, 1).transpose(1, 2).contiguous(tape.context());
+  return transpose(tape, mul(tape, transpose(tape, state, 0, 3), transposed), 0, 3);
+}
+
+// With a stabilizer for each feature.
+AttentionResult run_leveled(const Call& call, Setup setup) {
+  setup.queries.rows = call.queries;
+  setup.keys.rows = call.keys;
+  AttentionOptions options = call.options;
+  const Tensor before = options.initial_state.defined() ? options.initial_state.value() : Tensor();
+  const Leveled leveled =
+      find_levels(call.tape.context(), call.k.value(), setup.directions, setup.keys, before, options.causal);
+  if (before.defined()) options.initial_state = times_features(call.tape, options.initial_state, leveled.state_in);
+  setup.keys.stabilizer = Stabilizer::level;
+  setup.keys.levels = leveled.levels;
+  setup.queries.levels = seen_from(leveled.levels, call.queries, call.keys);
+  const Var q = features(call.tape, call.q, setup.directions, setup.queries);
+  const Var k = features(call.tape, call.k, setup.directions, setup.keys);
+  Scanned scanned{.denominator = scan::Denominator::clamp, .denominator_eps = setup.least};
+  if (leveled.log_decay.defined()) scanned.log_decay = Var(leveled.log_decay);
+  AttentionResult result = run_on_features(part_of(call, options), {q, k}, scanned);
+  if (result.final_state.defined())
+    result.final_state = times_features(call.tape, result.final_state, leveled.state_out);
+  return result;
+}
+
+// Sequences up to the rows that need levels, and from there on. So what a row gives does not hang on later ones, nor on
+// neighbours.
+AttentionResult run_in_parts(const Call& call, const Setup& setup, const std::vector<std::int64_t>& above) {
+  AttentionOptions first = call.options, second = call.options;
+  first.final_state = true;
+  Call before = part_of(call, first), after = part_of(call, second);
+  for (std::size_t s = 0; s < above.size(); ++s) {
+    Sequences::Rows &q = before.queries[s], &k = before.keys[s], &rest = after.queries[s], &keys = after.keys[s];
+    const std::int64_t behind = k.count - above[s];
+    rest.count = behind == 0 ? 0 : call.options.causal ? std::min(q.count, behind) : q.count;
+    q.count -= rest.count;
+    rest.begin += q.count;
+    k.count = above[s];
+    keys.begin += above[s];
+    keys.count = behind;
+  }
+  const AttentionResult plain = run_plain(before, setup);
+  second.initial_state = plain.final_state;
+  AttentionResult result = run_leveled(after, setup);
+  result.output = add(call.tape, plain.output, result.output);
+  return result;
 }
 
 AttentionResult run(const Call& call) {
-  const Tensor directions = directions_of(call);
-  const double scale = estimated_scale(call.mechanism, scale_of(call), call.q.dim(3));
-  if (!(scale > 0.0)) fail(ErrorCode::usage, "performer needs a positive scale", "scale");
-  Maps maps = maps_of(call.mechanism, directions, scale);
-  maps.queries.rows = call.queries;
-  maps.keys.rows = call.keys;
-  const Rescue rescue = rescue_of(call, directions, maps.keys);
-  if (rescue.shifts.defined()) {
-    maps.keys.stabilizer = Stabilizer::given;
-    maps.keys.shifts = rescue.shifts;
+  Setup setup = setup_of(call);
+  if (is_relu(call.mechanism) || is_published(call.mechanism)) return run_plain(call, setup);
+  setup.keys.rows = call.keys;
+  const std::vector<std::int64_t> above =
+      rows_above(call.tape.context(), call.k.value(), setup.directions, setup.keys, call.options.causal);
+  bool none = true, all = true;
+  for (std::size_t s = 0; s < above.size(); ++s) {
+    none = none && above[s] == 0;
+    all = all && above[s] == call.keys[s].count;
   }
-  const Var q = features(call.tape, call.q, directions, maps.queries);
-  const Var k = features(call.tape, call.k, directions, maps.keys);
-  const double least =
-      std::fmax(is_published(call.mechanism) ? call.mechanism.number("clamp") : 0.0, tiny(wide_type(call.q.dtype())));
-  Scanned scanned{.denominator = scan::Denominator::clamp, .denominator_eps = least};
-  if (rescue.log_decay.defined()) scanned.log_decay = Var(rescue.log_decay);
-  AttentionResult result = run_on_features(call, {q, k}, scanned);
-  if (result.final_state.defined() && rescue.state_scale.defined())
-    result.final_state = times_heads(call.tape, result.final_state, rescue.state_scale);
-  return result;
+  if (all) return run_plain(call, setup);
+  return none ? run_leveled(call, setup) : run_in_parts(call, setup, above);
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {

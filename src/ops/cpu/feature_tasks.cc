@@ -16,10 +16,12 @@ using cpu::FeatureTask;
 std::vector<FeatureTask> tasks_of(const std::vector<Sequences::Rows>& rows, std::int64_t heads) {
   constexpr std::int64_t kRows = 256;
   std::vector<FeatureTask> tasks;
-  for (const auto& [batch, begin, count] : rows)
+  for (std::size_t s = 0; s < rows.size(); ++s) {
+    const auto& [batch, begin, count] = rows[s];
     for (std::int64_t i = 0; i < count; i += kRows)
       for (std::int64_t h = 0; h < heads; ++h)
-        tasks.push_back({batch, begin + i, begin + std::min(count, i + kRows), h});
+        tasks.push_back({batch, begin + i, begin + std::min(count, i + kRows), h, static_cast<std::int64_t>(s), begin});
+  }
   return tasks;
 }
 
@@ -56,6 +58,7 @@ Tensor pack(const Context& context, const Tensor& directions, bool across, doubl
 
 // What must be taken off an exponent for the longest direction, see FeatureOptions.
 double shift_of(const FeatureOptions& options, const Tensor& directions) {
+  if (options.stabilizer == Stabilizer::level) return 0.0;
   if (options.largest_exponent == math::kInfinity<double>) return options.shift;
   double most = 0.0;
   visit_wide(directions.dtype(), [&]<class R>() {
@@ -81,6 +84,7 @@ cpu::FeatureRows describe(const FeatureOptions& options, const Tensor& x, const 
   in.stabilizer = options.stabilizer;
   in.pull_shift = options.pull_shift;
   in.shift = shift_of(options, directions);
+  in.levels = options.levels;
   in.x = x;
   return in;
 }
@@ -110,10 +114,7 @@ Tensor spread(const Context& context, const Tensor& tops, const std::vector<Sequ
   return out;
 }
 
-// Whether the exponents of a row may fall so low that nothing is left of their exponentials in f32: no product with a
-// direction makes up for more of |z|^2 / 2 than |w|^2 / 2, and few for much.
 bool fades(const cpu::FeatureRows& in, std::int64_t batch, std::int64_t row, std::int64_t head) {
-  constexpr double kFaint = 30.0;
   return visit_float(in.x.dtype(), [&]<class T>() {
     const T* x = in.x.data<T>() + batch * in.x.stride(0) + row * in.x.stride(1) + head * in.x.stride(2);
     const std::int64_t d = in.x.dim(3);
@@ -124,41 +125,72 @@ bool fades(const cpu::FeatureRows& in, std::int64_t batch, std::int64_t row, std
   });
 }
 
-// A sequence and a head of it.
-struct HeadRows {
-  const Sequences::Rows& rows;
-  std::int64_t sequence, head;
-
-  std::int64_t first(const Tensor& x) const { return (rows.batch * x.dim(1) + rows.begin) * x.dim(2) + head; }
-};
-
-bool fades(const cpu::FeatureRows& in, const HeadRows& of) {
-  for (std::int64_t i = of.rows.begin; i < of.rows.begin + of.rows.count; ++i)
-    if (fades(in, of.rows.batch, i, of.head)) return true;
-  return false;
+std::int64_t first_fading(const cpu::FeatureRows& in, const Sequences::Rows& rows) {
+  for (std::int64_t i = 0; i < rows.count; ++i)
+    for (std::int64_t h = 0; h < in.x.dim(2); ++h)
+      if (fades(in, rows.batch, rows.begin + i, h)) return i;
+  return rows.count;
 }
 
-// The stabilizers of a sequence in place of the largest exponents of its rows.
+// The levels of one head of a sequence, r of them at a time.
 template <class R>
-void settle(const cpu::FeatureRows& in, const HeadRows& of, bool fading, const kernels::FeatureRescue& io) {
-  const std::int64_t heads = in.x.dim(2), count = of.rows.count;
-  const R unit = static_cast<R>(cpu::feature_unit(in.map)), shift = static_cast<R>(in.shift) * unit;
-  R* c = io.shifts.data<R>() + of.first(io.shifts);
-  R last = fading ? std::numeric_limits<R>::lowest() : shift;
-  if (io.log_decay.defined()) {
-    R* decay = io.log_decay.data<R>() + of.first(io.log_decay);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const bool faint = fading && fades(in, of.rows.batch, of.rows.begin + i, of.head);
-      const R now = std::max(last, faint ? std::min(c[i * heads], shift) : shift);
-      decay[i * heads] = i == 0 ? R{0} : (last - now) / unit;
-      c[i * heads] = last = now;
+class HeadLevels {
+ public:
+  HeadLevels(const kernels::LevelTensors& io, double shift, std::int64_t sequence, std::int64_t head)
+      : io_(io),
+        span_(io.levels.spans[static_cast<std::size_t>(sequence)]),
+        sums_((sequence * heads() + head) * r()),
+        head_(head),
+        unit_(static_cast<R>(cpu::feature_unit(io.options->map))),
+        shift_(static_cast<R>(shift) * unit_) {}
+
+  // exponents: (b n, heads, r), which in order become levels in their place. Where they are in no order and no row
+  // fades, `shift` is the level of all.
+  void settle(std::int64_t count, bool fades, const Tensor& exponents) const {
+    R* level = at(io_.levels.rows, span_.floor);
+    begin(level);
+    const std::vector<R> before(level, level + r());
+    if (!io_.levels.in_order && !fades && count > 0) std::fill_n(level, r(), shift_);
+    for (std::int64_t t = 0; !io_.levels.in_order && fades && t < count; ++t)
+      raise(at(exponents, span_.first + t), level, level);
+    for (std::int64_t l = 0; l < r(); ++l)
+      io_.state_in.data<R>()[sums_ + l] =
+          before[static_cast<std::size_t>(l)] == kNone ? R{0} : std::exp2(shift_ - level[l]);
+    for (std::int64_t t = 0; io_.levels.in_order && t < count; ++t) {
+      R *row = at(exponents, span_.first + t), *decay = at(io_.log_decay, span_.first + t);
+      raise(row, level, row);
+      for (std::int64_t l = 0; l < r(); ++l) decay[l] = level[l] == kNone ? R{0} : (level[l] - row[l]) / unit_;
+      level = row;
     }
-  } else {
-    for (std::int64_t i = 0; fading && i < count; ++i) last = std::max(last, c[i * heads]);
-    for (std::int64_t i = 0; i < count; ++i) c[i * heads] = last;
+    for (std::int64_t l = 0; l < r(); ++l)
+      io_.state_out.data<R>()[sums_ + l] = level[l] == kNone ? R{0} : std::exp2(level[l] - shift_);
   }
-  io.state_scale.data<R>()[of.sequence * heads + of.head] = std::exp((last - shift) / unit);
-}
+
+ private:
+  static constexpr R kNone = std::numeric_limits<R>::lowest();
+
+  std::int64_t heads() const { return io_.levels.rows.dim(1); }
+  std::int64_t r() const { return io_.levels.rows.dim(2); }
+  R* at(const Tensor& x, std::int64_t row) const { return x.data<R>() + (row * heads() + head_) * r(); }
+
+  // Before the first row: the logarithm of what the state holds.
+  void begin(R* level) const {
+    const std::int64_t width = io_.state.defined() ? io_.state.dim(3) : 0;
+    for (std::int64_t l = 0; l < r(); ++l) {
+      const R sum = width > 0 ? io_.state.data<R>()[(sums_ + l + 1) * width - 1] : R{0};
+      level[l] = sum > 0 ? shift_ + std::log2(std::max(sum, std::numeric_limits<R>::min())) : kNone;
+    }
+  }
+  // The larger of both, NaN stays with its row.
+  void raise(const R* own, const R* before, R* to) const {
+    for (std::int64_t l = 0; l < r(); ++l) to[l] = own[l] > before[l] ? own[l] : before[l];
+  }
+
+  const kernels::LevelTensors& io_;
+  const FeatureLevels::Span& span_;
+  std::int64_t sums_, head_;
+  R unit_, shift_;
+};
 
 // Gradient of c = max u: given to the direction and the row that have it. dz -= (sum of the rows' sums) W_l.
 template <class T>
@@ -208,32 +240,37 @@ void kernels::features<Device::cpu>(const Context& context, const FeatureForward
   rows.in.weight = io.weight;
   rows.in.peaks = io.peaks;
   if (io.tops.defined()) rows.in.tops = spread(context, row_tops(context, rows.in, tasks, io.tops), options.rows);
-  if (io.shifts.defined()) rows.in.tops = io.shifts;
   for_tasks(context, rows.in, tasks.size(),
             [&](std::size_t i, Room scratch) { cpu::feature_rows(rows, tasks[i], scratch); });
 }
 
-// What is common to a sequence does not depend on its neighbours.
 template <>
-void kernels::find_rescue<Device::cpu>(const Context& context, const FeatureRescue& io) {
+void kernels::find_fading<Device::cpu>(const Context& context, const FadingRows& io) {
+  const cpu::FeatureRows in = describe(*io.options, io.x, io.directions);
+  parallel_for(context, io.first.numel(), [&](std::int64_t s) {
+    io.first.data<std::int64_t>()[s] = first_fading(in, io.options->rows[static_cast<std::size_t>(s)]);
+  });
+}
+
+template <>
+void kernels::find_levels<Device::cpu>(const Context& context, const LevelTensors& io) {
   const FeatureOptions& options = *io.options;
+  const std::int64_t heads = io.x.dim(2), r = io.directions.dim(1), rows = io.x.dim(0) * io.x.dim(1);
   cpu::FeatureRows in = describe(options, io.x, io.directions);
-  in.stabilizer = Stabilizer::given;
-  const std::int64_t heads = io.x.dim(2), all = std::ssize(options.rows) * heads;
-  const auto at = [&](std::int64_t i) {
-    return HeadRows{options.rows[static_cast<std::size_t>(i / heads)], i / heads, i % heads};
-  };
-  std::vector<std::uint8_t> faint(static_cast<std::size_t>(all));
-  parallel_for(context, all, [&](std::int64_t i) { faint[static_cast<std::size_t>(i)] = fades(in, at(i)); });
-  const bool needed = std::find(faint.begin(), faint.end(), 1) != faint.end();
-  *io.needed.data<std::uint8_t>() = needed ? 1 : 0;
-  if (!needed && !io.always) return;
   in.directions = pack(context, io.directions, true, cpu::feature_unit(options.map));
-  in.count = io.directions.dim(1);
-  row_tops(context, in, tasks_of(options.rows, heads), io.shifts);
-  visit_wide(io.shifts.dtype(), [&]<class R>() {
-    parallel_for(context, all,
-                 [&](std::int64_t i) { settle<R>(in, at(i), faint[static_cast<std::size_t>(i)] != 0, io); });
+  in.count = r;
+  const Tensor exponents = io.levels.in_order
+                               ? io.levels.rows.slice(0, 0, rows)
+                               : Tensor::empty(context, {rows, heads, r}, io.levels.rows.dtype(), Lifetime::scratch);
+  const Tensor by_item = exponents.reshape({io.x.dim(0), io.x.dim(1), heads, r});
+  const std::vector<FeatureTask> tasks = tasks_of(options.rows, heads);
+  for_tasks(context, in, tasks.size(),
+            [&](std::size_t i, Room scratch) { cpu::feature_exponents(in, tasks[i], by_item, scratch); });
+  visit_wide(io.levels.rows.dtype(), [&]<class R>() {
+    parallel_for(context, std::ssize(options.rows) * heads, [&](std::int64_t i) {
+      const Sequences::Rows& of = options.rows[static_cast<std::size_t>(i / heads)];
+      HeadLevels<R>(io, in.shift, i / heads, i % heads).settle(of.count, first_fading(in, of) < of.count, exponents);
+    });
   });
 }
 

@@ -117,6 +117,19 @@ HWY_FLATTEN void waves(const R* HWY_RESTRICT u, R size, R* HWY_RESTRICT y, std::
   }
 }
 
+// u of a row with the levels taken off, or added where it is a query's.
+template <class R>
+HWY_FLATTEN void apply_levels(const cpu::FeatureRows& in, const cpu::FeatureTask& task, std::int64_t row,
+                              R* HWY_RESTRICT u) {
+  const FeatureLevels::Span& span = in.levels.spans[static_cast<std::size_t>(task.sequence)];
+  const Tensor& of = in.levels.rows;
+  const std::int64_t at = cpu::level_row(span, in.levels.in_order, row - task.origin),
+                     head = task.head * of.dim(1) / in.x.dim(2);
+  const R* HWY_RESTRICT level = of.data<R>() + (at * of.dim(1) + head) * of.dim(2);
+  const R sign = in.stabilizer == Stabilizer::level ? R{-1} : R{1};
+  for (std::int64_t l = 0; l < in.count; ++l) u[l] += sign * level[l];
+}
+
 // c of a row, with what else is subtracted from u.
 template <class R>
 R shift_of(const cpu::FeatureRows& in, const R* u, std::int64_t index, R half_norm) {
@@ -151,7 +164,10 @@ void for_blocks_of(const cpu::FeatureTask& task, std::initializer_list<const Ten
                static_cast<std::size_t>(x->dim(3)) * size, static_cast<std::size_t>(x->stride(1)) * size,
                static_cast<std::size_t>(following - end));
     }
-    body(cpu::FeatureTask{task.batch, i, end, task.head}, next);
+    cpu::FeatureTask block = task;
+    block.begin = i;
+    block.end = end;
+    body(block, next);
   }
 }
 
@@ -184,6 +200,7 @@ void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, 
       if (io.in.peaks.defined())
         io.in.peaks.data<std::int32_t>()[index] =
             static_cast<std::int32_t>(std::max_element(s.u.row(at), s.u.row(at) + s.r) - s.u.row(at));
+      if (io.in.levels.defined()) apply_levels(io.in, rows, i, s.u.row(at));
       if constexpr (std::is_same_v<Y, R>) {
         finish_row(io.in, s.u.row(at), index, s.half_norm[at], past_caches ? s.y : out);
         if (past_caches) stream_row(s.y, out, s.outputs);
@@ -203,9 +220,22 @@ void tops_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, Room s
     project<T>(in, rows, s, next);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const auto at = static_cast<std::size_t>(i - rows.begin);
-      const R norm = in.stabilizer == Stabilizer::given ? s.half_norm[at] : R{0};
-      in.tops.data<R>()[row_index(in.x, rows, i)] =
-          largest(s.u.row(at), s.r) - norm * static_cast<R>(cpu::feature_unit(in.map));
+      in.tops.data<R>()[row_index(in.x, rows, i)] = largest(s.u.row(at), s.r);
+    }
+  });
+}
+
+template <class T>
+void exponents_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, const Tensor& out, Room scratch) {
+  using R = Wide<T>;
+  const FeatureScratch<R> s(in, scratch);
+  for_blocks_of(task, {&in.x}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
+    project<T>(in, rows, s, next);
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      const auto at = static_cast<std::size_t>(i - rows.begin);
+      const R norm = s.half_norm[at] * static_cast<R>(cpu::feature_unit(in.map));
+      R* to = row_of<R>(out, rows, i);
+      for (std::int64_t l = 0; l < s.r; ++l) to[l] = s.u.row(at)[l] - norm;
     }
   });
 }
@@ -341,6 +371,9 @@ void run_forward(const cpu::FeatureForward& io, const cpu::FeatureTask& task, Ro
 void run_tops(const cpu::FeatureRows& in, const cpu::FeatureTask& task, Room scratch) {
   visit_float(in.x.dtype(), [&]<class T>() { tops_typed<T>(in, task, scratch); });
 }
+void run_exponents(const cpu::FeatureRows& in, const cpu::FeatureTask& task, const Tensor& out, Room scratch) {
+  visit_float(in.x.dtype(), [&]<class T>() { exponents_typed<T>(in, task, out, scratch); });
+}
 void run_backward(const cpu::FeatureBackward& io, const cpu::FeatureTask& task, void* d_gain, Room scratch) {
   visit_float_or_wide(io.in.x.dtype(), io.y.dtype(),
                       [&]<class T, class Y>() { backward_typed<T, Y>(io, task, d_gain, scratch); });
@@ -357,6 +390,7 @@ namespace {
 
 HWY_EXPORT(run_forward);
 HWY_EXPORT(run_tops);
+HWY_EXPORT(run_exponents);
 HWY_EXPORT(run_backward);
 
 }  // namespace
@@ -371,6 +405,10 @@ void cpu::feature_rows(const FeatureForward& io, const FeatureTask& task, Room s
 
 void cpu::feature_tops(const FeatureRows& in, const FeatureTask& task, Room scratch) {
   HWY_DYNAMIC_DISPATCH(run_tops)(in, task, scratch);
+}
+
+void cpu::feature_exponents(const FeatureRows& in, const FeatureTask& task, const Tensor& out, Room scratch) {
+  HWY_DYNAMIC_DISPATCH(run_exponents)(in, task, out, scratch);
 }
 
 void cpu::vjp_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch) {

@@ -8,10 +8,12 @@ namespace fovea::cpu {
 
 using fovea::feature_unit;
 using fovea::kUnitEps;
+using fovea::level_row;
 
 // Rows [begin, end) of a batch item, one head.
 struct FeatureTask {
   std::int64_t batch, begin, end, head;
+  std::int64_t sequence, origin;  // the sequence, and its first row
 };
 
 // What both directions read. Tensors of rows are (b, n, heads, ...); `wide` ones are f32, f64 for f64.
@@ -26,7 +28,8 @@ struct FeatureRows {
   Tensor directions;       // wide, dense: (groups, d, padded r) forward, (groups, r, padded d) backward
   Tensor gain;             // (groups, d), wide; undefined: none
   Tensor weight;           // (b, n, heads), wide, dense; undefined: none
-  Tensor tops;             // (b, n, heads), wide, dense; sequence and given: c of each row
+  Tensor tops;             // (b, n, heads), wide, dense; sequence: c of each row
+  FeatureLevels levels;    // of keys: c of each feature; of queries: added to u
   Tensor peaks;            // i32 (b, n, heads), dense; pull_shift: which u of each row is the largest
   std::int64_t count = 0;  // directions of a group
 };
@@ -38,8 +41,10 @@ struct FeatureForward {
 // Scratch of one thread.
 std::size_t feature_scratch_bytes(const FeatureRows& in);
 void feature_rows(const FeatureForward& io, const FeatureTask& task, Room scratch);
-// The largest u of each row, of u - |z|^2 / 2 for given, into in.tops.
+// The largest u of each row into in.tops.
 void feature_tops(const FeatureRows& in, const FeatureTask& task, Room scratch);
+// u - |z|^2 / 2 of each row, times feature_unit, into `out` (b, n, heads, r), wide, dense.
+void feature_exponents(const FeatureRows& in, const FeatureTask& task, const Tensor& out, Room scratch);
 
 struct FeatureBackward {
   FeatureRows in;

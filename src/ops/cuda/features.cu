@@ -1,8 +1,8 @@
-#include <array>
 #include <limits>
 
 #include "ops/cuda/features.cuh"
 #include "ops/cuda/largest.cuh"
+#include "ops/cuda/sequences.cuh"
 #include "policy/sine_cosine.h"
 
 namespace fovea {
@@ -16,11 +16,30 @@ struct Products {
   Elements<R> u;
   std::int64_t r;
 
+  // Of u unit + level; level: null for none.
   template <class G>
-  __device__ R largest(const G& g) const {
+  __device__ R largest(const G& g, R unit, const R* level) const {
     R top = -math::kInfinity<R>;
-    for (std::int64_t l = g.lane; l < r; l += g.lanes) top = larger(top, u[g.row * r + l]);
+    for (std::int64_t l = g.lane; l < r; l += g.lanes)
+      top = larger(top, u[g.row * r + l] * unit + (level == nullptr ? R(0) : level[l]));
     return g.max(top);
+  }
+};
+
+// The levels of rows; data: null for none.
+template <class R>
+struct LevelRows {
+  const R* data;
+  const FeatureLevels::Span* spans;
+  bool in_order;
+  std::int64_t heads, r;  // heads: of the keys
+
+  __device__ const R* of(const FeatureChunk& chunk, std::int64_t i) const {
+    if (data == nullptr) return nullptr;
+    const FeatureChunk::Item item = chunk.item(i);
+    const ListedSequence& sequence = chunk.rows.sequence(chunk.place(i));
+    const std::int64_t row = level_row(spans[sequence.number], in_order, item.row - sequence.first);
+    return data + (row * heads + item.head * heads / chunk.heads) * r;
   }
 };
 
@@ -42,7 +61,8 @@ struct FinishFeatures {
   FeatureChunk chunk;
   Products<R> products;
   const R *half_norm, *tops, *weight;  // tops, weight: (b, n, heads) or null
-  std::int32_t* peaks;                 // null: not wanted
+  LevelRows<R> levels;
+  std::int32_t* peaks;  // null: not wanted
   Elements<R> y;
 
   template <class G>
@@ -50,7 +70,8 @@ struct FinishFeatures {
     const std::int64_t index = chunk.item(g.row).index;
     const bool by_row = map == FeatureMap::exponential && stabilizer == Stabilizer::row;
     R c = static_cast<R>(shift.value()) * unit;
-    if (by_row) c = products.largest(g) * unit;
+    const R* const level = levels.of(chunk, g.row);
+    if (by_row) c = products.largest(g, unit, level);
     if (peaks != nullptr) {
       const auto peak =
           largest_of<R>(g, products.r, [&](std::int64_t l) { return products.u[g.row * products.r + l]; });
@@ -59,14 +80,22 @@ struct FinishFeatures {
     if (tops != nullptr) c = tops[index];
     if (subtract_norm) c += half_norm[g.row] * unit;
     const R factor = weight == nullptr ? R(1) : weight[index];
+    const Row row{index, c, factor, stabilizer == Stabilizer::level ? R(-1) : R(1), level};
     if (packs)
-      write<kPack>(g, index, c, factor);
+      write<kPack>(g, row);
     else
-      write<1>(g, index, c, factor);
+      write<1>(g, row);
   }
 
+  struct Row {
+    std::int64_t index;
+    R c, factor, sign;
+    const R* level;  // null: none
+  };
   template <int kCount, class G>
-  __device__ void write(const G& g, std::int64_t index, R c, R factor) const {
+  __device__ void write(const G& g, const Row& row) const {
+    const std::int64_t index = row.index;
+    const R factor = row.factor;
     const std::int64_t r = products.r, width = map == FeatureMap::waves ? 2 * r : r;
     for (std::int64_t l = g.lane * kCount; l < r; l += g.lanes * kCount) {
       R u[kCount], second[kCount];
@@ -78,7 +107,10 @@ struct FinishFeatures {
           u[k] = size * factor * wave.sine;
           second[k] = size * factor * wave.cosine;
         } else {
-          const R value = map == FeatureMap::relu ? (u[k] < 0 ? R(0) : u[k]) : math::exp2_low(u[k] * unit - c);
+          const R value =
+              map == FeatureMap::relu
+                  ? (u[k] < 0 ? R(0) : u[k])
+                  : math::exp2_low(u[k] * unit - row.c + (row.level == nullptr ? R(0) : row.sign * row.level[l + k]));
           u[k] = size * factor * value + add * factor;
         }
       }
@@ -88,22 +120,35 @@ struct FinishFeatures {
   }
 };
 
-// The largest u of each row, without |z|^2 / 2 where `norms` are wanted, which then stand there.
+// The largest u of each row.
 template <class R>
 struct RowTops {
   FeatureChunk chunk;
   Products<R> products;
-  const R* half_norm;
   R unit;
-  R *tops, *norms;  // (b, n, heads)
+  R* tops;  // (b, n, heads)
 
   template <class G>
   __device__ void operator()(const G& g) const {
-    const R top = products.largest(g);
-    if (g.lane > 0) return;
-    const std::int64_t index = chunk.item(g.row).index;
-    tops[index] = norms == nullptr ? top * unit : (top - half_norm[g.row]) * unit;
-    if (norms != nullptr) norms[index] = half_norm[g.row];
+    const R top = products.largest(g, unit, nullptr);
+    if (g.lane == 0) tops[chunk.item(g.row).index] = top;
+  }
+};
+
+// u - |z|^2 / 2 of each row.
+template <class R>
+struct RowExponents {
+  FeatureChunk chunk;
+  Products<R> products;
+  const R* half_norm;
+  R unit;
+  R* exponents;  // (b, n, heads, r)
+
+  template <class G>
+  __device__ void operator()(const G& g) const {
+    const std::int64_t r = products.r, to = chunk.item(g.row).index * r;
+    for (std::int64_t l = g.lane; l < r; l += g.lanes)
+      exponents[to + l] = (products.u[g.row * r + l] - half_norm[g.row]) * unit;
   }
 };
 
@@ -140,26 +185,16 @@ void project(const Context& context, const Io& io, const Tensor& gain, const Lis
   });
 }
 
-// Into tops, and norms where they are defined: as RowTops.
-template <class R, class Io>
-void row_tops(const Context& context, const Io& io, const Tensor& gain, const ListedRows& sequences,
-              const std::array<Tensor, 2>& tops_and_norms) {
-  const R unit = static_cast<R>(feature_unit(io.options->map));
-  project<R>(context, io, gain, sequences, [&](const FeatureChunk& chunk, const FeatureScratch<R>& scratch) {
-    rows(context, chunk.items(), io.directions.dim(1),
-         RowTops<R>{chunk,
-                    {elements<R>(scratch.u), io.directions.dim(1)},
-                    pointer<R>(scratch.half_norm),
-                    unit,
-                    pointer<R>(tops_and_norms[0]),
-                    pointer<R>(tops_and_norms[1])});
-  });
-}
-
 // c of each row where it is the largest u of a head in the sequence, (b, n, heads); io.tops: each row's own.
 template <class R>
 Tensor common_tops(const Context& context, const kernels::FeatureForward& io, const ListedRows& sequences) {
-  row_tops<R>(context, io, io.gain, sequences, {io.tops, {}});
+  project<R>(context, io, io.gain, sequences, [&](const FeatureChunk& chunk, const FeatureScratch<R>& scratch) {
+    rows(context, chunk.items(), io.directions.dim(1),
+         RowTops<R>{chunk,
+                    {elements<R>(scratch.u), io.directions.dim(1)},
+                    static_cast<R>(feature_unit(io.options->map)),
+                    pointer<R>(io.tops)});
+  });
   const Tensor out = Tensor::empty(context, io.tops.shape(), io.tops.dtype(), Lifetime::scratch);
   const std::int64_t heads = io.x.dim(2);
   rows(context, sequences.view().count * heads, sequences.longest(),
@@ -177,6 +212,7 @@ struct FoundShift {
 template <class R>
 FoundShift find_shift(const Context& context, const FeatureOptions& options, const Tensor& directions) {
   const double largest = options.largest_exponent, known = options.shift;
+  if (options.stabilizer == Stabilizer::level) return {0.0, {}};
   if (largest == math::kInfinity<double>) return {known, {}};
   const std::int64_t count = directions.dim(0) * directions.dim(1), d = directions.dim(2);
   const Tensor norms = Tensor::empty(context, {count}, DType::f64, Lifetime::scratch),
@@ -204,7 +240,11 @@ void run(const Context& context, const kernels::FeatureForward& io) {
   const FeatureOptions& options = *io.options;
   const ListedRows sequences(context, options.rows, io.x.shape());
   const FoundShift shift = find_shift<R>(context, options, io.directions);
-  const Tensor tops = io.tops.defined() ? common_tops<R>(context, io, sequences) : io.shifts;
+  const Tensor tops = io.tops.defined() ? common_tops<R>(context, io, sequences) : Tensor();
+  const FeatureLevels& levels = options.levels;
+  const Uploaded<FeatureLevels::Span> spans = upload(context, levels.spans);
+  const LevelRows<R> level_rows{pointer<R>(levels.rows), spans.data(), levels.in_order,
+                                levels.defined() ? levels.rows.dim(1) : 1, io.directions.dim(1)};
   const std::int64_t r = io.directions.dim(1);
   const bool packs = r % kPack == 0 && has_packs(io.y, 0);
   project<R>(context, io, io.gain, sequences, [&](const FeatureChunk& chunk, const FeatureScratch<R>& scratch) {
@@ -222,15 +262,13 @@ void run(const Context& context, const kernels::FeatureForward& io) {
                            pointer<R>(scratch.half_norm),
                            pointer<R>(tops),
                            pointer<R>(io.weight),
+                           level_rows,
                            pointer<std::int32_t>(io.peaks),
                            elements<R>(io.y)});
   });
 }
 
-// |z|^2 / 2 from which on nothing may be left of an exponential in f32.
-constexpr double kFaint = 30.0;
-
-// Sets `found` where a row fades.
+// The smallest row of each sequence that fades, in place of their number.
 template <class R>
 struct FindFading {
   FeatureChunk chunk;
@@ -238,7 +276,7 @@ struct FindFading {
   std::int64_t d;
   R scale;
   SharedShift shift;
-  std::uint8_t* found;
+  std::int64_t* first;  // (sequences)
 
   template <class G>
   __device__ void operator()(const G& g) const {
@@ -250,114 +288,125 @@ struct FindFading {
       squares += value * value;
     }
     squares = g.sum(squares);
-    if (g.lane == 0 && !(static_cast<double>(squares / 2) + shift.value() <= kFaint)) *found = 1;
-  }
-};
-
-// The stabilizers of a sequence and head in place of the largest exponents of its rows.
-template <class R>
-struct Settle {
-  const ListedSequence* sequences;
-  std::int64_t heads;
-  R unit;
-  SharedShift shared;
-  const R* norms;  // (b, n, heads): |z|^2 / 2
-  R *c, *log_decay, *state_scale;
-
-  __device__ R shift() const { return static_cast<R>(shared.value()) * unit; }
-  __device__ bool fades(std::int64_t at) const { return !(static_cast<double>(norms[at]) + shared.value() <= kFaint); }
-  template <class G>
-  __device__ void operator()(const G& g) const {
-    const ListedSequence rows = sequences[g.row / heads];
-    const std::int64_t head = g.row % heads, first = rows.first * heads + head;
-    int faint = 0;
-    for (std::int64_t i = g.lane; i < rows.count; i += g.lanes) faint |= fades(first + i * heads) ? 1 : 0;
-    const bool fading = g.max(faint) > 0;
-    R last = fading ? std::numeric_limits<R>::lowest() : shift();
-    if (log_decay != nullptr)
-      last = in_order(g, first, rows.count, last);
-    else
-      last = all_at_once(g, first, rows.count, last, fading);
-    if (g.lane == 0) state_scale[rows.number * heads + head] = exp((last - shift()) / unit);
-  }
-
-  template <class G>
-  __device__ R all_at_once(const G& g, std::int64_t first, std::int64_t count, R last, bool fading) const {
-    for (std::int64_t i = g.lane; fading && i < count; i += g.lanes) {
-      const R own = c[first + i * heads];
-      last = own > last ? own : last;  // NaN stays with its row
-    }
-    last = g.max(last);
-    for (std::int64_t i = g.lane; i < count; i += g.lanes) c[first + i * heads] = last;
-    return last;
-  }
-
-  // What a row asks for by itself.
-  __device__ R wanted(std::int64_t at) const { return fades(at) && !(shift() < c[at]) ? c[at] : shift(); }
-
-  // The largest so far, and by how much it grows. Every warp has its part of the rows.
-  template <class G>
-  __device__ R in_order(const G& g, std::int64_t first, std::int64_t count, R last) const {
-    constexpr int kWarps = G::lanes / 32;
-    const int warp = g.lane / 32, lane = g.lane % 32;
-    const std::int64_t part = (count + G::lanes - 1) / G::lanes * 32, begin = warp * part,
-                       end = begin + part < count ? begin + part : count;
-    R own = std::numeric_limits<R>::lowest();
-    for (std::int64_t i = begin + lane; i < end; i += 32) {
-      const R value = wanted(first + i * heads);
-      own = value > own ? value : own;
-    }
-    __shared__ R of_warps[kThreads / 32];
-    R* const of_warp = of_warps + (kWarps == 1 ? threadIdx.x / 32 : 0);  // a warp by itself has one
-    own = warp_max(own);
-    g.sync();
-    if (lane == 0) of_warp[warp] = own;
-    g.sync();
-    R before = last;
-    for (int w = 0; w < kWarps; ++w) {
-      if (w < warp && of_warp[w] > before) before = of_warp[w];
-      if (of_warp[w] > last) last = of_warp[w];
-    }
-    scan(lane, first, begin, end, before);
-    return last;
-  }
-
-  __device__ void scan(int lane, std::int64_t first, std::int64_t begin, std::int64_t end, R before) const {
-    for (; begin < end; begin += 32) {
-      const std::int64_t i = begin + lane, at = first + i * heads;
-      R so_far = before;
-      if (i < end)
-        if (const R value = wanted(at); value > before) so_far = value;
-#pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
-        const R other = __shfl_up_sync(0xffffffffu, so_far, step);
-        if (lane >= step && other > so_far) so_far = other;
-      }
-      const R neighbour = __shfl_up_sync(0xffffffffu, so_far, 1), from = lane == 0 ? before : neighbour;
-      if (i < end) log_decay[at] = i == 0 ? R(0) : (from - so_far) / unit;
-      if (i < end) c[at] = so_far;
-      before = __shfl_sync(0xffffffffu, so_far, 31);
-    }
+    if (g.lane > 0 || static_cast<double>(squares / 2) + shift.value() <= kFaint) return;
+    const ListedSequence& sequence = chunk.rows.sequence(chunk.place(g.row));
+    atomicMin(reinterpret_cast<unsigned long long*>(first + sequence.number),
+              static_cast<unsigned long long>(item.row - sequence.first));
   }
 };
 
 template <class R>
-void rescue(const Context& context, const kernels::FeatureRescue& io) {
-  const ListedRows sequences(context, io.options->rows, io.x.shape());
+void first_fading(const Context& context, const kernels::FadingRows& io) {
+  const std::vector<Sequences::Rows>& list = io.options->rows;
+  const ListedRows sequences(context, list, io.x.shape());
+  const Uploaded<Sequences::Rows> counts = upload(context, list);
+  const Sequences::Rows* const of = counts.data();
+  std::int64_t* const first = pointer<std::int64_t>(io.first);
+  each(context, io.first.numel(), [=] __device__(std::int64_t s) { first[s] = of[s].count; });
   const FoundShift shift = find_shift<R>(context, *io.options, io.directions);
   const std::int64_t heads = io.x.dim(2);
   const FeatureChunk all{0, sequences.rows(), heads, heads, sequences.view()};
-  io.needed.fill(0.0);
   rows(context, all.items(), io.x.dim(3),
-       FindFading<R>{all, HeadRows<R>(io.x), io.x.dim(3), static_cast<R>(io.options->scale), shift.view(),
-                     pointer<std::uint8_t>(io.needed)});
-  if (!io.always && answer<std::uint8_t>(context, io.needed) == 0) return;
-  const Tensor norms = Tensor::empty(context, io.shifts.shape(), io.shifts.dtype(), Lifetime::scratch);
-  row_tops<R>(context, io, {}, sequences, {io.shifts, norms});
-  io.state_scale.fill(1.0);
-  rows(context, sequences.view().count * heads, sequences.longest(),
-       Settle<R>{sequences.view().list, heads, static_cast<R>(feature_unit(io.options->map)), shift.view(),
-                 pointer<R>(norms), pointer<R>(io.shifts), pointer<R>(io.log_decay), pointer<R>(io.state_scale)});
+       FindFading<R>{all, HeadRows<R>(io.x), io.x.dim(3), static_cast<R>(io.options->scale), shift.view(), first});
+}
+
+// Levels of a (head, feature) column of a sequence, whose rows are cut into pieces: the largest of each piece, then
+// what is so before each, then row after row in all pieces at once.
+template <class R>
+struct LevelColumns {
+  static constexpr R kNone = std::numeric_limits<R>::lowest();
+
+  RowPieces::View pieces;
+  const FeatureLevels::Span* spans;
+  const std::int64_t* fading;  // the first row of each sequence that fades
+  bool in_order;
+  std::int64_t width, state_width;  // width: heads r
+  R unit;
+  SharedShift shared;
+  const R *exponents, *state;  // (b n, width); (sequences, width, state_width) or null
+  R *of_pieces, *levels, *log_decay, *state_in, *state_out;
+
+  __device__ static R larger_of(R own, R before) { return own > before ? own : before; }  // NaN stays with its row
+  __device__ R shift() const { return static_cast<R>(shared.value()) * unit; }
+
+  __device__ void find(std::int64_t i) const {
+    const std::int64_t piece = i / width, c = i % width;
+    R top = kNone;
+    for (std::int64_t row = pieces.list[piece].begin; row < pieces.list[piece].end; ++row)
+      top = larger_of(exponents[row * width + c], top);
+    of_pieces[i] = top;
+  }
+
+  __device__ void join(std::int64_t i) const {
+    const std::int64_t sequence = i / width, c = i % width, begin = pieces.first[sequence],
+                       end = pieces.first[sequence + 1];
+    const R sum = state == nullptr ? R(0) : state[(i + 1) * state_width - 1];
+    const R before = sum > 0 ? shift() + log2(sum < kLeast ? kLeast : sum) : kNone;
+    R level = before;
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      const R own = of_pieces[piece * width + c];
+      of_pieces[piece * width + c] = level;
+      level = larger_of(own, level);
+    }
+    const bool fades = begin < end && fading[sequence] < pieces.list[end - 1].end - pieces.list[begin].begin;
+    if (!in_order && !fades && begin < end) level = shift();
+    levels[spans[sequence].floor * width + c] = in_order ? before : level;
+    state_in[i] = before == kNone ? R(0) : exp2(shift() - (in_order ? before : level));
+    state_out[i] = level == kNone ? R(0) : exp2(level - shift());
+  }
+
+  __device__ void spread(std::int64_t i) const {
+    const std::int64_t piece = i / width, c = i % width;
+    R level = of_pieces[i];
+    for (std::int64_t row = pieces.list[piece].begin; row < pieces.list[piece].end; ++row) {
+      const R now = larger_of(exponents[row * width + c], level);
+      log_decay[row * width + c] = level == kNone ? R(0) : (level - now) / unit;
+      levels[row * width + c] = level = now;
+    }
+  }
+
+ private:
+  static constexpr R kLeast = std::numeric_limits<R>::min();
+};
+
+template <class R>
+void run_columns(const Context& context, std::int64_t ranges, const LevelColumns<R>& columns) {
+  const std::int64_t width = columns.width, pieces = columns.pieces.pieces;
+  each(context, pieces * width, [=] __device__(std::int64_t i) { columns.find(i); });
+  each(context, ranges * width, [=] __device__(std::int64_t i) { columns.join(i); });
+  if (columns.in_order) each(context, pieces * width, [=] __device__(std::int64_t i) { columns.spread(i); });
+}
+
+template <class R>
+void levels(const Context& context, const kernels::LevelTensors& io) {
+  const FeatureOptions& options = *io.options;
+  const FeatureLevels& levels = io.levels;
+  const ListedRows sequences(context, options.rows, io.x.shape());
+  const std::int64_t heads = io.x.dim(2), r = io.directions.dim(1), all = io.x.dim(0) * io.x.dim(1);
+  const R unit = static_cast<R>(feature_unit(options.map));
+  const auto scratch_of = [&](const Shape& shape) {
+    return Tensor::empty(context, shape, levels.rows.dtype(), Lifetime::scratch);
+  };
+  const Tensor exponents = scratch_of({all, heads, r});
+  project<R>(context, io, {}, sequences, [&](const FeatureChunk& chunk, const FeatureScratch<R>& scratch) {
+    rows(context, chunk.items(), r,
+         RowExponents<R>{
+             chunk, {elements<R>(scratch.u), r}, pointer<R>(scratch.half_norm), unit, pointer<R>(exponents)});
+  });
+  std::vector<RowPieces::Rows> ranges;
+  for (std::size_t s = 0; s < options.rows.size(); ++s)
+    ranges.push_back({levels.spans[s].first, levels.spans[s].first + options.rows[s].count});
+  const RowPieces pieces(context, ranges);
+  const Tensor of_pieces = scratch_of({pieces.view().pieces, heads, r});
+  const Uploaded<FeatureLevels::Span> spans = upload(context, levels.spans);
+  const Tensor fading = Tensor::empty(context, {std::ssize(ranges)}, DType::i64, Lifetime::scratch);
+  first_fading<R>(context, {io.options, io.x, io.directions, fading});
+  const FoundShift shift = find_shift<R>(context, options, io.directions);
+  run_columns<R>(context, std::ssize(ranges),
+                 {pieces.view(), spans.data(), pointer<std::int64_t>(fading), levels.in_order, heads * r,
+                  io.state.defined() ? io.state.dim(3) : 0, unit, shift.view(), pointer<R>(exponents),
+                  pointer<R>(io.state), pointer<R>(of_pieces), pointer<R>(levels.rows), pointer<R>(io.log_decay),
+                  pointer<R>(io.state_in), pointer<R>(io.state_out)});
 }
 
 }  // namespace
@@ -368,8 +417,13 @@ void kernels::features<Device::cuda>(const Context& context, const FeatureForwar
 }
 
 template <>
-void kernels::find_rescue<Device::cuda>(const Context& context, const FeatureRescue& io) {
-  visit_wide(io.x.dtype(), [&]<class R>() { rescue<R>(context, io); });
+void kernels::find_fading<Device::cuda>(const Context& context, const FadingRows& io) {
+  visit_wide(io.x.dtype(), [&]<class R>() { first_fading<R>(context, io); });
+}
+
+template <>
+void kernels::find_levels<Device::cuda>(const Context& context, const LevelTensors& io) {
+  visit_wide(io.x.dtype(), [&]<class R>() { levels<R>(context, io); });
 }
 
 }  // namespace fovea

@@ -19,9 +19,10 @@ struct FeatureChunk {
   struct Item {
     std::int64_t row, head, group, index;  // row of (b n); index into (b, n, heads)
   };
+  __device__ std::int64_t place(std::int64_t i) const { return first + i % (count * per_group) / per_group; }
   __device__ Item item(std::int64_t i) const {
     const std::int64_t of_group = count * per_group, group = i / of_group, rest = i % of_group;
-    const std::int64_t row = rows.row(first + rest / per_group), head = group * per_group + rest % per_group;
+    const std::int64_t row = rows.row(place(i)), head = group * per_group + rest % per_group;
     return {row, head, group, row * heads + head};
   }
   std::int64_t items() const { return count * heads; }

@@ -39,11 +39,10 @@ class Parts {
  public:
   explicit Parts(Room room = {}) : carver_(room) {}
 
-  R* take(std::size_t count, const std::source_location& where = std::source_location::current()) {
+  R* take(std::size_t count, guard::Place where = guard::Place::current()) {
     return carver_.take<R>(padded<R>(count), where);
   }
-  Matrix<R> matrix(std::size_t rows, std::size_t columns,
-                   const std::source_location& where = std::source_location::current()) {
+  Matrix<R> matrix(std::size_t rows, std::size_t columns, guard::Place where = guard::Place::current()) {
     return {take(padded<R>(rows) * padded<R>(columns), where), padded<R>(columns)};
   }
   std::size_t bytes() const { return carver_.used(); }
