@@ -1,6 +1,6 @@
 # Short names for what people do here. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-python wheel python bench fuzz fuzz-readers cuda gpu-test gpu-bench peers lint lint-format format \
+.PHONY: help run build test test-python wheel python bench fuzz fuzz-readers cuda gpu-python gpu-test gpu-bench peers lint lint-format format \
         house asan tsan clean bootstrap
 
 SHELL := /bin/bash
@@ -55,6 +55,12 @@ cuda: bootstrap-cuda  ## build the program and the tests with kernels for NVIDIA
 	@ninja -C build/cuda -j $(JOBS) fovea_cli gpu_policy_test gpu_ops_test gpu_optim_test gpu_tile_test gpu_scan_test \
 		gpu_conformance_test gpu_ops_bench gpu_tile_bench gpu_scan_bench
 
+# A Python with nanobind and, for the tests, PyTorch for CUDA and pytest.
+GPU_PYTHON ?= python3
+gpu-python: bootstrap-cuda  ## build the Python package with kernels for NVIDIA cards, for GPU_PYTHON: build/cuda/python
+	@cmake --preset cuda -DFOVEA_JOIN=$(JOIN) "-DFOVEA_CUDA_ARCHS=$(CUDA_ARCHS)" -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$$(command -v $(GPU_PYTHON))
+	@ninja -C build/cuda -j $(JOBS) fovea_python
+
 gpu-test: cuda  ## build and run the tests that need a card
 	@build/cuda/bin/gpu_policy_test --gtest_brief=1
 	@build/cuda/bin/gpu_ops_test --gtest_brief=1
@@ -62,11 +68,17 @@ gpu-test: cuda  ## build and run the tests that need a card
 	@build/cuda/bin/gpu_tile_test --gtest_brief=1
 	@build/cuda/bin/gpu_scan_test --gtest_brief=1
 	@build/cuda/bin/gpu_conformance_test --gtest_brief=1
+	@if $(GPU_PYTHON) -c 'import nanobind, torch, pytest; assert torch.cuda.is_available()' 2>/dev/null; then \
+		$(MAKE) --no-print-directory gpu-python && GPU_PYTHON=$(GPU_PYTHON) tests/gpu/python/run; \
+	else echo "tests/gpu/python not run: $(GPU_PYTHON) lacks nanobind, pytest or PyTorch with CUDA (GPU_PYTHON=...)"; fi
 
-gpu-bench: cuda  ## time the kernels on this machine's card
+gpu-bench: cuda  ## time the kernels on this machine's card, and every mechanism beside PyTorch (GPU_PYTHON): docs/bench-gpu.md
 	@build/cuda/bin/gpu_ops_bench
 	@build/cuda/bin/gpu_tile_bench
 	@build/cuda/bin/gpu_scan_bench
+	@if $(GPU_PYTHON) -c 'import nanobind, torch; assert torch.cuda.is_available()' 2>/dev/null; then \
+		$(MAKE) --no-print-directory gpu-python && PYTHONPATH=build/cuda/python $(GPU_PYTHON) bench/gpu/table.py --out docs/bench-gpu $(ARGS); \
+	else echo "docs/bench-gpu.md not made: $(GPU_PYTHON) lacks nanobind or PyTorch with CUDA (GPU_PYTHON=...)"; fi
 
 peers: python  ## race PyTorch on this machine (installs it under build/ first); ARGS="--help" for options
 	@scripts/bootstrap peers

@@ -40,6 +40,36 @@ class Bundle(unittest.TestCase):
         self.assertTrue(used)
         self.assertTrue(all(str(moved) in line for line in used), used)
 
+    def test_packed_as_one_file(self):
+        made = run(BUNDLE, "--xz", PROGRAM, f"{self.folder / 'made'}/")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        (self.folder / "elsewhere").mkdir()
+        self.assertEqual(run("tar", "-C", self.folder / "elsewhere", "-xJf", self.folder / "made.tar.xz").returncode, 0)
+        self.assertEqual([p.name for p in (self.folder / "elsewhere").iterdir()], ["made"])
+        started = run(self.folder / "elsewhere/made/bin" / PROGRAM.name, "--gtest_list_tests", env={"PATH": os.environ["PATH"]},
+                      cwd="/")
+        self.assertEqual(started.returncode, 0, started.stderr)
+        again = run(BUNDLE, "--xz", PROGRAM, self.folder / "made")
+        self.assertIn("exists", again.stderr)
+
+    def test_several_programs_share_their_libraries(self):
+        other = self.folder / "other"
+        shutil.copy(PROGRAM, other)
+        self.assertEqual(run(BUNDLE, PROGRAM, other, self.folder / "made").returncode, 0)
+        for name in (PROGRAM.name, "other"):
+            self.assertEqual(run(self.folder / "made/bin" / name, "--gtest_list_tests", cwd="/").returncode, 0)
+
+    def test_the_driver_of_a_card_stays_behind(self):
+        (self.folder / "driver.c").write_text("int cuInit(unsigned flags) { return (int)flags; }\n")
+        (self.folder / "main.c").write_text("int cuInit(unsigned); int main(void) { return cuInit(0); }\n")
+        library = self.folder / "libcuda.so.1"
+        built = run("cc", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-o", library, self.folder / "driver.c")
+        self.assertEqual(built.returncode, 0, built.stderr)
+        built = run("cc", "-o", self.folder / "card", self.folder / "main.c", library, f"-Wl,-rpath,{self.folder}")
+        self.assertEqual(built.returncode, 0, built.stderr)
+        self.assertEqual(run(BUNDLE, self.folder / "card", self.folder / "made").returncode, 0)
+        self.assertEqual(list((self.folder / "made/lib").iterdir()), [])
+
     def test_links_to_the_program_start_it(self):
         self.assertEqual(run(BUNDLE, PROGRAM, self.folder / "made").returncode, 0)
         (self.folder / PROGRAM.name).symlink_to(self.folder / "made/bin" / PROGRAM.name)

@@ -1,8 +1,10 @@
 #include "cli/kit/train_progress.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
+#include <vector>
 
 #include "cli/kit/progress.h"
 #include "experiment/run_text.h"
@@ -11,6 +13,12 @@ namespace fovea::cli {
 namespace {
 
 constexpr double kMemory = 50.0;
+
+// Of the card: "812 MB", "10.4 GB".
+std::string bytes_text(std::size_t bytes) {
+  const double mega = static_cast<double>(bytes) / 1e6;
+  return mega < 1e3 ? fmt::format("{:.0f} MB", mega) : fmt::format("{:.1f} GB", mega / 1e3);
+}
 
 // A model of texts is timed by its tokens: how many a step has depends on their lengths.
 bool counts_tokens(const Scores& scores) { return !scores.classes() && scores.task != Task::forecast; }
@@ -43,6 +51,10 @@ void TrainProgress::on_step(const StepReport& report) {
   state_.rate = rate_.add(done / std::fmax(report.seconds, 1e-9));
   state_.notice = notice(report);
   progress_.update(state_);
+  if (console_.verbose && !report.note.empty()) {
+    progress_.hide();
+    console_.detail(fmt::format("step {}: {}", report.step, report.note));
+  }
 }
 
 void TrainProgress::on_eval_progress(std::int64_t done, std::int64_t all) {
@@ -55,9 +67,11 @@ void TrainProgress::on_eval_progress(std::int64_t done, std::int64_t all) {
 std::string TrainProgress::notice(const StepReport& report) {
   skipped_ += report.skipped ? 1 : 0;
   const double waited = waiting_.add(report.input_seconds) / std::fmax(seconds_.add(report.seconds), 1e-9);
-  std::string out = skipped_ > 0 ? fmt::format("{} skipped", skipped_) : "";
-  if (waited > kInputWaitShown) out += fmt::format("{}input wait {:.0f}%", out.empty() ? "" : ", ", 100.0 * waited);
-  return out;
+  std::vector<std::string> parts;
+  if (report.memory > 0) parts.push_back(bytes_text(report.memory));
+  if (skipped_ > 0) parts.push_back(fmt::format("{} skipped", skipped_));
+  if (waited > kInputWaitShown) parts.push_back(fmt::format("input wait {:.0f}%", 100.0 * waited));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 void TrainProgress::finish() {

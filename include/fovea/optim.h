@@ -51,6 +51,13 @@ class FOVEA_EXPORT AdamW {
   void step(double rate);
   void zero_grad();
 
+  // The same in three parts, for steps that are enqueued before it is known whether they may be taken: the numbers of
+  // the next one; the step with these, f64 where the parameters are, unless `go`, an i64 scalar beside them, is 0; and
+  // the count. Gradients are kept.
+  std::vector<double> pace(double rate) const;
+  void apply(const Context& context, const Tensor& pace, const Tensor& go = {}) const;
+  void advance() { ++steps_; }
+
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -71,8 +78,9 @@ class FOVEA_EXPORT AdamW {
 // Multiplies all gradients by limit / norm when their joint L2 norm is above the limit (0: never). Returns the norm
 // from before, an f64 scalar where the gradients are; a gradient that is not finite makes it so.
 FOVEA_EXPORT Tensor clip_norm(Context& context, std::span<const Parameter> parameters, double limit);
-// Limits every entry to [-limit, limit] (0: no limit).
-FOVEA_EXPORT void clip_value(Context& context, std::span<const Parameter> parameters, double limit);
+// Limits every entry to [-limit, limit] (0: no limit). `go` as AdamW has it.
+FOVEA_EXPORT void clip_value(Context& context, std::span<const Parameter> parameters, double limit,
+                             const Tensor& go = {});
 
 enum class AverageKind : std::uint8_t {
   exponential,  // a += (1 - d) (w - a), d = min(decay, (1 + t) / (10 + t)) at update t
@@ -91,6 +99,10 @@ class FOVEA_EXPORT WeightAverage {
   WeightAverage(Context& context, std::vector<Parameter> parameters, WeightAverageOptions options = {});
 
   void update();  // after each step of the optimiser
+  // The same in three parts, as AdamW has it: the share of the parameters in the next average, the average, the count.
+  double share() const;
+  void apply(const Context& context, const Tensor& share, const Tensor& go = {}) const;
+  void advance() { ++updates_; }
 
   // Exchanges the contents of the parameters and of their averages, in place: the model predicts with the average until
   // the next swap. No update in between.
@@ -143,6 +155,8 @@ class FOVEA_EXPORT LossScaler {
   // Divides all gradients by the scale: an f64 scalar where they are, 1 if all are finite. Else it is 0: no step must
   // be taken, and the gradients are to be forgotten.
   Tensor unscale(Context& context, std::span<const Parameter> parameters) const;
+  // The same with 1 / scale as an f64 scalar where they are.
+  static Tensor unscale(Context& context, std::span<const Parameter> parameters, const Tensor& factor);
   // Moves the scale on after each step. Gradients that were not finite halve it; fails when it falls so low that
   // something else must be wrong.
   void adapt(bool finite);

@@ -42,6 +42,7 @@ struct FOVEA_EXPORT TrainConfig {
   std::int64_t log_every = 10;          // steps between rows of metrics.csv
   std::uint64_t seed = 0;               // must be the seed of the context
   std::int64_t length_window = 0;       // batches among which examples are sorted by length; 0: none
+  bool graphs = true;                   // on a card, steps of a shape that comes again are played as CUDA graphs
   std::string out = {};                 // folder for checkpoints and metrics; empty: nothing is written
 
   // What usually trains such a model well, from scratch and in minutes to hours: where a search may start.
@@ -68,6 +69,9 @@ struct StepReport {
   double gradient_norm = 0.0;  // before clipping
   double loss_scale = 0.0;     // of f16 models
   bool skipped = false;        // its f16 gradients overflowed: nothing was changed
+  bool replayed = false;       // played from a recording
+  std::string note = {};       // what there is to tell of recordings since the last step
+  std::size_t memory = 0;      // of another device than the host: most bytes in use at once so far
   std::int64_t tokens = 0;
   double seconds = 0.0;        // this step
   double input_seconds = 0.0;  // of these, waiting for the batch
@@ -153,6 +157,7 @@ struct EvalOptions {
   std::int64_t examples = 0;  // 0: all
   std::int64_t batch = 32;
   const std::atomic<bool>* stop = nullptr;  // when true, reports on the examples done so far
+  bool graphs = true;                       // as TrainConfig has it
   std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 };
 FOVEA_EXPORT EvalReport evaluate(Context& context, const Model& model, const Split& split,

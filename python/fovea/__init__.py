@@ -18,6 +18,8 @@ from fovea._tokenizer import Encoding, Tokenizer
 __version__: str = _fovea.version
 get_num_threads = _fovea.get_num_threads
 set_num_threads = _fovea.set_num_threads
+devices = _fovea.devices
+empty_cache = _fovea.empty_cache
 
 __all__ = [
     "Dataset",
@@ -35,6 +37,8 @@ __all__ = [
     "attention",
     "attention_backward",
     "attention_step",
+    "devices",
+    "empty_cache",
     "generate",
     "export_model",
     "get_num_threads",

@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from fovea import _fovea
+
+_DLPACK_CPU, _DLPACK_CUDA = 1, 2
+
 
 def is_torch(array: Any) -> bool:
     torch = sys.modules.get("torch")
@@ -31,6 +35,43 @@ def converter(array: Any) -> Callable[[Any], Any] | None:
 def _bfloat16(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     """NumPy learns of bfloat16 from ml_dtypes; the engine gives such results as integers."""
     return lambda array: array.view(dtype) if array.dtype == np.uint16 else array
+
+
+def card_of(array: Any, name: str = "q") -> tuple[int, int] | None:
+    """On which card an array lies, and the stream its framework works on, as the numbers of DLPack: 1 is the default one, 0
+    stands for none. None: it lies on the CPU."""
+    if isinstance(array, np.ndarray):
+        return None
+    if is_torch(array):
+        if array.device.type == "cpu":
+            return None
+        check_device(array.device.type, array.device, name)
+        return array.device.index, sys.modules["torch"].cuda.current_stream(array.device).cuda_stream or 1
+    where = getattr(array, "__dlpack_device__", None)
+    kind, number = (_DLPACK_CPU, 0) if where is None else where()
+    if kind == _DLPACK_CPU:
+        return None
+    if kind == _DLPACK_CUDA:
+        check_device("cuda", f"cuda:{number}", name)
+    else:
+        check_device("other", f"device {int(kind)} of DLPack", name)
+    return number, 0
+
+
+def check_device(kind: str, device: Any, name: str) -> None:
+    """Refuses what this build does not run on."""
+    if kind != "cpu" and not _fovea.has_cuda:
+        raise TypeError(f"{name} is on {device}; this build of fovea runs on the CPU only\n"
+                        f"  try     {name}.cpu(), or a build with CUDA (docs/cuda.md)")
+    if kind not in ("cpu", "cuda"):
+        raise TypeError(f"{name} is on {device}; fovea runs on the CPU and on CUDA cards")
+
+
+def placer(array: Any) -> Callable[[np.ndarray], Any]:
+    """What sends an array of NumPy to where this one lies."""
+    if is_torch(array):
+        return lambda x: sys.modules["torch"].from_numpy(x).to(array.device)
+    return lambda x: array.__array_namespace__().asarray(x)
 
 
 def framework(array: Any) -> str:

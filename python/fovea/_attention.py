@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fovea import _fovea
-from fovea._arrays import check_one_framework, converter, int_list, is_torch, number, whole
+from fovea._arrays import card_of, check_one_framework, converter, int_list, is_torch, number, placer, whole
 from fovea._mechanism import Mechanism, in_order, plain_mechanism, weights_for
 from fovea._pattern import Pattern
 
@@ -81,7 +81,7 @@ def attention_backward(grad: Any, q: Any, k: Any, v: Any, mechanism: str | Mecha
         options["final_state"] = True
     call = Call(q, k, v, mechanism, options)
     recorded = _fovea.record(q, k, v, call.engine, call.options)
-    return call.gradients(recorded.backward(grad, grad_lse, grad_final_state))
+    return call.gradients(recorded.backward(grad, grad_lse, grad_final_state, call.stream))
 
 
 def read_options(mechanism: str | Mechanism, options: dict[str, Any]) -> tuple[Mechanism, dict[str, Any]]:
@@ -118,6 +118,8 @@ class Call:
         if not type(q) is type(k) is type(v):
             check_one_framework(q=q, k=k, v=v)
         self.convert = converter(q)
+        card = card_of(q)
+        self.stream = 0 if card is None else card[1]
         self.mechanism, self.options = read_options(mechanism, options)
         self.engine = self.mechanism._engine
         if self.convert is not None and not isinstance(q, np.ndarray):
@@ -126,6 +128,10 @@ class Call:
             sizes = sizes_of((q.shape, k.shape, v.shape), "heads_first" in self.options, self.options.get("input"))
             f64 = str(q.dtype).endswith("float64")
             self.options["weights"] = weights_for(self.mechanism, sizes, f64, self.options.get("seed"))
+            if card is not None:
+                self.options["weights"] = list(map(placer(q), self.options["weights"]))
+        if card is not None:
+            self.options["card"] = card
         for name, value in self.options.items():
             array = value[0] if name == "weights" and value else value
             if is_torch(array):

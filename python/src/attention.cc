@@ -15,9 +15,8 @@ namespace {
 
 // What one call gives, as arrays of the caller's layout.
 nb::tuple arrays_of(const Request& request, const AttentionResult& result) {
-  return nb::make_tuple(array_from(request.turned(result.output.value()), request.kind),
-                        array_from(request.turned(result.lse.value()), request.kind),
-                        array_from(result.final_state.value(), request.kind));
+  return nb::make_tuple(request.array(request.turned(result.output.value())),
+                        request.array(request.turned(result.lse.value())), request.array(result.final_state.value()));
 }
 
 nb::tuple attend(nb::handle q, nb::handle k, nb::handle v, const Mechanism& mechanism, const nb::dict& options) {
@@ -26,8 +25,10 @@ nb::tuple attend(nb::handle q, nb::handle k, nb::handle v, const Mechanism& mech
   {
     const auto context = request.context();
     const Running running;
+    Turn turn(context->memory(), request.home.place);
     Tape tape(*context, {.record = false, .training = request.training, .stream = request.stream});
     result = attention(tape, request.q, request.k, request.v, mechanism, request.resolved(tape));
+    turn.end();
   }
   return arrays_of(request, result);
 }
@@ -41,21 +42,25 @@ class Recorded {
         tape_(*context_, {.training = request_.training, .stream = request_.stream}) {
     request_.want_gradients();
     const Running running;
+    Turn turn(context_->memory(), request_.home.place);
     result_ = attention(tape_, request_.q, request_.k, request_.v, mechanism, request_.resolved(tape_));
+    turn.end();
   }
 
   bool used() const { return used_; }
   nb::tuple arrays() const { return arrays_of(request_, result_); }
 
   // Gradients by name, from those of the three results, any of which may be None. Once only: the tape is used up.
-  nb::dict backward(nb::handle output, nb::handle lse, nb::handle final_state) {
+  // `stream`: that of the caller now, on a card.
+  nb::dict backward(nb::handle output, nb::handle lse, nb::handle final_state, Stream stream) {
+    request_.home.place.stream = stream;
     if (used_) throw nb::value_error("the gradient of this call was taken already; record it again");
     used_ = true;
     std::vector<Var> outputs;
     std::vector<Tensor> seeds;
     const auto add = [&](nb::handle grad, const Var& value, const char* name, bool turns) {
       if (grad.is_none()) return;
-      const Tensor given = tensor_from(grad, name), seed = turns ? request_.turned(given) : given;
+      const Tensor given = request_.tensor(grad, name), seed = turns ? request_.turned(given) : given;
       check_like(seed, value, name);
       outputs.push_back(value);
       seeds.push_back(seed);
@@ -63,11 +68,17 @@ class Recorded {
     add(output, result_.output, "grad", true);
     add(lse, result_.lse, "grad_lse", true);
     add(final_state, result_.final_state, "grad_final_state", false);
+    nb::dict found;
     {
-      const Running running;
-      tape_.backward(outputs, seeds);
+      Turn turn(context_->memory(), request_.home.place);
+      {
+        const Running running;
+        tape_.backward(outputs, seeds);
+      }
+      found = request_.gradients(*context_);
+      turn.end();
     }
-    return request_.gradients();
+    return found;
   }
 
  private:
@@ -134,7 +145,7 @@ void bind_attention(nb::module_& module) {
       .def("arrays", &Recorded::arrays)
       .def_prop_ro("used", &Recorded::used)
       .def("backward", &Recorded::backward, nb::arg("output").none(), nb::arg("lse").none(),
-           nb::arg("final_state").none());
+           nb::arg("final_state").none(), nb::arg("stream") = 0);
   module.def("record", record);
   module.def("issue_ticket", Tickets::issue);
   module.def("find_ticket", Tickets::find);

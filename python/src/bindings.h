@@ -8,6 +8,7 @@ namespace fovea::python {
 namespace nb = nanobind;
 
 void bind_errors(nb::module_& module);
+void bind_arrays(nb::module_& module);
 void bind_mechanism(nb::module_& module);
 void bind_pattern(nb::module_& module);
 void bind_attention(nb::module_& module);

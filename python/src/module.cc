@@ -1,4 +1,8 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include "bindings.h"
+#include "core/devices.h"
 #include "engine.h"
 #include "fovea/version.h"
 
@@ -8,6 +12,7 @@ NB_MODULE(_fovea, module) {
   module.doc() = "The engine of fovea; see the package's own functions.";
   module.attr("version") = FOVEA_VERSION;
   bind_errors(module);
+  bind_arrays(module);
   bind_mechanism(module);
   bind_pattern(module);
   bind_attention(module);
@@ -21,4 +26,7 @@ NB_MODULE(_fovea, module) {
   bind_generation(module);
   module.def("set_num_threads", set_threads, nb::arg("threads"));
   module.def("get_num_threads", threads);
+  module.def("devices", device_names);
+  module.attr("has_cuda") = fovea::is_built(fovea::Device::cuda);
+  module.def("empty_cache", empty_cache);
 }

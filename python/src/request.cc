@@ -29,7 +29,7 @@ Tensor pairwise(const Tensor& x) {
     shape.insert(shape.begin(), 1);
     strides.insert(strides.begin(), 0);
   }
-  return Tensor::wrap(x.raw(), Shape(shape), strides, x.dtype(), std::make_shared<Tensor>(x));
+  return Tensor::wrap(x.raw(), Shape(shape), strides, x.dtype(), std::make_shared<Tensor>(x)).in(x.memory());
 }
 
 Rotary rotary_from(nb::handle value) {
@@ -54,6 +54,7 @@ struct Option {
 constexpr Option kOptions[] = {
     {"causal", [](Request& r, nb::handle x) { r.options.causal = nb::cast<bool>(x); }},
     {"align", [](Request& r, nb::handle x) { r.options.align = align_from(x); }},
+    {"card", [](Request&, nb::handle) {}},  // settle() has read it
     {"numpy", [](Request& r, nb::handle x) { r.kind = nb::cast<bool>(x) ? Kind::numpy : Kind::dlpack; }},
     {"heads_first", [](Request& r, nb::handle x) { r.heads_first = nb::cast<bool>(x); }},
     {"scale", [](Request& r, nb::handle x) { r.options.scale = nb::cast<double>(x); }},
@@ -63,17 +64,17 @@ constexpr Option kOptions[] = {
        r.options.window = Window{left, right};
      }},
     {"pattern", [](Request& r, nb::handle x) { r.options.pattern = nb::cast<Pattern>(x); }},
-    {"mask", [](Request& r, nb::handle x) { r.options.mask = pairwise(tensor_from(x, "mask")); }},
+    {"mask", [](Request& r, nb::handle x) { r.options.mask = pairwise(r.tensor(x, "mask")); }},
     {"bias",
      [](Request& r, nb::handle x) {
-       const Tensor bias = tensor_from(x, "bias");
+       const Tensor bias = r.tensor(x, "bias");
        r.bias_rank = bias.rank();
        r.options.bias = pairwise(bias);
      }},
-    {"diagonal_bias", [](Request& r, nb::handle x) { r.options.diagonal_bias = tensor_from(x, "diagonal_bias"); }},
+    {"diagonal_bias", [](Request& r, nb::handle x) { r.options.diagonal_bias = r.tensor(x, "diagonal_bias"); }},
     {"alibi", [](Request& r, nb::handle x) { r.options.alibi = nb::cast<bool>(x); }},
     {"rotary", [](Request& r, nb::handle x) { r.options.rotary = rotary_from(x); }},
-    {"positions", [](Request& r, nb::handle x) { r.options.positions = tensor_from(x, "positions"); }},
+    {"positions", [](Request& r, nb::handle x) { r.options.positions = r.tensor(x, "positions"); }},
     {"dropout_p", [](Request& r, nb::handle x) { r.options.dropout_p = nb::cast<double>(x); }},
     {"training", [](Request& r, nb::handle x) { r.training = nb::cast<bool>(x); }},
     {"seed", [](Request& r, nb::handle x) { r.stream = stream_of(nb::cast<std::uint64_t>(x)); }},
@@ -85,13 +86,13 @@ constexpr Option kOptions[] = {
     {"lengths_k", [](Request& r, nb::handle x) { r.options.keys.lengths = nb::cast<std::vector<std::int32_t>>(x); }},
     {"weights",
      [](Request& r, nb::handle x) {
-       for (nb::handle weight : nb::cast<nb::sequence>(x)) r.options.weights.push_back(tensor_from(weight, "weights"));
+       for (nb::handle weight : nb::cast<nb::sequence>(x)) r.options.weights.push_back(r.tensor(weight, "weights"));
      }},
-    {"input", [](Request& r, nb::handle x) { r.options.input = tensor_from(x, "input"); }},
+    {"input", [](Request& r, nb::handle x) { r.options.input = r.tensor(x, "input"); }},
     {"layer", [](Request& r, nb::handle x) { r.options.layer = nb::cast<std::int64_t>(x); }},
     {"layers", [](Request& r, nb::handle x) { r.options.layers = nb::cast<std::int64_t>(x); }},
     {"return_lse", [](Request& r, nb::handle x) { r.options.return_lse = nb::cast<bool>(x); }},
-    {"initial_state", [](Request& r, nb::handle x) { r.options.initial_state = tensor_from(x, "initial_state"); }},
+    {"initial_state", [](Request& r, nb::handle x) { r.options.initial_state = r.tensor(x, "initial_state"); }},
     {"final_state", [](Request& r, nb::handle x) { r.options.final_state = nb::cast<bool>(x); }},
 };
 
@@ -108,6 +109,14 @@ void set_option(Request& request, nb::handle key, nb::handle value) {
   fail(ErrorCode::internal, fmt::format("the binding knows no option \"{}\"", name));
 }
 
+// What decides how the arrays among the options are read.
+void settle(Request& request, const nb::dict& options) {
+  if (!options.contains("card")) return;
+  const auto [index, stream] = nb::cast<std::pair<int, Stream>>(options["card"]);
+  request.home.place = {Device::cuda, index, stream};
+  request.home.memory = context_for(0.0, request.home.place)->memory();
+}
+
 // A value whose gradient is wanted, where it has one.
 Var asked_for(const Var& value) { return value.defined() && is_float(value.dtype()) ? wanted(value.value()) : value; }
 
@@ -116,17 +125,16 @@ Var widened(Tape& tape, const Var& x, DType wide) {
 }
 
 // The gradient of an input; zeros where nothing flowed.
-Tensor gradient_of(const Var& x) {
-  if (x.grad().defined()) return x.grad();
-  const auto zeros = std::make_shared<std::vector<std::byte>>(x.value().bytes());
-  return Tensor::wrap(zeros->data(), x.shape(), x.dtype(), zeros);
+Tensor gradient_of(const Context& context, const Var& x) {
+  return x.grad().defined() ? x.grad() : Tensor::zeros(context, x.shape(), x.dtype());
 }
 
 }  // namespace
 
 std::shared_ptr<Context> Request::context(std::int64_t cached_keys) const {
   const bool sane = q.value().rank() == 4 && k.value().rank() == 4;
-  return context_for(sane ? static_cast<double>(q.value().numel()) * static_cast<double>(cached_keys + k.dim(1)) : 0.0);
+  const double work = sane ? static_cast<double>(q.value().numel()) * static_cast<double>(cached_keys + k.dim(1)) : 0.0;
+  return context_for(work, home.place);
 }
 
 void Request::want_gradients() {
@@ -143,31 +151,32 @@ AttentionOptions Request::resolved(Tape& tape) const {
   return out;
 }
 
-nb::dict Request::gradients() const {
-  const auto array = [&](const Var& x) { return array_from(gradient_of(x), kind); };
+nb::dict Request::gradients(const Context& context) const {
+  const auto gradient = [&](const Var& x) { return gradient_of(context, x); };
   nb::dict out;
-  out["q"] = array_from(turned(gradient_of(q)), kind);
-  out["k"] = array_from(turned(gradient_of(k)), kind);
-  out["v"] = array_from(turned(gradient_of(v)), kind);
+  out["q"] = array(turned(gradient(q)));
+  out["k"] = array(turned(gradient(k)));
+  out["v"] = array(turned(gradient(v)));
   if (options.bias.defined()) {
-    Tensor bias = gradient_of(options.bias);
+    Tensor bias = gradient(options.bias);
     while (bias.rank() > bias_rank) bias = bias.select(0, 0);
-    out["bias"] = array_from(bias, kind);
+    out["bias"] = array(bias);
   }
-  if (options.diagonal_bias.defined()) out["diagonal_bias"] = array(options.diagonal_bias);
-  if (options.initial_state.defined()) out["initial_state"] = array(options.initial_state);
-  if (options.input.defined()) out["input"] = array(options.input);
+  if (options.diagonal_bias.defined()) out["diagonal_bias"] = array(gradient(options.diagonal_bias));
+  if (options.initial_state.defined()) out["initial_state"] = array(gradient(options.initial_state));
+  if (options.input.defined()) out["input"] = array(gradient(options.input));
   nb::list weights;
-  for (const Var& weight : options.weights) weights.append(array(weight));
+  for (const Var& weight : options.weights) weights.append(array(gradient(weight)));
   out["weights"] = weights;
   return out;
 }
 
 Request read_request(nb::handle q, nb::handle k, nb::handle v, const nb::dict& options) {
   Request request;
+  settle(request, options);
   for (const auto& [key, value] : options) set_option(request, key, value);
   const auto read = [&](nb::handle array, const char* name) {
-    const Tensor x = tensor_from(array, name);
+    const Tensor x = request.tensor(array, name);
     return request.heads_first && x.rank() == 4 ? x.transpose(1, 2) : x;
   };
   request.q = read(q, "q");

@@ -20,7 +20,8 @@ class StepMemory {
     owner_ = mechanism.text();
     dtype_ = request.q.dtype();
     sizes_ = sizes_of(request);
-    return array_from(request.turned(output), request.kind);
+    place_ = request.home.place;
+    return request.array(request.turned(output));
   }
 
   nb::list lengths() const {
@@ -44,6 +45,8 @@ class StepMemory {
     other.owner_ = owner_;
     other.dtype_ = dtype_;
     other.sizes_ = sizes_;
+    other.place_ = place_;
+    other.context_ = context_;
     return other;
   }
 
@@ -71,6 +74,10 @@ class StepMemory {
     if (owner_ != mechanism.text())
       fail(ErrorCode::usage, fmt::format("a state of \"{}\" cannot be moved on by \"{}\"", owner_, mechanism.text()),
            "state", "a DecodeState for each layer and each sequence");
+    const Place& here = request.home.place;
+    if (here.device != place_.device || here.index != place_.index)
+      fail(ErrorCode::usage, fmt::format("the state is on {}, the step on {}", name_of(place_), name_of(here)), "state",
+           "a DecodeState goes on where it began");
     if (now != sizes_ || request.q.dtype() != dtype_)
       fail(ErrorCode::shape,
            fmt::format("the state is of heads, kv_heads, d_k, d_v {} in {}, the step of {} in {}", sizes_.text(),
@@ -86,16 +93,21 @@ class StepMemory {
       counts.emplace_back(state.length, state.held);
       held = std::max(held, state.held);
     }
-    const auto context = request.context(held);
+    // On a card the state and the work that moves it on keep the stream of the first step.
+    const auto context = context_ != nullptr ? context_ : request.context(held);
+    if (request.home.place.device != Device::cpu) context_ = context;
     const Running running;
+    Turn turn(context->memory(), request.home.place);
     Tape tape(*context, {.record = false});
     const AttentionOptions options = request.resolved(tape);
     if (owner_.empty()) states_.resize(options.queries.rows(request.q.dim(0), request.q.dim(1), "lengths").size());
     std::vector<DecodeState*> pointers;
     for (DecodeState& state : states_) pointers.push_back(&state);
     try {
-      return attention_step(tape, request.q.value(), request.k.value(), request.v.value(), mechanism, pointers,
-                            options);
+      const Tensor output =
+          attention_step(tape, request.q.value(), request.k.value(), request.v.value(), mechanism, pointers, options);
+      turn.end();
+      return output;
     } catch (...) {
       states_.resize(counts.size());
       for (std::size_t s = 0; s < counts.size(); ++s) std::tie(states_[s].length, states_[s].held) = counts[s];
@@ -107,6 +119,8 @@ class StepMemory {
   std::string owner_;  // text of the mechanism
   DType dtype_ = DType::f32;
   Shape sizes_;
+  Place place_;
+  std::shared_ptr<Context> context_;  // on a card
   bool busy_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/recording.h"
 #include "models/network.h"
 #include "nn/embedding.h"
 #include "nn/output.h"
@@ -25,6 +26,7 @@ class LanguageModel final : public Network {
   Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
     const Var x = rows(tape, batch.input, {}).x;
     if (!masked_) return report_of(head_.loss(tape, x, batch.targets, options.label_smoothing));
+    Recording::refuse("how many tokens are masked differs from batch to batch");
     const std::vector<std::int32_t> targets = batch.targets.to_vector<std::int32_t>();
     std::vector<std::int32_t> places;
     const auto wanted = std::make_shared<std::vector<std::int32_t>>();

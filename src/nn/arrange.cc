@@ -4,6 +4,7 @@
 
 #include "fovea/zones.h"
 #include "nn/embedding.h"
+#include "tensor/feed.h"
 
 namespace fovea::nn {
 namespace {
@@ -24,16 +25,41 @@ struct Move {
   std::size_t from, to, count, sequence;
 };
 
-// Copies one sequence, checking every id.
-void copy_ids(std::int64_t limit, std::string_view kind, const Ids& from, const Move& move, Ids& to) {
-  for (std::size_t i = 0; i < move.count; ++i) {
-    const std::int32_t id = from[move.from + i];
-    if (id < 0 || id >= limit)
+// How ids are laid out: which of them go where, and what may stand there.
+struct Plan {
+  Shape shape;
+  std::vector<Move> moves;
+  std::vector<std::size_t> fronts;  // places of the model's own token
+  bool stays = false;               // every id stands where it was, and leaves the host anyway
+
+  void check(std::string_view kind, std::int64_t limit, const Move& move, const std::int32_t* from) const;
+  Tensor lay_out(std::string_view kind, std::int64_t limit, const Tensor& given) const;
+};
+
+// A loop without branches first: it is what all ids of all batches go through.
+void Plan::check(std::string_view kind, std::int64_t limit, const Move& move, const std::int32_t* from) const {
+  const auto most = static_cast<std::uint32_t>(limit);
+  bool all = true;
+  for (std::size_t i = 0; i < move.count; ++i) all &= static_cast<std::uint32_t>(from[i]) < most;
+  for (std::size_t i = 0; !all && i < move.count; ++i)
+    if (const std::int32_t id = from[i]; id < 0 || id >= limit)
       fail(ErrorCode::bad_input,
            fmt::format("{} {} outside the {} 0 .. {}", kind, id, kind == "token" ? "vocabulary" : "range", limit - 1),
            fmt::format("{}, position {}", sequence_name(move.sequence), i));
-    to[move.to + i] = id;
-  }
+}
+
+// Checks every id, and takes a copy where they do not stay as they are. Padding is 0.
+Tensor Plan::lay_out(std::string_view kind, std::int64_t limit, const Tensor& given) const {
+  const bool here = given.device() == Device::cpu && given.is_contiguous();
+  const Ids copied = here ? Ids() : given.to_vector<std::int32_t>();
+  const std::int32_t* from = here ? given.data<std::int32_t>() : copied.data();
+  for (const Move& move : moves) check(kind, limit, move, from + move.from);
+  if (here && stays) return given;
+  const auto laid = std::make_shared<Ids>(static_cast<std::size_t>(shape.numel()), 0);
+  for (const std::size_t front : fronts) (*laid)[front] = static_cast<std::int32_t>(kind == "token" ? limit : 0);
+  for (const Move& move : moves)
+    std::copy_n(from + move.from, move.count, laid->begin() + static_cast<std::ptrdiff_t>(move.to));
+  return Tensor::wrap(laid->data(), shape, DType::i32, laid);
 }
 
 // The same sequences, each one row longer.
@@ -86,28 +112,31 @@ Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input&
   auto layout = std::make_shared<Layout>();
   layout->rows = spec.front ? with_front_row(input.rows, from) : input.rows;
   layout->pasts = pasts;
-  const bool typed = input.types.defined();
-  const Ids ids = input.ids.to_vector<std::int32_t>(), types = typed ? input.types.to_vector<std::int32_t>() : Ids();
-  Ids arranged(static_cast<std::size_t>(batch * wide), 0), arranged_types(typed ? arranged.size() : 0, 0),
-      positions(arranged.size(), 0);
+  auto plan = std::make_shared<Plan>();
+  plan->shape = {batch, wide};
+  Ids positions(static_cast<std::size_t>(batch * wide), 0);
+  std::size_t covered = 0;
   const std::vector<Sequences::Rows> to = layout->rows.rows(batch, wide, "rows");
   for (std::size_t s = 0; s < from.size(); ++s) {
     const std::int64_t seen = pasts.empty() ? 0 : pasts[s]->length, ahead = spec.front ? 1 : 0;
     check_length(spec, s, seen + from[s].count);
     const auto start = static_cast<std::size_t>(to[s].batch * wide + to[s].begin);
-    const Move move{static_cast<std::size_t>(from[s].batch * n + from[s].begin),
-                    start + static_cast<std::size_t>(ahead), static_cast<std::size_t>(from[s].count), s};
-    if (spec.front) arranged[start] = static_cast<std::int32_t>(spec.vocabulary);
-    copy_ids(spec.vocabulary, "token", ids, move, arranged);
-    if (typed) copy_ids(spec.types, "type", types, move, arranged_types);
+    plan->moves.push_back({static_cast<std::size_t>(from[s].batch * n + from[s].begin),
+                           start + static_cast<std::size_t>(ahead), static_cast<std::size_t>(from[s].count), s});
+    if (spec.front) plan->fronts.push_back(start);
+    covered += plan->moves.back().count;
     std::iota(positions.begin() + static_cast<std::ptrdiff_t>(start),
               positions.begin() + static_cast<std::ptrdiff_t>(start) + to[s].count, static_cast<std::int32_t>(seen));
     layout->longest = std::max(layout->longest, seen + to[s].count);
   }
-  const auto across = [&](const Ids& values) { return Tensor::from<std::int32_t>(context, {batch, wide}, values); };
-  layout->positions = across(positions);
-  const Index tokens(across(arranged), 0, spec.vocabulary + (spec.front ? 1 : 0));
-  return {tokens, typed ? Index(across(arranged_types), 0, spec.types) : Index(), std::move(layout)};
+  plan->stays = !spec.front && covered == positions.size() && context.device() != Device::cpu;
+  layout->positions = Tensor::from<std::int32_t>(context, plan->shape, positions);
+  const auto across = [&](const char* kind, std::int64_t limit, const Tensor& given) {
+    return feed(context, [plan, kind, limit, given] { return plan->lay_out(kind, limit, given); });
+  };
+  const Index tokens(across("token", spec.vocabulary, input.ids), 0, spec.vocabulary + (spec.front ? 1 : 0));
+  if (!input.types.defined()) return {tokens, Index(), std::move(layout)};
+  return {tokens, Index(across("type", spec.types, input.types), 0, spec.types), std::move(layout)};
 }
 
 }  // namespace fovea::nn

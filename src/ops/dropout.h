@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/rng.h"
+#include "core/stream_shift.h"
 #include "fovea/autograd.h"
 
 namespace fovea {
@@ -15,6 +16,7 @@ namespace fovea {
 struct Keep {
   std::uint64_t seed = 0, stream = 0;
   std::uint16_t threshold = 0;
+  const std::uint64_t* shift = nullptr;  // on the device: what a recorded step adds to the stream
 
   bool active() const { return threshold != 0; }
   double scale() const { return 65536.0 / (65536.0 - threshold); }  // 1 / (1 - p), for the survivors
@@ -30,7 +32,9 @@ inline Keep next_dropout(Tape& tape, double p) {
   if (!(p >= 0.0 && p < 1.0))
     fail(ErrorCode::usage, "dropout probability " + std::to_string(p) + " is outside [0, 1)", "dropout_p");
   if (!tape.training() || p == 0.0) return {};
-  return keep_with(p, tape.context().seed(), tape.next_stream());
+  Keep keep = keep_with(p, tape.context().seed(), tape.next_stream());
+  keep.shift = stream_shift();
+  return keep;
 }
 
 }  // namespace fovea

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/stream_shift.h"
 #include "fovea/ops.h"
 #include "ops/experts_kernels.h"
 #include "ops/index.h"
@@ -144,7 +145,7 @@ Var jitter(Tape& tape, const Var& x, double amount) {
   if (!(amount >= 0.0 && amount < 1.0))
     fail(ErrorCode::usage, "jitter of " + std::to_string(amount) + " is outside [0, 1)", "jitter");
   if (!tape.training() || amount == 0.0) return x;
-  const kernels::Jitter noise{amount, tape.context().seed(), tape.next_stream()};
+  const kernels::Jitter noise{amount, tape.context().seed(), tape.next_stream(), stream_shift()};
   return tape.record(kJitter, {x}, jittered(tape.context(), noise, x.value()), {}, noise);
 }
 

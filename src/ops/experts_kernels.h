@@ -58,6 +58,7 @@ void scatter_rows_backward(const Context& context, const ScatterPull& io);
 struct Jitter {
   double amount;
   std::uint64_t seed, stream;
+  const std::uint64_t* shift = nullptr;  // on the device: what a recorded step adds to the stream
 };
 struct JitterTensors {
   Jitter noise;

@@ -3,6 +3,7 @@
 #include "ops/index.h"
 #include "ops/loss_kernels.h"
 #include "ops/work.h"
+#include "tensor/feed.h"
 
 namespace fovea {
 namespace {
@@ -48,14 +49,15 @@ Tensor checked_targets(const Context& context, const Shape& logits, const Index&
   check_loss(logits, targets.entries, options);
   const std::int64_t classes = logits.dim(-1);
   const std::int32_t ignored = options.ignore_index;
-  if (!targets.within(ignored == -1 ? -1 : 0, classes)) {
-    const Tensor entries = dense_entries(context, targets.entries);
+  if (targets.within(ignored == -1 ? -1 : 0, classes)) return taken_along(context, targets.entries);
+  return feed(context, [&context, given = targets.entries, classes, ignored] {
+    const Tensor entries = dense_entries(context, given);
     const kernels::TargetCheck io{entries, classes, ignored, number_beside(context, entries)};
     visit_device(*entries.memory(), [&]<Device D>() { kernels::check_targets<D>(context, io); });
     const std::int64_t bad = io.place.to_vector<std::int64_t>().front();
     if (bad >= 0) refuse_target(entries, bad, classes, ignored);
-  }
-  return taken_along(context, targets.entries);
+    return entries;
+  });
 }
 
 Tensor mean_loss(const Context& context, const Tensor& sums, DType dtype) {

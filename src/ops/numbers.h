@@ -6,7 +6,9 @@
 
 namespace fovea {
 
-// The values of floating scalars, brought to the host by one read. 0 for one that is undefined.
+// Floating scalars side by side, f64, where the context is. 0 for one that is undefined.
+Tensor collect_numbers(const Context& context, std::vector<Tensor> scalars);
+// Their values, brought to the host by one read.
 std::vector<double> read_numbers(const Context& context, std::vector<Tensor> scalars);
 
 }  // namespace fovea

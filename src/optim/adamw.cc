@@ -19,25 +19,28 @@ AdamW::AdamW(Context& context, std::vector<Parameter> parameters, AdamWOptions o
   }
 }
 
+std::vector<double> AdamW::pace(double rate) const {
+  const auto t = static_cast<double>(steps_ + 1);
+  return {rate / (1.0 - std::pow(options_.beta1, t)), 1.0 / std::sqrt(1.0 - std::pow(options_.beta2, t)), rate};
+}
+
 void AdamW::step(double rate) {
-  const ZoneTimer timer(context_->zones(), Zone::optimizer);
-  ++steps_;
-  const auto t = static_cast<double>(steps_);
-  kernels::AdamWUpdate io{{.beta1 = options_.beta1,
-                           .beta2 = options_.beta2,
-                           .eps = options_.eps,
-                           .step_size = rate / (1.0 - std::pow(options_.beta1, t)),
-                           .root_size = 1.0 / std::sqrt(1.0 - std::pow(options_.beta2, t))},
-                          {}};
+  apply(*context_, Tensor::from<double>(*context_, {3}, pace(rate)));
+  advance();
+  zero_grad();
+}
+
+void AdamW::apply(const Context& context, const Tensor& pace, const Tensor& go) const {
+  const ZoneTimer timer(context.zones(), Zone::optimizer);
+  kernels::AdamWUpdate io{{.beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps}, {}, pace, go};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& p = parameters_[i];
     if (!p.var.grad().defined()) continue;
     const double decay = p.decay ? options_.weight_decay : 0.0;
     io.parameters.push_back({p.var.value(), p.var.grad(), moments_[i].first, moments_[i].second,
-                             options_.decoupled ? 1.0 - rate * decay : 1.0, options_.decoupled ? 0.0 : decay});
+                             options_.decoupled ? decay : 0.0, options_.decoupled ? 0.0 : decay});
   }
-  visit_device(*context_, io, [&]<Device D>() { kernels::adamw<D>(*context_, io); });
-  zero_grad();
+  visit_device(context, io, [&]<Device D>() { kernels::adamw<D>(context, io); });
 }
 
 void AdamW::zero_grad() {

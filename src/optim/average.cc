@@ -29,15 +29,21 @@ WeightAverage::WeightAverage(Context& context, std::vector<Parameter> parameters
 }
 
 void WeightAverage::update() {
+  apply(*context_, Tensor::from<double>(*context_, {}, std::vector{share()}));
+  advance();
+}
+
+double WeightAverage::share() const {
   if (swapped_) fail(ErrorCode::usage, "the average stands in for the parameters: no update before the next swap");
-  const ZoneTimer timer(context_->zones(), Zone::optimizer);
-  ++updates_;
-  const auto t = static_cast<double>(std::max<std::int64_t>(0, updates_ - options_.start + 1));  // that count
-  double share = 1.0;  // before the start the average follows the parameters
-  if (t > 0.0)
-    share = options_.kind == AverageKind::mean ? 1.0 / t : 1.0 - std::min(options_.decay, (1.0 + t) / (10.0 + t));
-  const kernels::AverageUpdate io{share, averages_, values_of(parameters_)};
-  visit_device(*context_, io, [&]<Device D>() { kernels::move_averages<D>(*context_, io); });
+  const auto t = static_cast<double>(std::max<std::int64_t>(0, updates_ - options_.start + 2));  // that count
+  if (t <= 0.0) return 1.0;  // before the start the average follows the parameters
+  return options_.kind == AverageKind::mean ? 1.0 / t : 1.0 - std::min(options_.decay, (1.0 + t) / (10.0 + t));
+}
+
+void WeightAverage::apply(const Context& context, const Tensor& share, const Tensor& go) const {
+  const ZoneTimer timer(context.zones(), Zone::optimizer);
+  const kernels::AverageUpdate io{share, averages_, values_of(parameters_), go};
+  visit_device(context, io, [&]<Device D>() { kernels::move_averages<D>(context, io); });
 }
 
 void WeightAverage::swap() noexcept {

@@ -16,10 +16,10 @@ Tensor clip_norm(Context& context, std::span<const Parameter> parameters, double
   return measured.norm;
 }
 
-void clip_value(Context& context, std::span<const Parameter> parameters, double limit) {
+void clip_value(Context& context, std::span<const Parameter> parameters, double limit, const Tensor& go) {
   if (limit <= 0.0) return;
   const ZoneTimer timer(context.zones(), Zone::optimizer);
-  const kernels::ValueClip io{gradients_of(parameters), limit};
+  const kernels::ValueClip io{gradients_of(parameters), limit, go};
   visit_device(context, io, [&]<Device D>() { kernels::clip_value<D>(context, io); });
 }
 

@@ -26,8 +26,12 @@ void LossScaler::set_state(const State& state) {
 }
 
 Tensor LossScaler::unscale(Context& context, std::span<const Parameter> parameters) const {
+  return unscale(context, parameters, Tensor::from<double>(context, {}, std::vector{1.0 / state_.scale}));
+}
+
+Tensor LossScaler::unscale(Context& context, std::span<const Parameter> parameters, const Tensor& factor) {
   const ZoneTimer timer(context.zones(), Zone::optimizer);
-  const kernels::Unscale io{gradients_of(parameters), 1.0 / state_.scale, Tensor::empty(context, {}, DType::f64)};
+  const kernels::Unscale io{gradients_of(parameters), factor, Tensor::empty(context, {}, DType::f64)};
   visit_device(context, io, [&]<Device D>() { kernels::unscale<D>(context, io); });
   return io.finite;
 }

@@ -5,31 +5,38 @@
 #include "fovea/tensor.h"
 
 // What an optimiser does to all parameters, each in one call: lists of dense f32 and f64 tensors, an entry for each
-// parameter.
+// parameter. Numbers that change from step to step are f64 tensors beside them: a recorded step reads new ones.
+// `go`, an i64 scalar: 0 leaves everything as it is; undefined: go on.
 namespace fovea::kernels {
 
-// The numbers of one AdamW step, bias corrections folded in.
-struct AdamWStep {
+struct AdamWConstants {
   double beta1, beta2, eps;
+};
+// What a step has of its own, bias corrections folded in: the three numbers of `pace`.
+struct AdamWPace {
   double step_size;  // rate / (1 - beta1^t)
   double root_size;  // 1 / sqrt(1 - beta2^t)
+  double rate;
 };
 struct AdamWTensors {
   Tensor value, grad, first, second;  // of one shape and dtype
-  double shrink;                      // 1 - rate * weight decay, for the decoupled kind
-  double pull;                        // the weight decay as a part of the gradient, for the other
+  double decay;                       // decoupled: the parameter shrinks by 1 - rate * decay
+  double pull;                        // the weight decay as a part of the gradient, for the other kind
 };
 struct AdamWUpdate {
-  AdamWStep step;
+  AdamWConstants constants;
   std::vector<AdamWTensors> parameters;
+  Tensor pace;
+  Tensor go = {};
 };
 template <Device>
 void adamw(const Context& context, const AdamWUpdate& io);
 
 // average += share (value - average); the value itself for a share of 1, which a + (w - a) is not always.
 struct AverageUpdate {
-  double share;
+  Tensor share;
   std::vector<Tensor> averages, values;
+  Tensor go = {};
 };
 template <Device>
 void move_averages(const Context& context, const AverageUpdate& io);
@@ -62,6 +69,7 @@ void clip_norm(const Context& context, const NormClip& io);
 struct ValueClip {
   std::vector<Tensor> grads;
   double limit;
+  Tensor go = {};
 };
 template <Device>
 void clip_value(const Context& context, const ValueClip& io);
@@ -69,7 +77,7 @@ void clip_value(const Context& context, const ValueClip& io);
 // Gradients times a factor; finite, f64 scalar: 1 where all of them were, else 0.
 struct Unscale {
   std::vector<Tensor> grads;
-  double factor;
+  Tensor factor;
   Tensor finite;
 };
 template <Device>

@@ -13,4 +13,10 @@ bool all_finite(const Tensor& tensor) {
   return io.answer.to_vector<std::int64_t>().front() == 1;
 }
 
+Tensor finite_answer(const Context& context, const Tensor& tensor) {
+  const kernels::FiniteCheck io{tensor, Tensor::empty(context, {}, DType::i64)};
+  visit_device(context, io, [&]<Device D>() { kernels::all_finite<D>(io); });
+  return io.answer;
+}
+
 }  // namespace fovea

@@ -78,6 +78,7 @@ void TrainConfig::fields(FieldVisitor& v) {
   v("log_every", log_every, "steps between rows of metrics.csv", between(1, kMost));
   v("seed", seed, "of parameters, data order and dropout");
   v("length_window", length_window, "batches among which examples are sorted by length; 0: none", between(0, 1 << 24));
+  v("graphs", graphs, "on a card, play steps whose shape comes again as CUDA graphs");
   v("out", out, "folder for checkpoints and metrics; empty: nothing is written");
 }
 

@@ -1,10 +1,17 @@
 #include <algorithm>
 #include <chrono>
 
-#include "data/batches.h"
+#include "data/prefetch.h"
 #include "fovea/train.h"
+#include "ops/numbers.h"
+#include "train/recorded_steps.h"
 
 namespace fovea {
+namespace {
+
+constexpr std::size_t kAhead = 2;  // batches that are made while another device computes
+
+}  // namespace
 
 bool EvalReport::better_than(const EvalReport& other, Task task) const {
   if (other.step == 0) return true;
@@ -17,18 +24,26 @@ EvalReport evaluate(Context& context, const Model& model, const Split& split, co
   EvalReport report;
   if (split.size() == 0) return report;
   const auto stopped = [&] { return options.stop != nullptr && options.stop->load(); };
-  Batches batches(split, {.batch_size = options.batch, .shuffle = false, .limit = options.examples});
-  while (!batches.epoch_done() && !stopped()) {
-    const Batch batch = batches.next(context);
-    Tape tape(context, {.record = false});
-    const Loss::Numbers loss = model.loss(tape, batch).read(context);
-    report.loss += loss.value * loss.asked;
-    report.accuracy += loss.correct;
-    report.deviation += loss.deviation;
-    report.asked += static_cast<std::int64_t>(loss.asked);
-    if (options.progress) options.progress(batches.position().used, batches.size());
+  RecordedSteps steps(
+      context,
+      [&](Context& c, std::span<const Batch> parts) {
+        Tape tape(c, {.record = false});
+        const Loss loss = model.loss(tape, parts.front());
+        return collect_numbers(c, {loss.value.value(), loss.asked, loss.correct, loss.deviation});
+      },
+      options.graphs ? RecordedSteps::When::where_it_pays : RecordedSteps::When::never);
+  const Batches batches(split, {.batch_size = options.batch, .shuffle = false, .limit = options.examples});
+  Prefetcher feed(context, split, batches, context.device() == Device::cpu ? 0 : kAhead);
+  while (report.examples < batches.size() && !stopped()) {
+    const Prefetcher::Item item = feed.next();
+    const std::vector<double> numbers = steps.run(std::span(&item.batch, 1), 0);
+    report.examples = item.after.used;
+    report.loss += numbers[0] * numbers[1];
+    report.accuracy += numbers[2];
+    report.deviation += numbers[3];
+    report.asked += static_cast<std::int64_t>(numbers[1]);
+    if (options.progress) options.progress(report.examples, batches.size());
   }
-  report.examples = batches.position().used;
   const double count = std::max(1.0, static_cast<double>(report.asked));
   report.loss /= count;
   report.accuracy /= count;

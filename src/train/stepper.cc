@@ -9,6 +9,8 @@
 #include "autograd/watch.h"
 #include "io/file.h"
 #include "ops/numbers.h"
+#include "tensor/feed.h"
+#include "tensor/finite.h"
 
 namespace fovea {
 namespace {
@@ -32,8 +34,14 @@ std::string bad_gradient(const std::vector<Parameter>& parameters) {
 
 }  // namespace
 
-Stepper::Stepper(Context& context, Model& model, const TrainConfig& config)
-    : context_(context), model_(model), config_(config), adamw_(context, model.parameters(), config.adamw) {
+Stepper::Stepper(Context& context, Model& model, const TrainConfig& config, RecordedSteps::When record)
+    : context_(context),
+      model_(model),
+      config_(config),
+      adamw_(context, model.parameters(), config.adamw),
+      recorded_(
+          context, [this](Context& c, std::span<const Batch> parts) { return enqueue(c, parts); },
+          config.graphs ? record : RecordedSteps::When::never) {
   if (config.average != Averaging::none)
     average_.emplace(
         context, model.parameters(),
@@ -44,48 +52,82 @@ Stepper::Stepper(Context& context, Model& model, const TrainConfig& config)
 }
 
 // Every part of every step draws its dropout from streams of its own.
-TapeOptions Stepper::tape_options(const StepReport& report, std::size_t part) const {
+std::uint64_t Stepper::stream(std::size_t part) const {
   constexpr int kStreamsPerTapeBits = 20;
-  const std::int64_t index = report.step * config_.accumulation + static_cast<std::int64_t>(part);
-  return {.record = true,
-          .training = true,
-          .observer = observer_,
-          .stream = static_cast<std::uint64_t>(index) << kStreamsPerTapeBits};
+  return static_cast<std::uint64_t>(step_ * config_.accumulation + static_cast<std::int64_t>(part))
+         << kStreamsPerTapeBits;
 }
 
-Loss Stepper::run_part(const Batch& batch, std::size_t part, double share, const StepReport& report) {
-  Tape tape(context_, tape_options(report, part));
+TapeOptions Stepper::tape_options(std::size_t part) const {
+  return {.record = true, .training = true, .observer = observer_, .stream = stream(part)};
+}
+
+std::vector<double> Stepper::told(std::span<const double> shares, double rate) const {
+  const double scale = scaler_ ? scaler_->scale() : 1.0;
+  std::vector<double> numbers;
+  for (const double share : shares) numbers.push_back(share * scale);
+  numbers.push_back(1.0 / scale);
+  const std::vector<double> pace = adamw_.pace(rate);
+  numbers.insert(numbers.end(), pace.begin(), pace.end());
+  numbers.push_back(average_ ? average_->share() : 0.0);
+  return numbers;
+}
+
+Loss Stepper::run_part(Context& context, const Batch& batch, std::size_t part, const Tensor& factor) {
+  Tape tape(context, tape_options(part));
   Loss loss = model_.loss(tape, batch, {.label_smoothing = config_.label_smoothing});
-  const double factor = share * (scaler_ ? scaler_->scale() : 1.0);
-  tape.backward(factor != 1.0 ? scale(tape, loss.value, factor) : loss.value);
+  tape.backward(loss.value, factor.to(context, loss.value.dtype()));
   return loss;
+}
+
+// Loss, targets that count and right answers of every part, the norm of the gradients, and whether those of f16 were
+// finite. Leaves the gradients as they were applied.
+Tensor Stepper::enqueue(Context& context, std::span<const Batch> parts) {
+  const Numbers at{parts.size()};
+  const Tensor told = feed(context, [this] {
+    const auto numbers = std::make_shared<std::vector<double>>(told_);
+    return Tensor::wrap(numbers->data(), {std::ssize(*numbers)}, DType::f64, numbers);
+  });
+  const auto number = [&](std::size_t i) { return told.select(0, static_cast<std::int64_t>(i)); };
+  adamw_.zero_grad();
+  std::vector<Tensor> scalars;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Loss loss = run_part(context, parts[i], i, number(i));
+    scalars.insert(scalars.end(), {loss.value.value(), loss.asked, loss.correct});
+  }
+  const std::vector<Parameter>& parameters = model_.parameters();
+  const Tensor finite = scaler_ ? LossScaler::unscale(context, parameters, number(at.unscale())) : Tensor();
+  scalars.insert(scalars.end(), {clip_norm(context, parameters, config_.clip_norm), finite});
+  const Tensor numbers = collect_numbers(context, std::move(scalars));
+  const Tensor go = finite_answer(context, numbers);
+  clip_value(context, parameters, config_.clip_value, go);
+  const auto pace = static_cast<std::int64_t>(at.pace());
+  adamw_.apply(context, told.slice(0, pace, pace + 3), go);
+  if (average_) average_->apply(context, number(at.share()), go);
+  return numbers;
 }
 
 void Stepper::step(std::span<const Batch> parts, double rate, StepReport& report) {
   report.rate = rate;
+  step_ = report.step;
   std::vector<double> shares;
   for (const Batch& part : parts) shares.push_back(static_cast<double>(asked(part)));
   const double all = std::max(1.0, std::accumulate(shares.begin(), shares.end(), 0.0));
-  std::vector<Tensor> scalars;
+  for (double& share : shares) share /= all;
+  told_ = told(shares, rate);
+  const std::vector<double> numbers = recorded_.run(parts, stream(0));  // the one wait of a step
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    shares[i] /= all;
-    const Loss loss = run_part(parts[i], i, shares[i], report);
-    scalars.insert(scalars.end(), {loss.value.value(), loss.asked, loss.correct});
     report.tokens += parts[i].tokens();
-  }
-  const Tensor finite = scaler_ ? scaler_->unscale(context_, model_.parameters()) : Tensor();
-  scalars.insert(scalars.end(), {clip_norm(context_, model_.parameters(), config_.clip_norm), finite});
-  const std::vector<double> numbers = read_numbers(context_, std::move(scalars));  // the one wait of a step
-  for (std::size_t i = 0; i < parts.size(); ++i) {
     report.loss += shares[i] * numbers[3 * i];
     report.accuracy += shares[i] * numbers[3 * i + 2] / std::max(1.0, numbers[3 * i + 1]);
   }
+  report.replayed = recorded_.was_played();
   if (scaler_ && !adapt_scale(numbers.back() == 1.0, report)) return;
   report.gradient_norm = numbers[numbers.size() - 2];
   check_finite(parts, report);
-  clip_value(context_, model_.parameters(), config_.clip_value);
-  adamw_.step(rate);
-  if (average_) average_->update();
+  adamw_.zero_grad();
+  adamw_.advance();
+  if (average_) average_->advance();
 }
 
 // May the step be taken?
@@ -98,13 +140,14 @@ bool Stepper::adapt_scale(bool finite, StepReport& report) {
 }
 
 // Runs the step again and stops at the first operation whose result is not finite.
-std::string Stepper::find_source(std::span<const Batch> parts, const StepReport& report) {
+std::string Stepper::find_source(std::span<const Batch> parts) {
+  if (recorded_.was_played()) enqueue(context_, parts);  // for the gradients, which recordings do not keep
   const std::string parameter = bad_gradient(model_.parameters());
   const std::string fallback = parameter.empty() ? "the loss is not finite" : "the gradient of " + parameter;
   adamw_.zero_grad();
   for (std::size_t part = 0; part < parts.size(); ++part) {
     FiniteWatch watch;
-    TapeOptions options = tape_options(report, part);
+    TapeOptions options = tape_options(part);
     options.replay = true;
     options.observer = &watch;
     Tape tape(context_, options);
@@ -125,7 +168,7 @@ void Stepper::check_finite(std::span<const Batch> parts, const StepReport& repor
   std::string hint = "a lower train.lr, a longer train.warmup, or train.clip_norm=1";
   const Path last = Path(config_.out) / "last";
   if (!config_.out.empty() && is_there(last)) hint += "; the last good state is " + last.string();
-  fail(ErrorCode::diverged, fmt::format("training diverged: {}", find_source(parts, report)),
+  fail(ErrorCode::diverged, fmt::format("training diverged: {}", find_source(parts)),
        fmt::format("step {}", report.step), hint);
 }
 

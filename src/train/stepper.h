@@ -4,37 +4,60 @@
 #include <span>
 
 #include "fovea/train.h"
+#include "train/recorded_steps.h"
 
 namespace fovea {
 
-// One optimiser step after another: forward, backward, clipping, update, average.
+// One optimiser step after another: forward, backward, clipping, update, average. All of it is enqueued before the host
+// knows how it went: what is not finite stops the update where it is.
 class Stepper {
  public:
-  Stepper(Context& context, Model& model, const TrainConfig& config);
+  Stepper(Context& context, Model& model, const TrainConfig& config,
+          RecordedSteps::When record = RecordedSteps::When::where_it_pays);
 
   // The parts of one batch; fills in what the report says of them. A step whose f16 gradients overflow is skipped.
   void step(std::span<const Batch> parts, double rate, StepReport& report);
 
-  void set_observer(TapeObserver& observer) { observer_ = &observer; }
+  void set_observer(TapeObserver& observer) {
+    observer_ = &observer;
+    recorded_.turn_off("an observer watches");
+  }
+  RecordedSteps& recorded() { return recorded_; }
   AdamW& adamw() { return adamw_; }
+  void forget_gradients() { adamw_.zero_grad(); }
   std::optional<WeightAverage>& average() { return average_; }
   std::optional<LossScaler>& scaler() { return scaler_; }
   std::int64_t skipped() const { return scaler_ ? scaler_->state().skipped : 0; }
 
  private:
-  TapeOptions tape_options(const StepReport& report, std::size_t part) const;
-  Loss run_part(const Batch& batch, std::size_t part, double share, const StepReport& report);
+  // What the host tells a step, f64: for each part the factor of its loss, 1 / loss scale, AdamW's pace, the average's
+  // share.
+  struct Numbers {
+    std::size_t parts;
+    std::size_t unscale() const { return parts; }
+    std::size_t pace() const { return parts + 1; }
+    std::size_t share() const { return parts + 4; }
+    std::size_t size() const { return parts + 5; }
+  };
+  std::vector<double> told(std::span<const double> shares, double rate) const;
+  Tensor enqueue(Context& context, std::span<const Batch> parts);
+  Loss run_part(Context& context, const Batch& batch, std::size_t part, const Tensor& factor);
+  TapeOptions tape_options(std::size_t part) const;
+  std::uint64_t stream(std::size_t part) const;
   bool adapt_scale(bool finite, StepReport& report);
   void check_finite(std::span<const Batch> parts, const StepReport& report);
-  std::string find_source(std::span<const Batch> parts, const StepReport& report);
+  std::string find_source(std::span<const Batch> parts);
 
   Context& context_;
   Model& model_;
   const TrainConfig& config_;
   TapeObserver* observer_ = nullptr;
+  std::int64_t step_ = 0;     // the one that is being taken
+  std::vector<double> told_;  // for it
   AdamW adamw_;
   std::optional<WeightAverage> average_;
   std::optional<LossScaler> scaler_;  // of f16 models
+  RecordedSteps recorded_;
 };
 
 }  // namespace fovea

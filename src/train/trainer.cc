@@ -59,6 +59,7 @@ struct Trainer::Impl {
   }
 
   StepReport step(Prefetcher& feed);
+  StepReport step_or_save(Prefetcher& feed);
   std::vector<Batch> draw(Prefetcher& feed, StepReport& report);
   Budget budget() const { return {config.steps, config.minutes}; }
   std::optional<StopReason> over(const std::atomic<bool>* stop) const;
@@ -111,12 +112,17 @@ StepReport Trainer::Impl::step(Prefetcher& feed) {
   const std::vector<double> before = zone_seconds(context);
   StepReport report;
   report.step = state.step + 1;
-  {
+  const BatchPosition from = state.position;
+  try {
     const ZoneTimer timer(context.zones(), Zone::other);  // what no zone inside takes for itself
     const std::vector<Batch> parts = draw(feed, report);
     stepper.step(parts, config.schedule.rate(report.step, budget().expected_steps(state.step, state.train_seconds)),
                  report);
+  } catch (...) {
+    state.position = from;  // the step was not taken
+    throw;
   }
+  report.note = stepper.recorded().news();
   const std::vector<double> after = zone_seconds(context);
   for (std::size_t z = 0; z < after.size(); ++z) state.zone_seconds[z] += after[z] - before[z];
 
@@ -128,6 +134,8 @@ StepReport Trainer::Impl::step(Prefetcher& feed) {
   state.input_seconds += report.input_seconds;
   report.train_seconds = state.train_seconds;
   report.progress = budget().progress(state.step, state.train_seconds);
+  measure_memory();
+  if (context.device() != Device::cpu) report.memory = state.peak_memory;
   return report;
 }
 
@@ -145,6 +153,7 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
                                {.examples = config.eval_examples,
                                 .batch = config.eval_batch,
                                 .stop = stop,
+                                .graphs = config.graphs,
                                 .progress = [this](std::int64_t done, std::int64_t all) {
                                   tell([&](TrainObserver& o) { o.on_eval_progress(done, all); });
                                 }});
@@ -183,8 +192,28 @@ bool Trainer::Impl::checkpoint_due() const {
   return late || due(config.checkpoint_every);
 }
 
+// What recorded steps have is beside what everything else keeps.
 void Trainer::Impl::measure_memory() {
-  state.peak_memory = std::max<std::uint64_t>(state.peak_memory, context.allocator()->total().peak);
+  const Allocator& all = *context.allocator();
+  state.peak_memory = std::max<std::uint64_t>(
+      {state.peak_memory, all.total().peak, all.use(Lifetime::persistent).peak + stepper.recorded().peak()});
+}
+
+// A step that found no memory has changed nothing: what was reached is kept. After other failures of a device nothing
+// can be read from it any more.
+StepReport Trainer::Impl::step_or_save(Prefetcher& feed) {
+  try {
+    return step(feed);
+  } catch (const Error& error) {
+    const bool full = error.code() == ErrorCode::out_of_memory;
+    const bool lost = error.code() == ErrorCode::internal && context.device() != Device::cpu;
+    if (config.out.empty() || (!full && !lost)) throw;
+    if (full) stepper.forget_gradients();
+    if (full) save_last();
+    if (!saved) throw;
+    throw Error(error.code(), error.message(), error.where(),
+                fmt::format("{}; step {} is in {}", error.hint(), *saved, folder("last").string()));
+  }
 }
 
 void Trainer::Impl::save_best() {
@@ -272,7 +301,7 @@ TrainResult Trainer::run(const std::atomic<bool>* stop) {
     run.evaluate_now(stop);  // a resumed run may have been stopped in the middle of it
   std::optional<StopReason> reason = run.over(stop);
   for (; !reason; reason = run.over(stop)) {
-    const StepReport report = run.step(feed);
+    const StepReport report = run.step_or_save(feed);
     run.tell([&](TrainObserver& o) { o.on_step(report); });
     if (run.due(run.config.eval_every)) run.evaluate_now(stop);
     if (run.checkpoint_due()) run.save_last();

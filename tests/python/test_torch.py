@@ -88,7 +88,7 @@ def test_types(dtype):
 
 
 def call_text(mechanism, names=(), records=True, **options):
-    text, _ = fovea.torch._attention.split(mechanism, options)
+    text, _ = fovea.torch._attention.split(mechanism, options, torch.device("cpu"))
     return text + "\n" + ",".join(names) + "\n" + ("records" if records else "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from fovea import _fovea
-from fovea._arrays import check_one_framework, framework
+from fovea._arrays import check_device, check_one_framework, framework
 from fovea._attention import ARRAYS, Call, read_options, sizes_of
 from fovea._mechanism import Mechanism, in_order, plain_mechanism, weights_for
 from fovea._pattern import Pattern
-from fovea.torch._ops import LENGTHS, PATTERNS, Attend, attend, compute, dense, noted
+from fovea.torch._ops import LENGTHS, PATTERNS, Attend, attend, compute, dense, noted, with_room
 
 Named = list[tuple[str, Tensor]]
 Given = Mapping[str, Tensor] | Sequence[Tensor]
@@ -33,15 +34,13 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mechanism: str | Mechanism = "sof
     tensor(1.)
     """
     check_tensors(q, k, v)
-    if q.device.type != "cpu":
-        raise TypeError(f"q is on {q.device}; this build of fovea runs on the CPU only\n  try     q.cpu()")
     if weights is None and _is_plain(q, k, v, options):
         return _directly(q, k, v, mechanism, options)
     if weights is None:
         weights = _default_weights(q, k, v, mechanism, options)
     else:
-        weights = [_tensor(w) for w in in_order(weights, *_weight_names(*_named(mechanism, options)))]
-    return run(q, k, v, *split(mechanism, options), weights)
+        weights = [_tensor(w, q.device) for w in in_order(weights, *_weight_names(*_named(mechanism, options)))]
+    return run(q, k, v, *split(mechanism, options, q.device), weights)
 
 
 def check_tensors(q: Any, k: Any, v: Any) -> None:
@@ -49,11 +48,12 @@ def check_tensors(q: Any, k: Any, v: Any) -> None:
         if not isinstance(x, Tensor):
             check_one_framework(q=q, k=k, v=v)
             raise TypeError(f"{name} must be a torch.Tensor, not a {framework(x)}")
+    check_device(q.device.type, q.device, "q")
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array: Any, device: torch.device) -> Any:
     """Arrays of NumPy beside tensors are constants."""
-    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+    return torch.from_numpy(array).to(device) if isinstance(array, np.ndarray) else array
 
 
 def _is_eager(*tensors: Tensor) -> bool:
@@ -72,7 +72,7 @@ def _is_plain(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> bool:
     """Is this nothing but a computation on q, k and v, without a gradient?"""
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return False
-    if torch.is_autocast_enabled("cpu") or not _is_eager(q, k, v) or _is_transformed():
+    if torch.is_autocast_enabled(q.device.type) or not _is_eager(q, k, v) or _is_transformed():
         return False
     return all([name not in _OTHERWISE and not isinstance(value, Tensor) for name, value in options.items()])
 
@@ -86,17 +86,22 @@ def _directly(q: Tensor, k: Tensor, v: Tensor, mechanism: str | Mechanism, optio
     """Without PyTorch's dispatch, which costs as much as a small call. NumPy's view of a tensor reaches the engine in a
     third of the time that DLPack takes; bfloat16 has none."""
     given: tuple[Any, Any, Any] = (q.detach(), k.detach(), v.detach())
-    if q.dtype in _NUMPY_DTYPES:
+    on_cpu = q.device.type == k.device.type == v.device.type == "cpu"
+    if on_cpu and q.dtype in _NUMPY_DTYPES:
         given = (given[0].numpy(), given[1].numpy(), given[2].numpy())
+    elif not on_cpu:
+        options = {name: _tensor(value, q.device) for name, value in options.items()}
+        if weights := _default_weights(q, k, v, mechanism, options):
+            options["weights"] = weights
     call = Call(*given, mechanism, options)
-    found = _fovea.attention(*given, call.engine, call.options)[0]
+    found = with_room(q, lambda: _fovea.attention(*given, call.engine, call.options)[0])
     output = torch.from_dlpack(found) if call.convert else torch.from_numpy(found)
     return dense(output, "heads_first" in call.options)
 
 
-def split(mechanism: str | Mechanism, options: dict[str, Any]) -> tuple[str, Named]:
+def split(mechanism: str | Mechanism, options: dict[str, Any], device: torch.device) -> tuple[str, Named]:
     """A call as a text, and the tensors in it. torch.compile looks through this, but not into the text."""
-    options = {name: _tensor(value) if name in ARRAYS else value for name, value in options.items()}
+    options = {name: _tensor(value, device) if name in ARRAYS else value for name, value in options.items()}
     tensors = [(name, value) for name, value in options.items() if isinstance(value, Tensor)]
     plain = {name: value for name, value in options.items() if not isinstance(value, Tensor)}
     mask = plain.get("mask")
@@ -123,7 +128,7 @@ def call_text(mechanism: str, plain: dict[str, Any]) -> tuple[str, bool]:
 
 
 def run(q: Tensor, k: Tensor, v: Tensor, text: str, tensors: Named, weights: Sequence[Tensor]) -> Any:
-    if torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled(q.device.type):
         q, k, v = _narrow(q), _narrow(k), _narrow(v)
         tensors = [(name, _narrow(x) if name == "input" else x) for name, x in tensors]
     others = [x for _, x in tensors] + list(weights)
@@ -144,7 +149,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, text: str, tensors: Named, weights: Seq
 
 
 def _narrow(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype("cpu"))
+    return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype(x.device.type))
 
 
 def _named(mechanism: str | Mechanism, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -159,9 +164,17 @@ def _default_weights(q: Tensor, k: Tensor, v: Tensor, mechanism: str | Mechanism
         return []
     chosen, _ = read_options(mechanism, plain)
     sizes = sizes_of((q.shape, k.shape, v.shape), options.get("layout") == "bhnd", options.get("input"))
-    seed = options.get("seed")
-    drawn = weights_for(chosen, sizes, q.dtype == torch.float64, None if isinstance(seed, Tensor) else seed)
-    return [torch.from_numpy(w) for w in drawn]
+    seed = None if isinstance(options.get("seed"), Tensor) else options.get("seed")
+    f64 = q.dtype == torch.float64
+    if q.device.type != "cpu" and chosen._weights is None and not torch.compiler.is_compiling():
+        return list(_drawn_on(q.device, chosen.text, sizes, f64, (seed if chosen.seed is None else chosen.seed) or 0))
+    return [_tensor(w, q.device) for w in weights_for(chosen, sizes, f64, seed)]
+
+
+@lru_cache(maxsize=64)
+def _drawn_on(device: torch.device, text: str, sizes: tuple[int, ...], f64: bool, seed: int) -> tuple[Tensor, ...]:
+    """Drawn weights are sent to a card once."""
+    return tuple(torch.from_numpy(w).to(device) for w in weights_for(plain_mechanism(text), sizes, f64, seed))
 
 
 @torch.compiler.assume_constant_result

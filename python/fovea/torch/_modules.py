@@ -54,7 +54,7 @@ class Attention(nn.Module):
         if self.training and self.dropout > 0.0:
             options["dropout_p"] = self.dropout
         weights = [getattr(self, _attribute(name)) for name in self.weight_names]
-        return run(q, k, v, *split(self.mechanism, options), weights)
+        return run(q, k, v, *split(self.mechanism, options, q.device), weights)
 
     def extra_repr(self) -> str:
         return ", ".join([self.mechanism, *(f"{name}={value!r}" for name, value in self.options.items())])
@@ -84,7 +84,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         super().__init__(embed_dim, num_heads, dropout, bias, kdim=kdim, vdim=vdim, batch_first=batch_first,
                          device=device, dtype=dtype)
         self.attend = Attention(mechanism, heads=num_heads, head_dim=embed_dim // num_heads, input_dim=kdim or embed_dim,
-                                max_length=max_length, dropout=dropout, **options)
+                                max_length=max_length, dropout=dropout, **options).to(device)
         chosen = Mechanism(self.attend.mechanism)
         self._needs_input, self._takes_masks = chosen.needs_input, chosen.supports("bias")
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fovea import _fovea
+from fovea._arrays import card_of
 from fovea._pattern import Pattern
 
 LENGTHS = ("cu_seqlens", "cu_seqlens_k", "lengths", "lengths_k")
@@ -50,8 +51,10 @@ class Described:
         self.options = {"numpy": False, **options}
         self.heads_first = "heads_first" in options
 
-    def with_arrays(self, others: list[Tensor]) -> dict[str, Any]:
+    def with_arrays(self, others: list[Tensor], like: Tensor) -> dict[str, Any]:
         options = dict(self.options)
+        if (card := card_of(like)) is not None:
+            options["card"] = card
         if self.pattern is not None:
             options["pattern"] = self.pattern._engine
         for name, tensor in zip(self.names, others):
@@ -90,26 +93,41 @@ def _result(array: Any, like: Tensor) -> Tensor:
 
 def _record(inputs: list[Tensor], call: Described) -> Any:
     q, k, v, *others = (x.detach() for x in inputs)
-    return _fovea.record(q, k, v, call.engine, call.with_arrays(others))
+    return with_room(q, lambda: _fovea.record(q, k, v, call.engine, call.with_arrays(others, q)))
+
+
+def with_room(like: Tensor, call: Callable[[], Any]) -> Any:
+    """What a call gives; once more where the memory that a card lacks lies unused in PyTorch's cache or in ours."""
+    try:
+        return call()
+    except MemoryError:
+        if like.device.type != "cuda":
+            raise
+        torch.cuda.empty_cache()
+        _fovea.empty_cache()
+        return call()
 
 
 def compute(q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Output, log-sum-exp and final state, the latter two empty unless asked for, and a ticket for the backward pass."""
     call = described(text)
-    ticket = q.new_empty(0, dtype=torch.uint8)
+    ticket = q.new_empty(0, dtype=torch.uint8, device="cpu")  # the host reads it
     if call.records:
         recorded = _record([x.clone() if call.copies else x for x in (q, k, v, *others)], call)
         ticket = torch.from_dlpack(_fovea.issue_ticket(recorded))
         arrays = recorded.arrays()
     else:
-        arrays = _fovea.attention(q.detach(), k.detach(), v.detach(), call.engine, call.with_arrays(others))
+        given = (q.detach(), k.detach(), v.detach())
+        arrays = with_room(q, lambda: _fovea.attention(*given, call.engine, call.with_arrays(others, q)))
     output, lse, state = (_result(array, q) for array in arrays)
     if call.copies:
         output, lse, state = output.clone(), lse.clone(), state.clone()
     return call.dense(output), call.dense(lse) if lse.ndim == 3 else lse, state.contiguous(), ticket
 
 
-attend = torch.library.custom_op("fovea::attention", compute, mutates_args=(), device_types="cpu")
+# A call may ask the host for memory, and reads lengths: inductor captures it in no graph of its own.
+_TAGS = (torch.Tag.cudagraph_unsafe,) if hasattr(torch.Tag, "cudagraph_unsafe") else ()
+attend = torch.library.custom_op("fovea::attention", compute, mutates_args=(), device_types=("cpu", "cuda"), tags=_TAGS)
 
 
 @attend.register_fake
@@ -123,7 +141,7 @@ def _(q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> tuple
     if call.options.get("final_state"):
         sizes = (heads, call.turned(k).shape[2], q.shape[-1], v.shape[-1])
         state = q.new_empty((_sequences(call, batch, others), *_state_shape(text, *map(int, sizes))), dtype=wide)
-    return output, lse, state, q.new_empty(1 if call.records else 0, dtype=torch.uint8)
+    return output, lse, state, q.new_empty(1 if call.records else 0, dtype=torch.uint8, device="cpu")
 
 
 def _sequences(call: Described, batch: int, others: list[Tensor]) -> int:
@@ -153,7 +171,9 @@ def gradients(grads: list[Tensor], ticket: Tensor, inputs: list[Tensor], text: s
     if recorded is None or recorded.used:  # a copy of the ticket, or a second pass over a kept graph
         recorded = _record(inputs, call)
     asked = (True, call.options.get("return_lse"), call.options.get("final_state"))
-    found = recorded.backward(*(g.detach() if wanted else None for g, wanted in zip(grads, asked)))
+    given = [g.detach() if wanted else None for g, wanted in zip(grads, asked)]
+    card = card_of(inputs[0])
+    found = recorded.backward(*given, 0 if card is None else card[1])
     weights = iter(found.pop("weights"))
     out = [call.dense(torch.from_dlpack(found[name])) for name in "qkv"]
     for name, tensor in zip(call.names, inputs[3:]):
@@ -162,7 +182,8 @@ def gradients(grads: list[Tensor], ticket: Tensor, inputs: list[Tensor], text: s
     return out
 
 
-pull = torch.library.custom_op("fovea::attention_backward", gradients, mutates_args=(), device_types="cpu")
+pull = torch.library.custom_op("fovea::attention_backward", gradients, mutates_args=(), device_types=("cpu", "cuda"),
+                              tags=_TAGS)
 
 
 @pull.register_fake

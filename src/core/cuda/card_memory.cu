@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <unordered_map>
 
 #include "core/cuda/cards.h"
 #include "core/cuda/memory.h"
+#include "core/cuda/uploads.h"
 #include "core/make_memory.h"
+#include "core/recording.h"
 
 namespace fovea::device {
 namespace {
@@ -35,6 +38,34 @@ std::uint64_t attribute_of(cudaMemPool_t pool, cudaMemPoolAttr attribute) {
   check_cuda(cudaMemPoolGetAttribute(pool, attribute, &value), "a card's memory");
   return value;
 }
+
+void select(int index) { check_cuda(cudaSetDevice(index), "a card"); }
+
+// Memory while a step is being recorded: on a stream of its own, waited for, as the other one only takes notes.
+cudaError_t allocate_beside(void** data, std::size_t bytes) {
+  cudaStream_t beside = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), "a card's memory");
+  const cudaError_t status = cudaMallocAsync(data, bytes, beside);
+  cudaStreamSynchronize(beside);
+  cudaStreamDestroy(beside);
+  return status;
+}
+
+// A list of the host is part of the recording: it is kept on the card, and copied from there each time.
+void note_write(Recording& recording, void* to, std::span<const std::byte> list, cudaStream_t stream) {
+  Uploader uploader;
+  uploader.place(std::vector<std::byte>(list.begin(), list.end()));
+  const auto kept = std::make_shared<const DeviceBuffer>(uploader.upload());
+  check_cuda(cudaMemcpyAsync(to, kept->data(), list.size(), cudaMemcpyDeviceToDevice, stream), "recording a step");
+  recording.keep(kept);
+}
+
+// Given back when the recording ends.
+struct LentBlock {
+  void* data;
+  cudaStream_t stream;
+  ~LentBlock() { cudaFreeAsync(data, stream); }
+};
 
 }  // namespace
 
@@ -99,7 +130,10 @@ CardMemory::CardMemory(const Place& place) : Memory(Device::cuda), index_(place.
   check_cuda(cudaMemPoolSetAttribute(pool_of(index_), cudaMemPoolAttrReleaseThreshold, &kept), "a card's memory");
 }
 
-void CardMemory::enter() { check_cuda(cudaSetDevice(index_), "a card"); }
+void CardMemory::enter() {
+  select(index_);
+  const auto outside = Recording::outside();  // until what another thread records is done
+}
 
 std::size_t CardMemory::available() const {
   check_cuda(cudaSetDevice(index_), "a card");
@@ -111,9 +145,11 @@ std::size_t CardMemory::available() const {
 }
 
 void* CardMemory::map(std::size_t bytes) {
-  enter();
+  select(index_);
+  const auto outside = Recording::outside();
   void* data = nullptr;
-  const cudaError_t status = cudaMallocAsync(&data, bytes, stream_);
+  const cudaError_t status =
+      Recording::current() != nullptr ? allocate_beside(&data, bytes) : cudaMallocAsync(&data, bytes, stream_);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // the caller says so
     return nullptr;
@@ -123,18 +159,26 @@ void* CardMemory::map(std::size_t bytes) {
 }
 
 void CardMemory::unmap(void* data, std::size_t) {
-  enter();
+  if (Recording* const recording = Recording::current())
+    return recording->keep(std::make_shared<const LentBlock>(data, stream_));
+  const auto outside = Recording::outside();
+  cudaSetDevice(index_);
   cudaFreeAsync(data, stream_);  // nothing to be done where a program ends before its tensors
 }
 
 void CardMemory::fill(void* to, unsigned char value, std::size_t bytes) {
-  enter();
+  select(index_);
+  const auto outside = Recording::outside();
   check_cuda(cudaMemsetAsync(to, value, bytes, stream_), "filling a card's memory");
 }
 
 void CardMemory::write(void* to, const void* host, std::size_t bytes) {
   ++writes_;
-  enter();
+  select(index_);
+  if (bytes == 0) return;
+  if (Recording* const recording = Recording::current(); recording != nullptr)
+    return note_write(*recording, to, {static_cast<const std::byte*>(host), bytes}, stream_);
+  const auto outside = Recording::outside();
   staging_.write(to, host, bytes, stream_);
 }
 
@@ -144,7 +188,9 @@ void CardMemory::read(void* host, const void* from, std::size_t bytes) {
 }
 
 void CardMemory::fetch(void* host, const void* from, std::size_t bytes) {
-  enter();
+  Recording::refuse("the host waits for a number");
+  select(index_);
+  const auto outside = Recording::outside();
   staging_.read(host, from, bytes, stream_);
 }
 

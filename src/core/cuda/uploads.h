@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/cuda/memory.h"
+#include "core/recording.h"
 
 // Small data that the host makes once and the card keeps.
 namespace fovea::device {
@@ -44,8 +45,19 @@ class Recent {
  public:
   explicit Recent(std::size_t most) : most_(most) {}
 
+  // What a recording found it keeps.
   template <class Make>
   std::shared_ptr<const Value> find(const Key& key, Make&& make) {
+    std::shared_ptr<const Value> value = look_up(key, make);
+    if (Recording* const recording = Recording::current()) recording->keep(value);
+    return value;
+  }
+
+ private:
+  using Item = std::pair<Key, std::shared_ptr<const Value>>;
+
+  template <class Make>
+  std::shared_ptr<const Value> look_up(const Key& key, Make&& make) {
     const std::lock_guard lock(mutex_);
     if (const auto it = index_.find(key); it != index_.end()) {
       order_.splice(order_.begin(), order_, it->second);
@@ -60,8 +72,6 @@ class Recent {
     return order_.front().second;
   }
 
- private:
-  using Item = std::pair<Key, std::shared_ptr<const Value>>;
   std::size_t most_;
   std::mutex mutex_;
   std::list<Item> order_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/host_stream.h"
 #include "core/visit_device.h"
 #include "mechanisms/dynamic_sparse/prob_sparse_kernels.h"
 #include "ops/work.h"
@@ -25,7 +26,7 @@ Tensor query_measures(const Call& call, const reference::ProbSparse& how, double
   if (call.options.causal) io.first = std::max<std::int64_t>(0, call.q.dim(1) - call.k.dim(1));
   if (call.tape.training()) {
     io.sample.seed = context.seed();
-    io.sample.stream = call.tape.next_stream();
+    io.sample.stream = next_host_stream(call.tape);
   }
   io.out = Tensor::empty(context, {call.q.dim(0), call.q.dim(1), call.q.dim(2)}, wide_type(call.q.dtype()));
   io.out.fill(-INFINITY);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/host_stream.h"
 #include "core/rng.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/segments.h"
@@ -121,7 +122,7 @@ Var block_scores(const Call& call, const BlockRows& rows, const Blocks& blocks) 
 
 // -log(-log U) for every pair of blocks.
 Tensor gumbel(Tape& tape, const Var& like) {
-  Random random(tape.context().seed(), tape.next_stream());
+  Random random(tape.context().seed(), next_host_stream(tape));
   std::vector<double> noise(static_cast<std::size_t>(like.value().numel()));
   for (double& x : noise) x = -std::log(-std::log(random.uniform_double() + 0x1p-54));
   return constant_of(tape.context(), like.shape(), noise, like.dtype());

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/host_stream.h"
 #include "core/rng.h"
 #include "core/visit_device.h"
 #include "mechanisms/compose.h"
@@ -53,7 +54,7 @@ Var sampled(const Call& call, const Var& mu) {
   if (!call.tape.training()) return mu;
   const double asked = call.mechanism.number("noise"),
                deviation = asked > 0.0 ? asked : 1.0 / std::sqrt(gaussian_scale(call));
-  Random random(call.tape.context().seed(), call.tape.next_stream());
+  Random random(call.tape.context().seed(), next_host_stream(call.tape));
   std::vector<double> noise(static_cast<std::size_t>(mu.value().numel()));
   for (double& x : noise) x = deviation * random.normal();
   const Context& context = call.tape.context();

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "autograd/host_stream.h"
 #include "mechanisms/scanned.h"
 #include "ops/features.h"
 #include "reference/kernel.h"
@@ -30,7 +31,7 @@ Tensor directions_of(const Call& call) {
   const std::string& redraw = call.mechanism.choice("redraw");
   const Shape shape{1, kept.dim(0), kept.dim(1)};
   if (redraw == "never" || !call.tape.training()) return kept.contiguous(call.tape.context()).reshape(shape);
-  return make_weight(call.tape.context(), fmt::format("redraw.{}", call.tape.next_stream()), shape, kept.dtype(),
+  return make_weight(call.tape.context(), fmt::format("redraw.{}", next_host_stream(call.tape)), shape, kept.dtype(),
                      redraw == "iid" ? Init::normal(1.0) : Init::features());
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "autograd/host_stream.h"
 #include "core/visit_device.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/kernel/gate_mass_kernels.h"
@@ -62,8 +63,8 @@ Gate gate_of(const Call& call) {
 Tensor directions_of(const Call& call) {
   const Tensor& kept = call.options.weights[0].value();
   if (call.mechanism.choice("redraw") == "never" || !call.tape.training()) return kept;
-  return make_weight(call.tape.context(), fmt::format("redraw.{}", call.tape.next_stream()), kept.shape(), kept.dtype(),
-                     Init::normal(1.0));
+  return make_weight(call.tape.context(), fmt::format("redraw.{}", next_host_stream(call.tape)), kept.shape(),
+                     kept.dtype(), Init::normal(1.0));
 }
 
 AttentionResult run(const Call& call) {

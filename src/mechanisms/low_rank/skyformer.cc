@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/host_stream.h"
 #include "core/rng.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/gaussian.h"
@@ -15,7 +16,7 @@ namespace {
 std::vector<double> places(const Call& call) {
   std::vector<double> places = call.options.weights[0].value().to_vector<double>();
   if (call.tape.training() || call.mechanism.choice("redraw") == "always") {
-    Random random(call.tape.context().seed(), call.tape.next_stream());
+    Random random(call.tape.context().seed(), next_host_stream(call.tape));
     for (double& place : places) place = random.uniform_double();
   } else {
     for (double& place : places) place += 0.5;  // the weight is centred

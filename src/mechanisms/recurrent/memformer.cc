@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "autograd/host_stream.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/tiled.h"
 #include "reference/recurrent.h"
@@ -13,7 +14,7 @@ bool joint(const Mechanism& mechanism) { return mechanism.choice("read") == "joi
 Var memory_of(const Call& call, std::size_t weight) {
   const Var& learned = call.options.weights[weight];
   if (!call.mechanism.flag("noise")) return learned;
-  return make_weight(call.tape.context(), fmt::format("memory.{}", call.tape.next_stream()), learned.shape(),
+  return make_weight(call.tape.context(), fmt::format("memory.{}", next_host_stream(call.tape)), learned.shape(),
                      learned.dtype(), Init::normal(1.0));
 }
 

@@ -10,14 +10,19 @@ namespace fovea::device {
 template <class R>
 struct KeepFactors {
   std::uint64_t seed, stream;
+  const std::uint64_t* shift;
   std::uint16_t threshold;
   R scale;
 
   explicit KeepFactors(const Keep& keep)
-      : seed(keep.seed), stream(keep.stream), threshold(keep.threshold), scale(static_cast<R>(keep.scale())) {}
+      : seed(keep.seed),
+        stream(keep.stream),
+        shift(keep.shift),
+        threshold(keep.threshold),
+        scale(static_cast<R>(keep.scale())) {}
 
   __device__ Philox of_eight(std::int64_t i) const {
-    return threshold == 0 ? Philox{} : philox(seed, static_cast<std::uint64_t>(i) / 8, stream);
+    return threshold == 0 ? Philox{} : philox(seed, static_cast<std::uint64_t>(i) / 8, shifted(stream, shift));
   }
   __device__ R factor(const Philox& of_eight, int in_eight) const {
     const std::uint32_t half = of_eight.word[in_eight / 2] >> (16 * (in_eight % 2)) & 0xffffu;

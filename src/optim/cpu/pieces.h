@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/parallel.h"
-#include "fovea/tensor.h"
+#include "optim/update_kernels.h"
 
 namespace fovea::cpu {
 
@@ -28,6 +28,13 @@ std::vector<Piece> cut_into_pieces(const List& list, const Tensors& tensor_of) {
   }
   return pieces;
 }
+
+// What the elements of one parameter are updated with.
+struct AdamWNumbers {
+  kernels::AdamWConstants constants;
+  kernels::AdamWPace pace;
+  double shrink;
+};
 
 inline std::vector<Piece> cut_into_pieces(const std::vector<Tensor>& list) {
   return cut_into_pieces(list, [](const Tensor& t) -> const Tensor& { return t; });

@@ -19,11 +19,11 @@ using cpu::Piece;
 
 // One pass: reads value, gradient and both moments once, writes three of them once. 28 bytes a parameter in f32.
 template <class T>
-void update(const kernels::AdamWStep& step, const kernels::AdamWTensors& io, const Piece& piece) {
-  const auto beta1 = static_cast<T>(step.beta1), beta2 = static_cast<T>(step.beta2);
-  const auto rest1 = static_cast<T>(1.0 - step.beta1), rest2 = static_cast<T>(1.0 - step.beta2);
-  const auto eps = static_cast<T>(step.eps), shrink = static_cast<T>(io.shrink), pull = static_cast<T>(io.pull);
-  const auto step_size = static_cast<T>(step.step_size), root_size = static_cast<T>(step.root_size);
+void update(const cpu::AdamWNumbers& of, const kernels::AdamWTensors& io, const Piece& piece) {
+  const auto beta1 = static_cast<T>(of.constants.beta1), beta2 = static_cast<T>(of.constants.beta2);
+  const auto rest1 = static_cast<T>(1.0 - of.constants.beta1), rest2 = static_cast<T>(1.0 - of.constants.beta2);
+  const auto eps = static_cast<T>(of.constants.eps), shrink = static_cast<T>(of.shrink), pull = static_cast<T>(io.pull);
+  const auto step_size = static_cast<T>(of.pace.step_size), root_size = static_cast<T>(of.pace.root_size);
   T* HWY_RESTRICT value = io.value.data<T>() + piece.begin;
   T* HWY_RESTRICT first = io.first.data<T>() + piece.begin;
   T* HWY_RESTRICT second = io.second.data<T>() + piece.begin;
@@ -71,8 +71,8 @@ double squares(const T* x, std::int64_t count) {
   return sum;
 }
 
-void update_piece(const kernels::AdamWStep& step, const kernels::AdamWTensors& io, const Piece& piece) {
-  visit_wide(io.value.dtype(), [&]<class T>() { update<T>(step, io, piece); });
+void update_piece(const cpu::AdamWNumbers& of, const kernels::AdamWTensors& io, const Piece& piece) {
+  visit_wide(io.value.dtype(), [&]<class T>() { update<T>(of, io, piece); });
 }
 
 void average_piece(const Tensor& to, const Tensor& value, const Piece& piece, double share) {
@@ -102,6 +102,8 @@ HWY_EXPORT(average_piece);
 HWY_EXPORT(unscale_piece);
 HWY_EXPORT(squares_of_piece);
 
+bool goes(const Tensor& go) { return !go.defined() || *go.data<std::int64_t>() != 0; }
+
 // body(index, piece) on all pieces.
 template <class Body>
 void for_pieces(const Context& context, const std::vector<cpu::Piece>& pieces, const Body& body) {
@@ -114,18 +116,25 @@ void for_pieces(const Context& context, const std::vector<cpu::Piece>& pieces, c
 
 template <>
 void kernels::adamw<Device::cpu>(const Context& context, const AdamWUpdate& io) {
+  if (!goes(io.go)) return;
   const auto update = HWY_DYNAMIC_DISPATCH(update_piece);
   const auto pieces =
       cpu::cut_into_pieces(io.parameters, [](const AdamWTensors& p) -> const Tensor& { return p.value; });
-  for_pieces(context, pieces,
-             [&](std::size_t, const cpu::Piece& piece) { update(io.step, io.parameters[piece.tensor], piece); });
+  const double* numbers = io.pace.data<double>();
+  const AdamWPace pace{numbers[0], numbers[1], numbers[2]};
+  for_pieces(context, pieces, [&](std::size_t, const cpu::Piece& piece) {
+    const AdamWTensors& of = io.parameters[piece.tensor];
+    update({io.constants, pace, 1.0 - pace.rate * of.decay}, of, piece);
+  });
 }
 
 template <>
 void kernels::move_averages<Device::cpu>(const Context& context, const AverageUpdate& io) {
+  if (!goes(io.go)) return;
   const auto average = HWY_DYNAMIC_DISPATCH(average_piece);
+  const double share = *io.share.data<double>();
   for_pieces(context, cpu::cut_into_pieces(io.averages), [&](std::size_t, const cpu::Piece& piece) {
-    average(io.averages[piece.tensor], io.values[piece.tensor], piece, io.share);
+    average(io.averages[piece.tensor], io.values[piece.tensor], piece, share);
   });
 }
 
@@ -165,6 +174,7 @@ void kernels::clip_norm<Device::cpu>(const Context& context, const NormClip& io)
 
 template <>
 void kernels::clip_value<Device::cpu>(const Context& context, const ValueClip& io) {
+  if (!goes(io.go)) return;
   for_pieces(context, cpu::cut_into_pieces(io.grads), [&](std::size_t, const cpu::Piece& piece) {
     visit_wide(io.grads[piece.tensor].dtype(), [&]<class T>() {
       T* grad = io.grads[piece.tensor].data<T>();
@@ -178,8 +188,9 @@ template <>
 void kernels::unscale<Device::cpu>(const Context& context, const Unscale& io) {
   const auto unscale = HWY_DYNAMIC_DISPATCH(unscale_piece);
   std::atomic<bool> finite{true};
+  const double factor = *io.factor.data<double>();
   for_pieces(context, cpu::cut_into_pieces(io.grads), [&](std::size_t, const cpu::Piece& piece) {
-    if (!unscale(io.grads[piece.tensor], piece, io.factor)) finite.store(false, std::memory_order_relaxed);
+    if (!unscale(io.grads[piece.tensor], piece, factor)) finite.store(false, std::memory_order_relaxed);
   });
   *io.finite.data<double>() = finite ? 1.0 : 0.0;
 }

@@ -11,16 +11,21 @@ using namespace device;  // NOLINT
 struct Piece {
   void *a, *b, *c, *d;
   std::int64_t count;
-  double shrink, pull;
+  double decay, pull;
 };
 
-// A block goes through one piece.
+// Null: go on.
+const std::int64_t* pointer_to(const Tensor& go) { return go.defined() ? go.data<std::int64_t>() : nullptr; }
+
+// A block goes through one piece, unless it is told not to.
 template <class F>
 struct EachElement {
   const Piece* all;
+  const std::int64_t* go;
   F f;
   template <class G>
   __device__ void operator()(const G& g) const {
+    if (go != nullptr && *go == 0) return;
     const Piece piece = all[g.row];
     for (std::int64_t i = g.lane; i < piece.count; i += g.lanes) f(piece, i);
   }
@@ -45,9 +50,9 @@ class Pieces {
  public:
   explicit Pieces(DType dtype) : dtype_(dtype) {}
 
-  void add(const std::array<Tensor, 4>& of, double shrink = 1.0, double pull = 0.0) {
+  void add(const std::array<Tensor, 4>& of, double decay = 0.0, double pull = 0.0) {
     if (of[0].dtype() != dtype_ || of[0].numel() == 0) return;
-    whole_.push_back({of[0].raw(), of[1].raw(), of[2].raw(), of[3].raw(), of[0].numel(), shrink, pull});
+    whole_.push_back({of[0].raw(), of[1].raw(), of[2].raw(), of[3].raw(), of[0].numel(), decay, pull});
   }
 
   // Some 2000 in all, of 4096 elements or more.
@@ -60,15 +65,16 @@ class Pieces {
     for (const Piece& p : whole_)
       for (std::int64_t begin = 0; begin < p.count; begin += length)
         list.push_back({at(p.a, begin), at(p.b, begin), at(p.c, begin), at(p.d, begin),
-                        std::min(length, p.count - begin), p.shrink, p.pull});
+                        std::min(length, p.count - begin), p.decay, p.pull});
     return list;
   }
 
   // f(piece, i) for all elements: a block for each piece.
   template <class F>
-  void each_element(const Context& context, const F& f) const {
+  void each_element(const Context& context, const F& f, const Tensor& go = {}) const {
+    if (whole_.empty()) return;
     const Uploaded<Piece> pieces = upload(context, cut());
-    rows(context, pieces.size(), kByBlocks, EachElement<F>{pieces.data(), f});
+    rows(context, pieces.size(), kByBlocks, EachElement<F>{pieces.data(), pointer_to(go), f});
   }
 
   static constexpr std::int64_t kByBlocks = kWidestOfWarp + 1;
@@ -99,30 +105,33 @@ void for_types(const F& f) {
 
 template <class R>
 struct AdamW {
-  R beta1, beta2, rest1, rest2, eps, step_size, root_size;
+  R beta1, beta2, rest1, rest2, eps;
+  const double* pace;  // as kernels::AdamWPace has them
 
-  explicit AdamW(const kernels::AdamWStep& step)
-      : beta1(static_cast<R>(step.beta1)),
-        beta2(static_cast<R>(step.beta2)),
-        rest1(static_cast<R>(1.0 - step.beta1)),
-        rest2(static_cast<R>(1.0 - step.beta2)),
-        eps(static_cast<R>(step.eps)),
-        step_size(static_cast<R>(step.step_size)),
-        root_size(static_cast<R>(step.root_size)) {}
+  AdamW(const kernels::AdamWConstants& constants, const Tensor& numbers)
+      : beta1(static_cast<R>(constants.beta1)),
+        beta2(static_cast<R>(constants.beta2)),
+        rest1(static_cast<R>(1.0 - constants.beta1)),
+        rest2(static_cast<R>(1.0 - constants.beta2)),
+        eps(static_cast<R>(constants.eps)),
+        pace(numbers.data<double>()) {}
 
   __device__ void operator()(const Piece& piece, std::int64_t i) const {
+    const R step_size = static_cast<R>(pace[0]), root_size = static_cast<R>(pace[1]);
+    const R shrink = static_cast<R>(__dsub_rn(1.0, __dmul_rn(pace[2], piece.decay)));  // as the host rounds it
     R &value = static_cast<R*>(piece.a)[i], &first = static_cast<R*>(piece.c)[i], &second = static_cast<R*>(piece.d)[i];
     const R g = static_cast<const R*>(piece.b)[i] + static_cast<R>(piece.pull) * value;
     first = beta1 * first + rest1 * g;
     second = beta2 * second + rest2 * g * g;
-    value = static_cast<R>(piece.shrink) * value - step_size * first / (sqrt(second) * root_size + eps);
+    value = shrink * value - step_size * first / (sqrt(second) * root_size + eps);
   }
 };
 
 template <class R>
 struct Average {
-  R share;
+  const double* of_value;
   __device__ void operator()(const Piece& piece, std::int64_t i) const {
+    const R share = static_cast<R>(*of_value);
     R& to = static_cast<R*>(piece.a)[i];
     const R from = static_cast<const R*>(piece.b)[i];
     to = share == R(1) ? from : to + share * (from - to);
@@ -186,11 +195,11 @@ struct Square {
 
 // Scales what it looks at; counts what was not finite.
 struct ScaleAndCount {
-  double factor;
+  const double* factor;
   template <class R>
   __device__ double operator()(R& x) const {
     const bool finite = isfinite(x);
-    x *= static_cast<R>(factor);
+    x *= static_cast<R>(*factor);
     return finite ? 0.0 : 1.0;
   }
 };
@@ -209,7 +218,7 @@ void write_norm(const Context& context, const kernels::GradientNorm& io) {
 }
 
 void write_finite(const Context& context, const kernels::Unscale& io) {
-  sum_gradients(context, io.grads, ScaleAndCount{io.factor}, PutNone{io.finite.data<double>()});
+  sum_gradients(context, io.grads, ScaleAndCount{io.factor.data<double>()}, PutNone{io.finite.data<double>()});
 }
 
 }  // namespace
@@ -218,15 +227,15 @@ template <>
 void kernels::adamw<Device::cuda>(const Context& context, const AdamWUpdate& io) {
   for_types([&]<class R>() {
     Pieces pieces(dtype_of<R>);
-    for (const AdamWTensors& p : io.parameters) pieces.add({p.value, p.grad, p.first, p.second}, p.shrink, p.pull);
-    pieces.each_element(context, AdamW<R>(io.step));
+    for (const AdamWTensors& p : io.parameters) pieces.add({p.value, p.grad, p.first, p.second}, p.decay, p.pull);
+    pieces.each_element(context, AdamW<R>(io.constants, io.pace), io.go);
   });
 }
 
 template <>
 void kernels::move_averages<Device::cuda>(const Context& context, const AverageUpdate& io) {
   for_types([&]<class R>() {
-    pieces_of<R>(io.averages, io.values).each_element(context, Average<R>{static_cast<R>(io.share)});
+    pieces_of<R>(io.averages, io.values).each_element(context, Average<R>{io.share.data<double>()}, io.go);
   });
 }
 
@@ -249,7 +258,8 @@ void kernels::clip_norm<Device::cuda>(const Context& context, const NormClip& io
 
 template <>
 void kernels::clip_value<Device::cuda>(const Context& context, const ValueClip& io) {
-  for_types([&]<class R>() { pieces_of<R>(io.grads).each_element(context, ClipValue<R>{static_cast<R>(io.limit)}); });
+  for_types(
+      [&]<class R>() { pieces_of<R>(io.grads).each_element(context, ClipValue<R>{static_cast<R>(io.limit)}, io.go); });
 }
 
 template <>

@@ -39,7 +39,7 @@ inline std::vector<OpCase> many_directions() {
   add("exponential", {.scale = 0.5, .subtract_norm = true, .shift = 0.7}, x);
   add("of_sequences", {.subtract_norm = true, .stabilizer = Stabilizer::sequence}, x);
   add("relu", {.map = FeatureMap::relu, .scale = 2.0}, x);
-  add("waves", {.map = FeatureMap::waves, .unit = true}, x);
+  add("waves", {.map = FeatureMap::waves, .scale = 0.5, .unit = true}, x);  // an angle's rounding grows with the angle
   add("of_many_rows", {.subtract_norm = true, .stabilizer = Stabilizer::row}, {2, 12000, 4, 16});
   return cases;
 }

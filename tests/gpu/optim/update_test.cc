@@ -21,6 +21,9 @@ class CardUpdates : public ::testing::Test {
         list.push_back(random(host_, {n}, seed++, dtype).clone(context));
     return list;
   }
+  static Tensor number(const Context& context, const std::vector<double>& values) {
+    return Tensor::from<double>(context, {std::ssize(values)}, values);
+  }
   void expect_alike(const std::vector<Tensor>& there, const std::vector<Tensor>& here) {
     for (std::size_t i = 0; i < here.size(); ++i)
       EXPECT_LT(relative_error(there[i].clone(host_), here[i]), 4 * epsilon(here[i].dtype())) << i;
@@ -32,11 +35,11 @@ class CardUpdates : public ::testing::Test {
 
 TEST_F(CardUpdates, AdamWStepsAlike) {
   const auto step = [&]<Device D>(const Context& context) {
-    kernels::AdamWUpdate update{{0.9, 0.999, 1e-8, 1e-2, 1.5}, {}};
+    kernels::AdamWUpdate update{{0.9, 0.999, 1e-8}, {}, number(context, {1e-2, 1.5, 1e-2})};
     const auto values = tensors(context, 1), grads = tensors(context, 20), first = tensors(context, 40),
                second = tensors(context, 60);
     for (std::size_t i = 0; i < values.size(); ++i)
-      update.parameters.push_back({values[i], grads[i], first[i], second[i], 0.99, i % 2 == 0 ? 0.0 : 0.01});
+      update.parameters.push_back({values[i], grads[i], first[i], second[i], 0.1, i % 2 == 0 ? 0.0 : 0.01});
     for (const Tensor& t : second) t.fill(0.25);
     kernels::adamw<D>(context, update);
     auto all = values;
@@ -50,7 +53,7 @@ TEST_F(CardUpdates, AdamWStepsAlike) {
 TEST_F(CardUpdates, AveragesExchangesAndClipsAlike) {
   const auto run = [&]<Device D>(const Context& context) {
     auto a = tensors(context, 1), b = tensors(context, 20);
-    kernels::move_averages<D>(context, {0.3, a, b});
+    kernels::move_averages<D>(context, {number(context, {0.3}), a, b});
     kernels::exchange<D>(context, {a, b});
     kernels::clip_value<D>(context, {b, 0.4});
     a.insert(a.end(), b.begin(), b.end());
@@ -82,7 +85,7 @@ TEST_F(CardUpdates, FindsWhatIsNotFinite) {
     const Tensor finite = Tensor::empty(card_, {}, DType::f64);
     if (strange != 0.0) grads[3].slice(0, 69999, 70000).fill(strange);
     const auto before = grads[2].to_vector<float>();
-    kernels::unscale<Device::cuda>(card_, {grads, 0.5, finite});
+    kernels::unscale<Device::cuda>(card_, {grads, number(card_, {0.5}), finite});
     EXPECT_EQ(finite.item(), strange == 0.0 ? 1.0 : 0.0);
     EXPECT_EQ(grads[2].to_vector<float>()[7], 0.5f * before[7]);
   }

@@ -182,6 +182,47 @@ TEST(Trainer, SkipsStepsThatOverflowInF16) {
   EXPECT_TRUE(std::isfinite(run.losses.back()));
 }
 
+// Takes all memory after a step.
+class MemoryHog : public TrainObserver {
+ public:
+  MemoryHog(const Context& context, std::int64_t after) : context_(context), after_(after) {}
+  void on_step(const StepReport& report) override {
+    if (report.step != after_) return;
+    const Allocator& all = *context_.allocator();
+    held_ = Tensor::empty(context_, {static_cast<std::int64_t>((all.limit() - all.total().now) * 3 / 4)}, DType::u8);
+  }
+
+ private:
+  const Context& context_;
+  std::int64_t after_;
+  Tensor held_;
+};
+
+TEST(Trainer, KeepsWhatWasReachedWhenMemoryEnds) {
+  const TemporaryFolder folder;
+  const TrainConfig config = quick(folder / "run");
+  const auto weights = [](const Model& model) {
+    std::vector<std::vector<float>> values;
+    for (const Parameter& p : model.parameters()) values.push_back(p.var.value().to_vector<float>());
+    return values;
+  };
+  {
+    Context context({.threads = 2, .seed = config.seed, .memory = {.limit = std::size_t{8} << 20}});
+    const Dataset data = tiny::dataset(1, 40, 10);
+    Model model(context, tiny::config("transnormer-t2"));
+    Trainer trainer(context, model, data, config);
+    MemoryHog hog(context, 3);
+    trainer.add(hog);
+    EXPECT_ERROR(trainer.run(), ErrorCode::out_of_memory, "more asked for", "model",
+                 "; step 3 is in " + (folder / "run/last").string());
+  }
+  TinyRun rest(config), whole(quick());
+  rest.trainer.resume(folder / "run");
+  EXPECT_EQ(rest.go().steps, 10);
+  whole.go();
+  EXPECT_EQ(weights(rest.model), weights(whole.model));
+}
+
 TEST(Trainer, StopsWhenNothingGetsBetter) {
   TrainConfig config = quick();
   config.steps = 1000;
