@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   add_export(program);
   add_embed(program);
   add_lra(program);
+  add_reproduce(program);
   add_data(program);
   add_tokenize(program);
   add_completion(program);

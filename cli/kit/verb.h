@@ -49,6 +49,7 @@ void add_import(Program& program);
 void add_export(Program& program);
 void add_embed(Program& program);
 void add_lra(Program& program);
+void add_reproduce(Program& program);
 void add_data(Program& program);
 void add_tokenize(Program& program);
 void add_completion(Program& program);

@@ -18,13 +18,15 @@ enum class ScheduleKind : std::uint8_t {
   cosine,        // half a cosine down to `floor` at the last step
   constant,
   polynomial,  // (share of the steps left)^power, down to `floor` at the last step
+  halving,     // half as much after every `period` steps that follow the warm-up
 };
 struct FOVEA_EXPORT Schedule {
   ScheduleKind kind = ScheduleKind::one_cycle;
   double peak = 1e-4;
   std::int64_t warmup = 1000;
-  double power = 1.0;  // of polynomial; 1 is a straight line
-  double floor = 0.0;  // the rate at the last step of cosine and polynomial; at most the peak
+  double power = 1.0;          // of polynomial; 1 is a straight line
+  double floor = 0.0;          // the rate at the last step of cosine and polynomial; at most the peak
+  std::int64_t period = 1000;  // steps of halving: an epoch in Informer's runs
 
   // Steps count from 1. `total` is the last step, or the best guess at it when a clock ends the run.
   double rate(std::int64_t step, double total) const;

@@ -46,11 +46,24 @@ Sizes limited(const DataSettings& settings) {
   return sizes;
 }
 
+// Lists of a quarter of the length to all of it, as the published ones of 500 to 2000.
+listops::TreeShape shape_of(std::int64_t length) {
+  listops::TreeShape shape;
+  if (length == 0) return shape;
+  constexpr std::int64_t kShortest = 32, kLongest = 2000;  // enough trees are that short, or that long
+  if (length < kShortest || length > kLongest)
+    fail(ErrorCode::usage, fmt::format("lists of up to {} tokens", length), "data.length",
+         fmt::format("between {} and {}", kShortest, kLongest));
+  shape.max_length = static_cast<int>(length - 1);
+  shape.min_length = static_cast<int>(length / 4 + 1);
+  return shape;
+}
+
 // Generated, or files as published; both are limited while they are made.
 Dataset load_listops(const Context& context, const DataSettings& settings, const DataUse&) {
   LabelledData data;
   if (settings.source == "listops") {
-    data = listops::generate(context, settings.seed, limited<listops::Sizes>(settings));
+    data = listops::generate(context, settings.seed, limited<listops::Sizes>(settings), shape_of(settings.length));
   } else {
     data = listops::read(context, settings.source);
     keep_first(data.train, settings.train);

@@ -2,42 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 
+#include "experiment/curves.h"
 #include "experiment/profile_text.h"
 #include "experiment/run_folder.h"
 #include "experiment/run_text.h"
 #include "fovea/version.h"
-#include "io/csv.h"
 #include "measure/machine.h"
 #include "report/html.h"
 
 namespace fovea {
 namespace {
-
-// The rows of one split of a run's metrics.csv.
-struct Curve {
-  std::vector<double> step, seconds, loss, accuracy;
-};
-
-Curve read_curve(const RunSettings& settings, std::string_view split) {
-  const CsvTable table = read_csv(Path(settings.train.out) / "metrics.csv");
-  const std::size_t column =
-      static_cast<std::size_t>(std::find(table.columns.begin(), table.columns.end(), "split") - table.columns.begin());
-  if (column == table.columns.size())
-    fail(ErrorCode::bad_input, "no column \"split\"", settings.train.out + "/metrics.csv");
-  const std::vector<double> step = table.numbers("step"), seconds = table.numbers("train_seconds"),
-                            loss = table.numbers("loss"), accuracy = table.numbers("accuracy");
-  Curve curve;
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    if (table.rows[i][column] != split) continue;
-    curve.step.push_back(step[i]);
-    curve.seconds.push_back(seconds[i]);
-    curve.loss.push_back(loss[i]);
-    curve.accuracy.push_back(100.0 * accuracy[i]);
-  }
-  return curve;
-}
 
 Figure accuracy_figure(const CompareReport& report) {
   Plot plot;
@@ -46,7 +22,7 @@ Figure accuracy_figure(const CompareReport& report) {
   plot.y = {"accuracy", "%"};
   plot.levels = {{100.0 * report.majority, "most frequent answer"}};
   for (std::size_t i = 0; i < report.results.size(); ++i) {
-    Curve curve = read_curve(report.settings[i], "validation");
+    Curve curve = read_curve(report.settings[i].train.out, "validation");
     plot.series.push_back({report.results[i].name, std::move(curve.seconds), std::move(curve.accuracy)});
   }
   return {std::move(plot),
@@ -60,7 +36,7 @@ Figure loss_figure(const CompareReport& report, bool by_step) {
   plot.x = by_step ? Axis{"step", "", Scale::linear, {0.0}} : Axis{"training time", "s", Scale::linear, {0.0}};
   plot.y = {"cross-entropy", "nats"};
   for (std::size_t i = 0; i < report.results.size(); ++i) {
-    Curve curve = read_curve(report.settings[i], "train");
+    Curve curve = read_curve(report.settings[i].train.out, "train");
     plot.series.push_back({report.results[i].name, by_step ? std::move(curve.step) : std::move(curve.seconds),
                            std::move(curve.loss), true});
   }
@@ -116,6 +92,16 @@ std::vector<Download> downloads(const CompareReport& report) {
 
 }  // namespace
 
+Table comparison_table(const CompareReport& report) {
+  Table table = results_table(report.results);
+  if (report.majority > 0.0) {
+    std::vector<TableCell> cells(score_cells(report.results.front().scores).size() + 3, std::nan(""));  // and the costs
+    cells.front() = report.majority;
+    table.add("most frequent class", std::move(cells));
+  }
+  return table;
+}
+
 Json compare_json(const CompareReport& report) {
   Json results = Json::array();
   for (const RunResult& result : report.results) {
@@ -138,7 +124,7 @@ void write_comparison(const CompareReport& report, const std::string& folder) {
   Page page{.title = fmt::format("{}: {}", report.name, fmt::join(names_of(report), ", ")),
             .sentence = sentence(report),
             .command = report.command,
-            .table = results_table(report.results),
+            .table = comparison_table(report),
             .table_note = table_note(report),
             .figures = {},
             .details = details(report),
@@ -147,7 +133,7 @@ void write_comparison(const CompareReport& report, const std::string& folder) {
     write_png(figure.plot, path / file);
     page.figures.push_back(figure);
   }
-  write_file(path / "results.csv", page.table.csv());
+  write_file(path / "results.csv", results_table(report.results).csv());
   write_file(path / "report.html", page_html(page));
 }
 

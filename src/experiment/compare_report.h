@@ -17,6 +17,9 @@ struct CompareReport {
   std::vector<RunSettings> settings;  // of each result; metrics.csv lies in its train.out
 };
 
+// A row for each result and, where there are classes, for always giving the most frequent one.
+Table comparison_table(const CompareReport& report);
+
 Json compare_json(const CompareReport& report);
 // report.html, PNGs of its plots, and results.csv. Curves come from the metrics.csv of each run.
 void write_comparison(const CompareReport& report, const std::string& folder);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "experiment/run_folder.h"
+#include "models/files.h"
 
 namespace fovea {
 namespace {
@@ -92,9 +93,10 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   Context context(options);
   const Path folder = settings.train.out;
   Model model(context, settings.model);
+  const bool begun = is_there(folder / "metrics.csv") || is_there(folder / "last");  // else there is only run.json
+  if (!environment.start.empty() && !begun) adopt_weights(model, environment.start);
   Trainer trainer(context, model, data, settings.train);
   trainer.claim();
-  const bool begun = is_there(folder / "metrics.csv") || is_there(folder / "last");  // else there is only run.json
   if (!resume.empty() && (begun || resume != folder)) trainer.resume(resume);
   if (is_there(folder / kResultFile) && trainer.finished()) {
     environment.observer.on_note(

@@ -41,6 +41,7 @@ struct RunEnvironment {
   std::string name = {};                    // in progress and results
   std::string resume_command = {};          // what to type after an interruption
   bool profile = false;                     // measure by layer and operation
+  std::string start = {};  // folder of a model whose weights a new run begins with, where names and shapes agree
 };
 
 // Trains in settings.train.out, a folder of its own, and evaluates the best checkpoint on the test split. `resume`,

@@ -33,7 +33,7 @@ std::string this_process() {
 enum class Taken : std::uint8_t { yes, no, again };
 
 // Where locks do not work (some network file systems), there are none.
-Taken take(const FileHandle& file, const Path& path) {
+Taken try_lock(const FileHandle& file, const Path& path) {
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? Taken::no : Taken::yes;
   struct stat mine {
   }, named{};
@@ -44,24 +44,41 @@ Taken take(const FileHandle& file, const Path& path) {
 
 }  // namespace
 
-FolderLock::FolderLock(const Path& folder) : path_(lock_name(folder)) {
+bool FolderLock::take(const Path& folder) {
+  const Path path = lock_name(folder);
   make_folder(folder);
   for (Taken taken = Taken::again; taken == Taken::again;) {
-    file_ = open_for_append(path_);
-    taken = take(file_, path_);
-    if (taken == Taken::no) refuse(path_);
+    file_ = open_for_append(path);
+    taken = try_lock(file_, path);
+    if (taken == Taken::no) return false;
   }
+  path_ = path;  // from here on the destructor's to remove
   if (::ftruncate(file_.get(), 0) != 0)
     fail(ErrorCode::io, "cannot write the lock", path_.string(), "a folder you may write to");
   append(file_, this_process(), path_);
+  return true;
 }
 
-FolderLock::~FolderLock() { ::unlink(path_.c_str()); }
+FolderLock::FolderLock(const Path& folder) {
+  if (!take(folder)) refuse(lock_name(folder));
+}
+
+FolderLock::~FolderLock() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+std::unique_ptr<FolderLock> FolderLock::try_take(const Path& folder) {
+  std::unique_ptr<FolderLock> lock(new FolderLock);
+  return lock->take(folder) ? std::move(lock) : nullptr;
+}
+
+bool FolderLock::is_taken(const Path& folder) {
+  const FileHandle file(::open(lock_name(folder).c_str(), O_RDONLY | O_CLOEXEC));
+  return file.open() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
 
 void FolderLock::require_free(const Path& folder) {
-  const Path path = lock_name(folder);
-  const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.open() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) refuse(path);
+  if (is_taken(folder)) refuse(lock_name(folder));
 }
 
 }  // namespace fovea

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "io/file.h"
 
 namespace fovea {
@@ -13,10 +15,17 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  // Null: it is taken.
+  static std::unique_ptr<FolderLock> try_take(const Path& folder);
+
+  static bool is_taken(const Path& folder);
   // Refuses a folder that is taken, and takes none.
   static void require_free(const Path& folder);
 
  private:
+  FolderLock() = default;
+  bool take(const Path& folder);  // false: it is taken
+
   Path path_;
   FileHandle file_;
 };

@@ -51,6 +51,21 @@ std::vector<NamedTensor> named_tensors(const Model& model) {
   return tensors;
 }
 
+void adopt_weights(const Model& model, const Path& folder) {
+  const Path path = committed_folder(folder) / kModelFile;
+  const SafetensorsFile file(path.string());
+  check_checksum(path);
+  std::size_t adopted = 0;
+  for (const NamedTensor& target : named_tensors(model)) {
+    if (!file.has(target.name)) continue;
+    const Tensor stored = file.tensor(target.name);
+    if (stored.shape() != target.tensor.shape() || stored.dtype() != target.tensor.dtype()) continue;
+    target.tensor.copy_from(stored);
+    ++adopted;
+  }
+  if (adopted == 0) refuse(path, "no tensor of it has the name and shape of one of the model");
+}
+
 ModelConfig read_model_config(const Path& file) {
   constexpr std::size_t kCap = 16 << 20;
   const Json json = parse_json(read_file(file, kCap), file.string());

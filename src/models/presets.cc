@@ -94,6 +94,33 @@ ModelConfig roberta() {
   return config;
 }
 
+// The language models of the TransNormer paper, its table 13 with the two inner sizes put right: 1365 and 2048.
+ModelConfig transnormer_alm() {
+  ModelConfig config = gpt_of(512, 6);
+  set_transnormer(config, kLocal2, kGlobal2);
+  config.norm = StackNorm::rms;
+  config.norm_affine = false;
+  config.positions = Positions::rope;
+  config.max_length = 512;
+  config.inner_dropout = config.attention_dropout = 0.0;
+  return config;
+}
+
+ModelConfig transnormer_blm() {
+  ModelConfig config = plain(Task::mlm, 768, 12);
+  set_transnormer(config, kLocal2, kGlobal2);
+  config.norm = StackNorm::rms;
+  config.norm_affine = false;
+  config.placement = NormPlacement::post;
+  config.init_deviation = kSmallDeviation;
+  config.embedding_norm = config.head_bias = config.head_transform = true;
+  config.positions = Positions::rope;
+  config.max_length = 512;
+  config.inner_dropout = 0.0;
+  config.pooling = Pooling::first;
+  return config;
+}
+
 ModelConfig seq2seq() {
   ModelConfig config = plain(Task::seq2seq, 256, 3);
   config.positions = Positions::sinusoidal;
@@ -181,6 +208,8 @@ constexpr Preset kPresets[] = {
     {"llama", llama},
     {"transnormer-t1-lm", [] { return transnormer_lm(kLocal1, kGlobal1); }},
     {"transnormer-t2-lm", [] { return transnormer_lm(kLocal2, kGlobal2); }},
+    {"transnormer-alm", transnormer_alm},
+    {"transnormer-blm", transnormer_blm},
     {"roberta", roberta},
     {"seq2seq", seq2seq},
     {"t5", t5},

@@ -34,6 +34,9 @@ double Schedule::rate(std::int64_t step, double total) const {
     case ScheduleKind::polynomial:
       if (t <= w) return peak * t / w;
       return between(low, peak, std::pow(std::max(1.0 - (t - w) / left, 0.0), power));
+    case ScheduleKind::halving:
+      if (t <= w) return peak * t / w;
+      return peak * std::exp2(-std::floor((t - w - 1.0) / static_cast<double>(std::max<std::int64_t>(period, 1))));
     case ScheduleKind::constant: return t < w ? peak * t / w : peak;
   }
   fail(ErrorCode::internal, "a schedule of no kind");

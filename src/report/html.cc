@@ -15,6 +15,7 @@ constexpr std::string_view kStyle = R"css(
 body{margin:0;background:var(--paper);color:var(--text);font:16px/1.55 system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}
 main{max-width:800px;margin:0 auto;padding:2.5rem 1.25rem 4rem}
 h1{font-size:1.6rem;line-height:1.25;margin:0 0 .5rem}
+h2{font-size:1.15rem;margin:2.5rem 0 -1rem}
 p{margin:.5rem 0}
 .lead{font-size:1.05rem}
 .note,figcaption,footer{color:var(--muted);font-size:.9rem}
@@ -58,6 +59,13 @@ std::string downloads_html(const std::vector<Download>& downloads) {
   return list + "</ul>";
 }
 
+std::string links_html(const std::vector<Link>& links) {
+  std::string list = "<ul>\n";
+  for (const Link& link : links)
+    list += fmt::format("<li><a href=\"{}\">{}</a></li>\n", escape_html(link.file), escape_html(link.title));
+  return list + "</ul>\n";
+}
+
 }  // namespace
 
 std::string page_html(const Page& page) {
@@ -66,7 +74,10 @@ std::string page_html(const Page& page) {
   if (!page.command.empty()) body += "<pre>" + escape_html(page.command) + "</pre>\n";
   if (!page.table.empty()) body += page.table.html();
   if (!page.table_note.empty()) body += fmt::format("<p class=\"note\">{}</p>\n", escape_html(page.table_note));
+  if (!page.links.empty()) body += links_html(page.links);
   for (const Figure& figure : page.figures) body += figure_html(figure);
+  for (const Section& section : page.sections)
+    body += fmt::format("<h2>{}</h2>\n", escape_html(section.title)) + section.table.html();
   for (const Detail& detail : page.details)
     body += detail_html(detail.title, "<pre>" + escape_html(detail.text) + "</pre>");
   if (!page.downloads.empty()) body += detail_html("Data", downloads_html(page.downloads));

@@ -23,6 +23,17 @@ struct Download {
   std::string media_type = "text/csv";
 };
 
+// A further table with a heading.
+struct Section {
+  std::string title;
+  Table table;
+};
+
+// A page beside this one.
+struct Link {
+  std::string title, file;
+};
+
 // A report: what was run in one sentence, the result, the pictures, and folded below them everything needed to check
 // or repeat it.
 struct Page {
@@ -32,6 +43,8 @@ struct Page {
   Table table;
   std::string table_note = {};
   std::vector<Figure> figures = {};
+  std::vector<Section> sections = {};
+  std::vector<Link> links = {};
   std::vector<Detail> details = {};
   std::vector<Download> downloads = {};
 };

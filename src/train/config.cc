@@ -51,9 +51,10 @@ void TrainConfig::fields(FieldVisitor& v) {
   v("accumulation", accumulation, "parts a batch is run in, to save memory", between(1, 1 << 24));
   v("lr", schedule.peak, "peak learning rate", between(0, 1e3));
   v("schedule", schedule.kind, "how the rate moves after the warm-up",
-    one_of({"inverse_sqrt", "one_cycle", "cosine", "constant", "polynomial"}));
+    one_of({"inverse_sqrt", "one_cycle", "cosine", "constant", "polynomial", "halving"}));
   v("power", schedule.power, "of the polynomial schedule", between(0, 100));
   v("lr_floor", schedule.floor, "rate at the end of the cosine and polynomial schedules", between(0, 1e3));
+  v("lr_period", schedule.period, "steps after which the halving schedule halves the rate", between(1, kMost));
   v("warmup", schedule.warmup, "steps to the peak", between(0, kMost));
   v("beta1", adamw.beta1, "decay of AdamW's first moment", between(0, 0.9999999));
   v("beta2", adamw.beta2, "decay of AdamW's second moment", between(0, 0.9999999));

@@ -182,6 +182,24 @@ class Tasks(CliTest):
         self.assertEqual(result["task"], "match")
         self.check_resume()
 
+    def test_pairs_as_the_arena_has_them(self):
+        """The same papers and pairs in its layout give the same run, bit for bit."""
+        write_pairs(self.folder / "papers")
+        texts = dict(line.split("\t") for line in (self.folder / "papers/papers.tsv").read_text().splitlines())
+        (self.folder / "aan").mkdir()
+        for part, name in [("train", "train"), ("valid", "eval"), ("test", "test")]:
+            lines = [line.split("\t") for line in (self.folder / f"papers/pairs.{part}.tsv").read_text().splitlines()]
+            rows = [f"{label}.0\t{a}\t{b}\t{texts[a]}\t{texts[b]}\n" for label, a, b in lines]
+            (self.folder / f"aan/new_aan_pairs.{name}.tsv").write_text("".join(rows))
+        self.run_task("papers", "--attention", "norm", "--set", "train.schedule=constant")
+        expected = self.document("train", "--data", "aan", "--steps", 6, "--lr", "1e-2", "--out", "arena", *TINY, "--attention",
+                                 "norm", "--set", "train.schedule=constant")
+        self.assertEqual(expected["task"], "match")
+        weights = [(self.folder / run / "last/model.safetensors").read_bytes() for run in ["run", "arena"]]
+        self.assertEqual(*weights)
+        (self.folder / "aan/new_aan_pairs.eval.tsv").write_text("1.0\tP1\tP2\tonly one text\n")
+        self.bad(3, ["new_aan_pairs.eval.tsv:1", "two names and two texts"], "train", "--data", "aan", "--out", "bad")
+
     def test_series(self):
         write_series(self.folder / "wave.csv")
         windows = ["--set", "data.input_length=24", "--set", "data.label_length=12", "--set", "data.horizon=6"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from support import PROGRAM, CliTest
 
 VERBS = [["list"], ["doctor"], ["bench"], ["bench", "attention"], ["bench", "decode"], ["train"], ["eval"], ["generate"],
-         ["import"], ["export"], ["embed"], ["lra"], ["lra", "listops"], ["data"], ["data", "listops"], ["tokenize"],
+         ["import"], ["export"], ["embed"], ["lra"], ["lra", "listops"], ["lra", "all"], ["reproduce"], ["data"], ["data", "listops"], ["tokenize"],
          ["tokenize", "train"], ["tokenize", "encode"], ["tokenize", "text"], ["completion"]]
 
 
@@ -25,7 +25,7 @@ class Help(CliTest):
 
     def test_main_page_names_verbs_and_exit_codes(self):
         page = self.good("--help").stdout
-        for word in ["train", "eval", "lra", "bench", "list", "doctor", "data", "tokenize", "completion", "130 interrupted"]:
+        for word in ["train", "eval", "lra", "reproduce", "bench", "list", "doctor", "data", "tokenize", "completion", "130 interrupted"]:
             self.assertIn(word, page)
 
     def test_version(self):

@@ -61,7 +61,7 @@ struct Sizes {
 
 // The validation set comes first in the sequence, then the test set, then the training set: a short run that asks for
 // fewer training examples gets the first ones of the same set, and the same test set.
-LabelledData generate(const Context& context, std::uint64_t seed, Sizes sizes = {});
+LabelledData generate(const Context& context, std::uint64_t seed, Sizes sizes = {}, TreeShape shape = {});
 
 // Tab-separated files as published: basic_train.tsv, basic_val.tsv, basic_test.tsv with the columns Source and Target.
 // Reading also takes train.tsv, val.tsv, test.tsv.

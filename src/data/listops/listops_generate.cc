@@ -77,11 +77,12 @@ void Generator::draw_more(const Context& context) {
     if (!drawn[i].tokens.empty() && seen_.insert(hashes[i]).second) ready_.push_back(std::move(drawn[i]));
 }
 
-LabelledData generate(const Context& context, std::uint64_t seed, Sizes sizes) {
+LabelledData generate(const Context& context, std::uint64_t seed, Sizes sizes, TreeShape shape) {
   if (sizes.validation > kPublished || sizes.test > kPublished)
     fail(ErrorCode::usage, "the validation and the test set have at most 2000 examples", "listops");
-  Generator generator(seed);
-  LabelledData dataset{.name = "ListOps", .classes = kClasses, .vocabulary = kVocabulary, .max_length = 2000};
+  Generator generator(seed, shape);
+  LabelledData dataset{
+      .name = "ListOps", .classes = kClasses, .vocabulary = kVocabulary, .max_length = shape.max_length + 1};
   dataset.validation = generator.next(context, kPublished);
   dataset.test = generator.next(context, kPublished);
   dataset.train = generator.next(context, sizes.train);

@@ -8,7 +8,7 @@
 namespace fovea {
 
 void PrintTo(ScheduleKind kind, std::ostream* out) {
-  constexpr const char* kNames[] = {"inverse_sqrt", "one_cycle", "cosine", "constant", "polynomial"};
+  constexpr const char* kNames[] = {"inverse_sqrt", "one_cycle", "cosine", "constant", "polynomial", "halving"};
   *out << kNames[static_cast<int>(kind)];
 }
 
@@ -68,6 +68,15 @@ TEST(Schedule, ConstantWarmsUpAndStays) {
   EXPECT_DOUBLE_EQ(schedule.rate(1000, 9), 3.0);
 }
 
+// Informer's published runs: the first epoch at the full rate, each other at half of the one before it.
+TEST(Schedule, HalvesAfterEveryPeriod) {
+  const Schedule schedule{.kind = ScheduleKind::halving, .peak = 1e-4, .warmup = 0, .period = 266};
+  EXPECT_DOUBLE_EQ(schedule.rate(1, 1596), 1e-4);
+  EXPECT_DOUBLE_EQ(schedule.rate(266, 1596), 1e-4);
+  EXPECT_DOUBLE_EQ(schedule.rate(267, 1596), 5e-5);
+  EXPECT_DOUBLE_EQ(schedule.rate(1596, 1596), 1e-4 / 32);
+}
+
 class EverySchedule : public testing::TestWithParam<ScheduleKind> {};
 
 TEST_P(EverySchedule, IsContinuousAtTheEndOfTheWarmUp) {
@@ -90,7 +99,7 @@ TEST_P(EverySchedule, IsFinitePositiveAndAtMostThePeak) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EverySchedule,
                          testing::Values(ScheduleKind::inverse_sqrt, ScheduleKind::one_cycle, ScheduleKind::cosine,
-                                         ScheduleKind::constant, ScheduleKind::polynomial),
+                                         ScheduleKind::constant, ScheduleKind::polynomial, ScheduleKind::halving),
                          kNamedAsPrinted);
 
 }  // namespace
