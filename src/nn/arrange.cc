@@ -50,15 +50,13 @@ void Plan::check(std::string_view kind, std::int64_t limit, const Move& move, co
 
 // Checks every id, and takes a copy where they do not stay as they are. Padding is 0.
 Tensor Plan::lay_out(std::string_view kind, std::int64_t limit, const Tensor& given) const {
-  const bool here = given.device() == Device::cpu && given.is_contiguous();
-  const Ids copied = here ? Ids() : given.to_vector<std::int32_t>();
-  const std::int32_t* from = here ? given.data<std::int32_t>() : copied.data();
-  for (const Move& move : moves) check(kind, limit, move, from + move.from);
-  if (here && stays) return given;
+  const Ids ids = given.to_vector<std::int32_t>();
+  for (const Move& move : moves) check(kind, limit, move, ids.data() + move.from);
+  if (stays && given.device() == Device::cpu && given.is_contiguous()) return given;
   const auto laid = std::make_shared<Ids>(static_cast<std::size_t>(shape.numel()), 0);
   for (const std::size_t front : fronts) (*laid)[front] = static_cast<std::int32_t>(kind == "token" ? limit : 0);
   for (const Move& move : moves)
-    std::copy_n(from + move.from, move.count, laid->begin() + static_cast<std::ptrdiff_t>(move.to));
+    std::copy_n(ids.data() + move.from, move.count, laid->begin() + static_cast<std::ptrdiff_t>(move.to));
   return Tensor::wrap(laid->data(), shape, DType::i32, laid);
 }
 
