@@ -22,8 +22,8 @@ run: build  ## train a Transformer and a TransNormer on ListOps, side by side (a
 build: bootstrap $(RELEASE)/build.ninja  ## build the program: build/release/bin/fovea
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_cli
 
-test: bootstrap $(VENV)/installed.txt house  ## build everything and run every test
-	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
+test: bootstrap-dist $(VENV)/installed.txt house  ## build everything and run every test
+	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_MPI=ON -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
 	@ninja -C $(RELEASE) -j $(JOBS)
 	@ctest --preset release -j $(JOBS)
 	@$(MAKE) --no-print-directory test-python
@@ -125,7 +125,9 @@ clean:  ## remove the build folders
 bootstrap:
 	@scripts/bootstrap
 
-.PHONY: bootstrap-lint bootstrap-fuzz bootstrap-cuda
+.PHONY: bootstrap-lint bootstrap-fuzz bootstrap-cuda bootstrap-dist
+bootstrap-dist:
+	@scripts/bootstrap dist
 bootstrap-cuda:
 	@scripts/bootstrap cuda
 bootstrap-lint:

@@ -17,6 +17,10 @@ fovea_needs(Utf8proc libutf8proc-dev)
 fovea_needs(PCRE2 libpcre2-dev)
 fovea_needs(PNG libpng-dev)
 fovea_needs(Cairo libcairo2-dev)
+if(FOVEA_MPI)  # of the programs that are launched by it alone: no library stands on it
+  set(MPI_CXX_SKIP_MPICXX ON)
+  fovea_needs(MPI "libopenmpi-dev, or FOVEA_MPI=OFF" COMPONENTS CXX)
+endif()
 if(missing)
   list(JOIN missing ", " missing)
   message(FATAL_ERROR "not found: ${missing}. fovea is built on the system's libraries; on Debian and Ubuntu "

@@ -55,6 +55,7 @@ macro(fovea_folder name)
 endmacro()
 function(fovea_objects name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/dist/mpi/")  # for programs that are launched as many: FOVEA_MPI
   if(NOT sources)  # headers alone
     return()
   endif()

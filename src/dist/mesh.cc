@@ -1,0 +1,72 @@
+#include "dist/mesh.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <set>
+
+namespace fovea::dist {
+namespace {
+
+constexpr const char* kWhere = "--mesh";
+constexpr const char* kExample = "--mesh data=2,sequence=2";
+
+std::int64_t size_of_axis(std::string_view text, const std::string& item) {
+  std::int64_t size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (error != std::errc() || end != text.data() + text.size() || size < 1 || size > 1'000'000)
+    fail(ErrorCode::usage, fmt::format("\"{}\" gives no number of ranks", item), kWhere, kExample);
+  return size;
+}
+
+void set_axis(const std::string& item, MeshShape& shape, std::set<std::string>& seen) {
+  const std::size_t equals = item.find('=');
+  const std::string axis = item.substr(0, equals);
+  if (equals == std::string::npos)
+    fail(ErrorCode::usage, fmt::format("\"{}\" is no axis=ranks", item), kWhere, kExample);
+  if (!seen.insert(axis).second) fail(ErrorCode::usage, fmt::format("axis {} is given twice", axis), kWhere, kExample);
+  const std::int64_t size = size_of_axis(std::string_view(item).substr(equals + 1), item);
+  if (axis == "data") {
+    shape.data = size;
+  } else if (axis == "sequence") {
+    shape.sequence = size;
+  } else if (axis == "tensor" || axis == "pipeline") {
+    if (size > 1)
+      fail(ErrorCode::unsupported, fmt::format("models are not split along the axis {} yet", axis), kWhere,
+           "the axes data and sequence");
+  } else {
+    fail(ErrorCode::usage, fmt::format("unknown axis \"{}\"", axis), kWhere, "the axes data and sequence");
+  }
+}
+
+}  // namespace
+
+std::string MeshShape::text() const { return fmt::format("data={},sequence={}", data, sequence); }
+
+MeshShape MeshShape::parse(const std::string& text, std::int64_t ranks) {
+  MeshShape shape;
+  if (text.empty()) {
+    shape.data = ranks;
+    return shape;
+  }
+  std::set<std::string> seen;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    set_axis(text.substr(begin, end - begin), shape, seen);
+    begin = end + 1;
+  }
+  if (shape.ranks() != ranks)
+    fail(ErrorCode::usage,
+         fmt::format("a mesh of {} x {} = {} ranks, but there {} {}", shape.data, shape.sequence, shape.ranks(),
+                     ranks == 1 ? "is" : "are", ranks),
+         kWhere, fmt::format("mpirun -n {} fovea ... --mesh {}", shape.ranks(), text));
+  return shape;
+}
+
+Mesh::Mesh(const Group& ranks, const MeshShape& s) : shape(s), all(ranks) {
+  const auto rank = static_cast<std::int64_t>(ranks.rank());
+  data = ranks.split(static_cast<int>(rank % shape.sequence), "data");
+  sequence = ranks.split(static_cast<int>(rank / shape.sequence), "sequence");
+}
+
+}  // namespace fovea::dist

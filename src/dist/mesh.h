@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "dist/group.h"
+
+namespace fovea::dist {
+
+// How ranks divide the work: the sizes of the axes of --mesh.
+struct MeshShape {
+  std::int64_t data = 1;      // each has other examples
+  std::int64_t sequence = 1;  // each has other rows of the same examples
+
+  std::int64_t ranks() const { return data * sequence; }
+  std::string text() const;  // "data=2,sequence=4"
+
+  // "data=2,sequence=4": axes that are left out have one rank. Empty: all ranks on the data axis. Refuses what is no
+  // mesh, has no form yet, or does not multiply to the ranks there are.
+  static MeshShape parse(const std::string& text, std::int64_t ranks);
+};
+
+// The ranks of a program, as groups along each axis. Neighbours of a sequence are neighbours among all.
+struct Mesh {
+  MeshShape shape;
+  Group all, data, sequence;
+
+  Mesh() = default;  // this process alone
+  Mesh(const Group& ranks, const MeshShape& shape);
+
+  bool leads() const { return all.rank() == 0; }  // it prints, logs, writes and decides
+};
+
+}  // namespace fovea::dist

@@ -1,0 +1,144 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "dist/threads.h"
+#include "laws.h"
+
+namespace fovea::dist {
+namespace {
+
+TEST(Group, KeepsTheLawsOnAnyNumberOfThreads) {
+  for (const int ranks : {1, 2, 3, 4, 5}) {
+    SCOPED_TRACE(ranks);
+    run_threads(ranks, laws::all);
+  }
+}
+
+TEST(Group, OfOneMovesNothing) {
+  const Group alone;
+  laws::all(alone);
+  EXPECT_TRUE(alone.traffic().empty());
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+TEST(Group, RefusesSumsOfHalfNumbers) {
+  const std::string text = error_of([] {
+    run_threads(2, [](const Group& group) {
+      const Context context({.threads = 1});
+      group.all_reduce(Tensor::zeros(context, {3}, DType::bf16));
+    });
+  });
+  EXPECT_TRUE(has(text, "f32 or f64, not bf16")) << text;
+}
+
+TEST(Group, NamesTheRankThatFailed) {
+  std::atomic<int> told = 0;
+  const std::string text = error_of([&] {
+    run_threads(3, [&](const Group& group) {
+      if (group.rank() == 1) fail(ErrorCode::out_of_memory, "no room", "here", "less");
+      try {
+        group.barrier();
+      } catch (const RankFailure& error) {
+        told += has(error.what(), "rank 1: no room") && error.code() == ErrorCode::out_of_memory;
+        throw;
+      }
+    });
+  });
+  EXPECT_TRUE(has(text, "no room")) << text;
+  EXPECT_EQ(told, 2);
+}
+
+TEST(Group, NamesTheRankThatStalls) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string text = error_of([] {
+    run_threads(
+        3,
+        [](const Group& group) {
+          group.barrier();
+          if (group.rank() != 2) group.barrier();
+        },
+        0.2);
+  });
+  EXPECT_TRUE(has(text, "rank 2 did not answer within 0.2 s")) << text;
+  EXPECT_TRUE(has(text, "barrier 2 of all ranks")) << text;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(Group, RefusesRanksThatDisagree) {
+  const std::string text = error_of([] {
+    run_threads(2, [](const Group& group) {
+      const Context context({.threads = 1});
+      group.all_reduce(Tensor::zeros(context, {group.rank() == 0 ? 8 : 4}));
+    });
+  });
+  EXPECT_TRUE(has(text, "bytes, ")) << text;
+  EXPECT_TRUE(has(text, "the same program with the same settings")) << text;
+}
+
+TEST(Worker, WorksInOrderAndTellsOfTheFirstFailure) {
+  Worker worker;
+  std::vector<int> done;
+  for (int i = 0; i < 50; ++i) worker.submit([&, i] { done.push_back(i); });
+  worker.wait();
+  ASSERT_EQ(done.size(), 50u);
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  worker.submit([] { fail(ErrorCode::io, "broken"); });
+  worker.submit([&] { done.push_back(-1); });
+  EXPECT_TRUE(has(error_of([&] { worker.wait(); }), "broken"));
+  EXPECT_EQ(done.back(), 49);
+  worker.submit([&] { done.push_back(50); });
+  worker.wait();
+  EXPECT_EQ(done.back(), 50);
+}
+
+TEST(Mesh, ReadsItsAxes) {
+  EXPECT_EQ(MeshShape::parse("", 3).text(), "data=3,sequence=1");
+  EXPECT_EQ(MeshShape::parse("sequence=4", 4).text(), "data=1,sequence=4");
+  EXPECT_EQ(MeshShape::parse("sequence=3,data=2", 6).text(), "data=2,sequence=3");
+  EXPECT_EQ(MeshShape::parse("tensor=1,data=2", 2).data, 2);
+}
+
+TEST(Mesh, RefusesWhatIsNone) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"data=2,sequence=2", "2 x 2 = 4 ranks, but there are 6"},
+      {"data", "is no axis=ranks"},
+      {"data=0", "gives no number of ranks"},
+      {"data=2x", "gives no number of ranks"},
+      {"data=", "gives no number of ranks"},
+      {"data=2,data=3", "axis data is given twice"},
+      {"rows=6", "unknown axis \"rows\""},
+      {"tensor=6", "not split along the axis tensor yet"},
+      {"data=6,", "is no axis=ranks"}};
+  for (const auto& [text, words] : cases) {
+    const std::string error = error_of([&, &t = text] { MeshShape::parse(t, 6); });
+    EXPECT_TRUE(has(error, words)) << text << ": " << error;
+  }
+}
+
+TEST(Mesh, GroupsNeighboursOfASequence) {
+  run_threads(6, [](const Group& all) {
+    const Mesh mesh(all, MeshShape::parse("data=2,sequence=3", 6));
+    EXPECT_EQ(mesh.sequence.size(), 3);
+    EXPECT_EQ(mesh.sequence.rank(), all.rank() % 3);
+    EXPECT_EQ(mesh.data.size(), 2);
+    EXPECT_EQ(mesh.data.rank(), all.rank() / 3);
+    EXPECT_EQ(mesh.leads(), all.rank() == 0);
+    const double own = all.rank();
+    EXPECT_EQ(mesh.data.all_gather(std::span(&own, 1)).back(), 3.0 + all.rank() % 3);
+  });
+}
+
+}  // namespace
+}  // namespace fovea::dist
