@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "fovea/version.h"
-#include "report/html_text.h"
+#include "io/html_text.h"
 
 namespace fovea {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/html_text.h"
+#include "io/html_text.h"
 
 namespace fovea {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "fovea/error.h"
 #include "io/csv.h"
-#include "report/html_text.h"
+#include "io/html_text.h"
 
 namespace fovea {
 namespace {

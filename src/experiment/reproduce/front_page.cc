@@ -5,9 +5,9 @@
 
 #include "experiment/reproduce/study_report.h"
 #include "fovea/error.h"
+#include "io/html_text.h"
 #include "io/json.h"
 #include "report/html.h"
-#include "report/html_text.h"
 
 // The page of all studies that ran.
 namespace fovea {

@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
+#include "io/html_text.h"
 #include "report/html.h"
-#include "report/html_text.h"
 #include "report/png.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "report/html_text.h"
+#include "io/html_text.h"
 
 #include <cstdint>
 
