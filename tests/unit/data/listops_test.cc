@@ -137,8 +137,8 @@ TEST(ListOps, RefusesShapesWithoutTrees) {
 }
 
 TEST(LabelledData, MajorityShare) {
-  EXPECT_EQ(majority_share({}, 3), 0.0);
-  EXPECT_EQ(majority_share({{{1}, 0}, {{1}, 2}, {{1}, 2}, {{1}, 1}}, 3), 0.5);
+  EXPECT_EQ(majority_share({}), 0.0);
+  EXPECT_EQ(majority_share({{{1}, 0}, {{1}, 2}, {{1}, 2}, {{1}, 1}}), 0.5);
 }
 
 }  // namespace
