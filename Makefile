@@ -22,7 +22,7 @@ run: build  ## train a Transformer and a TransNormer on ListOps, side by side (a
 build: bootstrap $(RELEASE)/build.ninja  ## build the program: build/release/bin/fovea
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_cli
 
-test: bootstrap-dist $(VENV)/installed.txt house  ## build everything and run every test
+test: bootstrap-dist bootstrap-test $(VENV)/installed.txt house  ## build everything and run every test
 	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_MPI=ON -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
 	@ninja -C $(RELEASE) -j $(JOBS)
 	@ctest --preset release -j $(JOBS)
@@ -98,7 +98,7 @@ format: bootstrap-lint  ## lay out every C++ file
 house:  ## print the table of house limits; fails over the hard ones
 	@dev/house
 
-asan: bootstrap  ## build and test under the address and undefined-behaviour sanitizers
+asan: bootstrap-test  ## build and test under the address and undefined-behaviour sanitizers
 	@cmake --preset asan-ubsan -DFOVEA_JOIN=$(JOIN)
 	@ninja -C build/asan-ubsan -j $(JOBS)
 	@ctest --preset asan-ubsan -j $(JOBS)
@@ -106,7 +106,7 @@ asan: bootstrap  ## build and test under the address and undefined-behaviour san
 # GCC's thread sanitizer before version 14 cannot start where the kernel spreads memory over more than 28 bits.
 UNSPREAD = $(shell test "$$(cat /proc/sys/vm/mmap_rnd_bits)" -le 28 || echo setarch --addr-no-randomize)
 
-tsan: bootstrap  ## build and test under the thread sanitizer
+tsan: bootstrap-test  ## build and test under the thread sanitizer
 	@cmake --preset tsan -DFOVEA_JOIN=$(JOIN)
 	@$(UNSPREAD) ninja -C build/tsan -j $(JOBS)
 	@$(UNSPREAD) ctest --preset tsan -j $(JOBS)
@@ -125,7 +125,9 @@ clean:  ## remove the build folders
 bootstrap:
 	@scripts/bootstrap
 
-.PHONY: bootstrap-lint bootstrap-fuzz bootstrap-cuda bootstrap-dist
+.PHONY: bootstrap-test bootstrap-lint bootstrap-fuzz bootstrap-cuda bootstrap-dist
+bootstrap-test: bootstrap
+	@scripts/bootstrap test
 bootstrap-dist:
 	@scripts/bootstrap dist
 bootstrap-cuda:

@@ -5,6 +5,7 @@ int main(int argc, char** argv) {
   fovea::cli::bound_waiting(argv);
   fovea::cli::Program program;
   add_list(program);
+  add_show(program);
   add_doctor(program);
   add_bench(program);
   add_train(program);
@@ -18,5 +19,6 @@ int main(int argc, char** argv) {
   add_data(program);
   add_tokenize(program);
   add_completion(program);
+  add_help(program);
   return program.main(argc, argv);
 }

@@ -3,7 +3,7 @@
 #include "cli/kit/help.h"
 #include "cli/kit/usage_error.h"
 #include "cli/kit/verb.h"
-#include "fovea/version.h"
+#include "measure/machine.h"
 
 namespace fovea::cli {
 namespace {
@@ -25,7 +25,7 @@ Program::Program()
     : line_({"fovea",
              "Every attention, one engine: train, compare and time attention mechanisms.",
              {"fovea lra listops --attention transformer,transnormer-t2 --minutes 2", "fovea list"}},
-            "fovea " FOVEA_VERSION) {}
+            "fovea " + build_text()) {}
 
 Arguments Program::add(const VerbText& text, std::function<void(const Console&)> run, const Arguments* parent) {
   const Arguments verb = (parent == nullptr ? line_.program() : *parent).add_verb(text);

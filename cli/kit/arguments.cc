@@ -3,6 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "core/nearest.h"
+#include "fovea/error.h"
+
 namespace fovea::cli {
 namespace {
 
@@ -39,6 +42,12 @@ std::string Option::usage() const {
 std::vector<std::string> Option::long_names() const {
   std::vector<std::string> names;
   for (const std::string& name : option_->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::vector<std::string> Option::names() const {
+  std::vector<std::string> names = long_names();
+  if (names.empty()) names.push_back(option_->get_single_name());
   return names;
 }
 
@@ -98,6 +107,21 @@ std::vector<Option> Arguments::options() const {
 }
 
 bool Arguments::typed() const { return app_->parsed(); }
+
+Arguments Arguments::find(const std::vector<std::string>& names) const {
+  Arguments found = *this;
+  for (const std::string& name : names) {
+    std::vector<std::string> known;
+    for (const Arguments& below : found.verbs()) known.push_back(below.text().name);
+    const auto at = std::find(known.begin(), known.end(), name);
+    const std::vector<std::string_view> views(known.begin(), known.end());
+    if (at == known.end())
+      fail(ErrorCode::usage, "no verb \"" + name + "\"", "fovea help",
+           known.empty() ? "fovea help" : name_hint(name, views));
+    found = found.verbs()[static_cast<std::size_t>(at - known.begin())];
+  }
+  return found;
+}
 
 CommandLine::CommandLine(const VerbText& program, const std::string& version)
     : app_(std::make_unique<CLI::App>(program.summary, program.name)) {

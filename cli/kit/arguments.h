@@ -36,6 +36,7 @@ class Option {
 
   std::string usage() const;                    // "--n N"; a positional: its name
   std::vector<std::string> long_names() const;  // "--n"
+  std::vector<std::string> names() const;       // the same; of a positional its name
   std::string help() const;
   std::string shown_default() const;
   bool is_common() const;
@@ -70,6 +71,8 @@ class Arguments {
   std::vector<Arguments> verbs() const;
   std::vector<Option> options() const;
   bool typed() const;  // known after parsing
+  // "bench", "attention": a verb below this one; refuses a name that there is none of.
+  Arguments find(const std::vector<std::string>& names) const;
 
  private:
   CLI::App* app_;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <string_view>
+
 #include "core/nearest.h"
 
 namespace fovea::cli {
@@ -12,6 +15,8 @@ std::string hint_for(const std::string& name, const std::vector<std::string>& kn
   const std::vector<std::string_view> views(known.begin(), known.end());
   return nearest_name(name, views).empty() ? path + " --help" : name_hint(name, views);
 }
+
+std::string example(const Arguments& verb);
 
 std::vector<std::string> option_names(const Arguments& verb) {
   std::vector<std::string> names;
@@ -34,23 +39,49 @@ Error unknown_argument(const Arguments& verb, const std::string& argument) {
                  hint_for(name, option_names(verb), path));
   }
   const std::vector<std::string> verbs = verb_names(verb);
-  if (verbs.empty()) return Error(ErrorCode::usage, fmt::format("unexpected \"{}\"", argument), path, path + " --help");
+  if (verbs.empty()) return Error(ErrorCode::usage, fmt::format("unexpected \"{}\"", argument), path, example(verb));
   return Error(ErrorCode::usage, fmt::format("unknown verb \"{}\"", argument), path, hint_for(argument, verbs, path));
 }
 
-// CLI11 puts the option's name in front of its messages: "--n: ...", "Could not convert: --n = x".
-std::string plain_words(const std::string& message) {
-  const std::string convert = "Could not convert: ";
-  if (message.starts_with(convert)) {
-    const std::string rest = message.substr(convert.size());
-    const std::size_t equals = rest.find(" = ");
-    return fmt::format("{} takes a number, got \"{}\"", rest.substr(0, equals),
-                       equals == std::string::npos ? "" : rest.substr(equals + 3));
-  }
+// The option of a message of CLI11, which puts its name in front; nothing: of none.
+std::optional<Option> option_of(const Arguments& verb, const std::string& message) {
+  for (const Option& option : verb.options())
+    for (const std::string& name : option.names())
+      if (message.starts_with(name + ":") || message.starts_with(name + " ") ||
+          message.starts_with("Could not convert: " + name + " ") ||
+          message.starts_with("Could not convert: " + name + ":"))
+        return option;
+  return {};
+}
+
+// "--n: takes a number", "Could not convert: --n = x", "--n: At Most 1 required but received 2", in our words.
+std::string plain_words(const std::string& message, const std::string& name) {
+  const std::size_t equals = message.find(" = ");
+  if (message.starts_with("Could not convert: "))
+    return fmt::format("{} takes a number, got \"{}\"", name,
+                       equals == std::string::npos ? "" : message.substr(equals + 3));
+  const auto says = [&](const char* words) { return message.find(words) != std::string::npos; };
+  if (says("required") && says("missing")) return name + " needs a value";
+  if (says("At Most 1 required")) return name + " is given more than once";
   const std::size_t colon = message.find(": ");
-  if (message.find("required") != std::string::npos && message.find("missing") != std::string::npos)
-    return message.substr(0, colon) + " needs a value";
-  return message;
+  return colon == std::string::npos ? message : message.substr(0, colon) + message.substr(colon + 1);
+}
+
+// A command that is complete, and where all is explained.
+std::string example(const Arguments& verb) {
+  std::string path = verb.path();
+  if (path.starts_with("fovea")) path = "fovea help" + path.substr(std::string_view("fovea").size());
+  return fmt::format("{}; {}", verb.text().examples[0], path);
+}
+
+Error refused(const Arguments& verb, const std::string& message) {
+  const std::optional<Option> option = option_of(verb, message);
+  if (!option) return Error(ErrorCode::usage, message, verb.path(), example(verb));
+  const std::string name = option->names().front();
+  if (message.find("is required") != std::string::npos)
+    return Error(ErrorCode::usage, fmt::format("{} is missing", option->usage()), verb.path(), example(verb));
+  return Error(ErrorCode::usage, plain_words(message, name), verb.path(),
+               fmt::format("{}   ({})", option->usage(), option->help()));
 }
 
 }  // namespace
@@ -64,9 +95,9 @@ Error usage_error(const CommandLine& line, const Parsed& parsed) {
   if (!left.empty() && (incomplete || parsed.kind == Parsed::Kind::unknown))
     return unknown_argument(verb, left.front());
   if (incomplete && !verbs.empty())
-    return Error(ErrorCode::usage, fmt::format("\"{}\" needs a word more", path), {},
+    return Error(ErrorCode::usage, fmt::format("\"{}\" needs a word more", path), path,
                  fmt::format("{} {}", path, fmt::join(verbs, " | ")));
-  return Error(ErrorCode::usage, plain_words(parsed.message), path, path + " --help");
+  return refused(verb, parsed.message);
 }
 
 }  // namespace fovea::cli

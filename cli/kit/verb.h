@@ -39,6 +39,7 @@ class Program {
 
 // One function for each file of the folder.
 void add_list(Program& program);
+void add_show(Program& program);
 void add_doctor(Program& program);
 void add_bench(Program& program);
 void add_bench_decode(Program& program, const Arguments& bench);
@@ -53,5 +54,6 @@ void add_reproduce(Program& program);
 void add_data(Program& program);
 void add_tokenize(Program& program);
 void add_completion(Program& program);
+void add_help(Program& program);
 
 }  // namespace fovea::cli

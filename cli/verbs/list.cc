@@ -9,10 +9,12 @@
 #include "cli/verbs/list_docs.h"
 #include "cli/verbs/list_text.h"
 #include "core/nearest.h"
+#include "fovea/data.h"
 #include "fovea/model.h"
 #include "io/json.h"
 #include "mechanisms/kind.h"
 #include "mechanisms/score.h"
+#include "models/presets.h"
 
 // fovea list: the registry of mechanisms, for people and for scripts.
 namespace fovea::cli {
@@ -94,21 +96,36 @@ Json options_json(const auto& kinds) {
   return all;
 }
 
-// Mechanisms down, features across; headings are cut so that all fit 80 columns.
-std::string support_matrix(const std::vector<const MechanismKind*>& kinds) {
-  const std::size_t name = longest_name(kinds) + 1;
-  const std::size_t column = std::clamp<std::size_t>((kPageWidth - name) / kFeatures, 3, 14);
-  std::string out = std::string(name, ' ');
-  for (int i = 0; i < kFeatures; ++i) out += fmt::format("{:<{}}", feature_name(i).substr(0, column - 1), column);
-  for (const MechanismKind* kind : kinds) {
-    out += fmt::format("\n{:<{}}", kind->name, name);
-    for (int i = 0; i < kFeatures; ++i)
-      out +=
-          fmt::format("{:<{}}", kind->features.has(static_cast<Feature>(i)) ? (column > 3 ? "yes" : "x") : ".", column);
+// A line for each letter: column `i` spells texts[i] from top to bottom.
+std::string downward(const std::vector<std::string>& texts, std::size_t indent, std::size_t column) {
+  std::size_t longest = 0;
+  for (const std::string& text : texts) longest = std::max(longest, text.size());
+  std::string out;
+  for (std::size_t row = 0; row < longest; ++row) {
+    std::string line(indent, ' ');
+    for (const std::string& text : texts) {  // they end at the same line
+      const std::size_t above = longest - text.size();
+      line += fmt::format("{:<{}}", row < above ? ' ' : text[row - above], column);
+    }
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  std::string legend = "columns:";
-  for (int i = 0; i < kFeatures; ++i) legend += " " + feature_name(i);
-  return out + "\n" + wrap(legend, kPageWidth, 9) + "\n";
+  return out;
+}
+
+// Mechanisms down, features across; their names are written downward, so that all fit 80 columns.
+std::string support_matrix(const std::vector<const MechanismKind*>& kinds) {
+  const std::size_t name = longest_name(kinds) + 2;
+  const std::size_t column = std::clamp<std::size_t>((kPageWidth - name) / kFeatures, 2, 14);
+  std::vector<std::string> features;
+  for (int i = 0; i < kFeatures; ++i) features.push_back(feature_name(i));
+  std::string out = downward(features, name, column);
+  for (const MechanismKind* kind : kinds) {
+    std::string line = fmt::format("{:<{}}", kind->name, name);
+    for (int i = 0; i < kFeatures; ++i)
+      line += fmt::format("{:<{}}", kind->features.has(static_cast<Feature>(i)) ? "x" : ".", column);
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return out;
 }
 
 std::string details(const MechanismKind& kind) {
@@ -128,7 +145,44 @@ std::string details(const MechanismKind& kind) {
   return out;
 }
 
+// "softmax*4", "diag:block=64,weights=softmax*1": the names alone.
+std::string layers_text(const ModelConfig& model) {
+  std::vector<std::string> names;
+  for (const std::string& layer : model.layers)
+    if (const std::string name = layer.substr(0, layer.find(':')); names.empty() || names.back() != name)
+      names.push_back(name);
+  return fmt::format("{} {}", model.layers.size(), fmt::join(names, "+"));
+}
+
+void list_models(const Console& console) {
+  Json document = Json::array();
+  std::string out = fmt::format("{:<20}{:<12}{:<16}{:>5}\n", "model", "task", "layers", "width");
+  for (const std::string_view name : ModelConfig::preset_names()) {
+    const ModelConfig model = ModelConfig::preset(name);
+    const std::string_view task = task_names()[static_cast<std::size_t>(model.task)], summary = preset_summary(name);
+    out += fmt::format("{:<20}{:<12}{:<16}{:>5}\n    {}\n", name, task, layers_text(model), model.width, summary);
+    document.push_back(
+        {{"name", name}, {"task", task}, {"layers", model.layers}, {"width", model.width}, {"summary", summary}});
+  }
+  console.document({{"models", document}});
+  console.print(out + "\nits settings: fovea show NAME; with a mechanism: --model NAME --attention diag");
+}
+
+void list_data(const Console& console) {
+  Json document = Json::array();
+  std::string out;
+  for (const DataKind& kind : data_kinds()) {
+    const std::size_t indent = 12;
+    out += fmt::format("{:<{}}{}\n", kind.name, indent, wrap(std::string(kind.summary), kPageWidth - indent, indent));
+    document.push_back({{"name", kind.name}, {"summary", kind.summary}});
+  }
+  console.document({{"data", document}});
+  console.print(out + "\ngiven as --data FOLDER or FILE; files tell the kind, or --set data.kind=NAME");
+}
+
 void list_one(const std::string& name, const Console& console) {
+  if (name == "models") return list_models(console);
+  if (name == "data") return list_data(console);
   const MechanismKind& kind = Mechanism::parse(name).kind();
   console.print(details(kind));
   console.document(kind_json(kind));
@@ -152,8 +206,8 @@ void list_all(const std::string& with, const Console& console) {
                     {"models", ModelConfig::preset_names()}});
   if (kinds.empty()) return console.print("no mechanism has all of these");
   const std::string models = fmt::format("models: {}", fmt::join(ModelConfig::preset_names(), ", "));
-  console.print(fmt::format("{}\n{}\n{}\n{}\nmore about one: fovea list NAME", summaries(kinds), options(),
-                            support_matrix(kinds), wrap(models, kPageWidth - 8, 8)));
+  console.print(fmt::format("{}\n{}\n{}\n{}\nmore about one: fovea list NAME, fovea list models, fovea list data",
+                            summaries(kinds), options(), support_matrix(kinds), wrap(models, kPageWidth - 8, 8)));
 }
 
 }  // namespace
@@ -163,12 +217,12 @@ void add_list(Program& program) {
   const Arguments verb =
       program.add({"list",
                    "Lists the attention mechanisms and what each supports.",
-                   {"fovea list --with causal,step", "fovea list diag"}},
+                   {"fovea list --with causal,step", "fovea list models"}},
                   [options](const Console& console) {
                     if (!options->docs.empty()) return update_docs(options->docs, console);
                     options->name.empty() ? list_all(options->with, console) : list_one(options->name, console);
                   });
-  verb.add_option("name", options->name, "show one mechanism with its parameters");
+  verb.add_option("name", options->name, "models, data, or a mechanism to show with its parameters");
   verb.add_option("--with", options->with, "only those that have all of these features").type_name("A,B");
   verb.add_option("--docs", options->docs, "bring the pages of docs/mechanisms up to date").type_name("FOLDER");
 }

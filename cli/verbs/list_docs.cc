@@ -162,8 +162,9 @@ std::string index() {
       "the last block of a sequence is shorter, segments of landmarks differ by at most one token, and a size beyond "
       "the length means all of it. A row that may read nothing is 0, and so are its gradients. Where a causal call has "
       "other lengths of queries and keys, the last query stands on the last key (`align=bottom-right`), or the first "
-      "on the first and keys behind the last query are read by nobody (`align=top-left`). What a mechanism does not "
-      "have is an error that names it.\n";
+      "on the first (`align=top-left`): then nobody reads keys behind the last query, and each query behind the last "
+      "key stands on it, by itself, in a run of its own (many of them cost less in a call that is not causal). What a "
+      "mechanism does not have is an error that names it.\n";
   std::vector<std::string_view> families;
   for (const MechanismKind* kind : mechanism_kinds())
     if (std::find(families.begin(), families.end(), kind->family) == families.end()) families.push_back(kind->family);

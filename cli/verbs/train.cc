@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/kit/interrupt.h"
@@ -20,6 +21,7 @@ namespace {
 struct TrainOptions {
   RunOptions run;
   std::string resume;
+  bool print_config = false;
 };
 
 // The folder of the run that --resume names, itself or one of its checkpoints.
@@ -29,9 +31,20 @@ Path run_of(const Path& resume) {
   return checkpoint && is_there(above / kRunFile) ? above : folder;
 }
 
+// A run that nobody named data for would be an hour of something that nobody wants.
+void require_data(const RunChoices& o) {
+  const auto names_source = [](const std::string& set) { return set.starts_with("data.source="); };
+  const bool named = o.data || !o.config.empty() || std::any_of(o.set.begin(), o.set.end(), names_source);
+  if (!named)
+    fail(ErrorCode::usage, "what is it to be trained on?", "fovea train",
+         "fovea train --data FILE, or --data listops; see fovea help train and fovea list data");
+}
+
 RunSettings settings_of(const TrainOptions& options) {
   if (options.resume.empty()) {
     RunSettings settings = new_run({}, options.run.choices());
+    if (options.print_config) return settings;
+    require_data(options.run.typed);
     if (settings.train.out.empty()) settings.train.out = default_folder(folder_name(settings.name()));
     require_new_folder(settings.train.out);
     return settings;
@@ -53,6 +66,10 @@ std::string resumed_from(const TrainOptions& options, const std::string& folder)
 
 void run(const TrainOptions& options, const Console& console) {
   RunSettings settings = settings_of(options);
+  if (options.print_config) {
+    console.print(json_text(write_fields(settings)));
+    return console.document(write_fields(settings));
+  }
   const Interrupt interrupt;
   const std::string& folder = settings.train.out;
   const std::string name = settings.name();
@@ -91,6 +108,7 @@ void add_train(Program& program) {
   verb.add_option("--resume", options->resume, "continue the run in this folder, or from a checkpoint in it")
       .type_name("FOLDER");
   add_run_options(verb, options->run);
+  verb.add_flag("--print-config", options->print_config, "print the settings for --config, and train nothing");
 }
 
 }  // namespace fovea::cli

@@ -9,6 +9,7 @@
 #include "data/listops/listops.h"
 #include "data/pathfinder/pathfinder.h"
 #include "io/fields.h"
+#include "io/missing.h"
 
 namespace fovea {
 namespace {
@@ -129,13 +130,21 @@ std::string_view kind_of_folder(const DataSettings& settings) {
        fmt::format("one with files for {}: see docs/data.md", fmt::join(known, ", ")));
 }
 
+// Where no file is near, it may have been meant to be generated.
+std::string source_hint(const std::string& source) {
+  const std::string hint = missing_hint(source);
+  return hint.starts_with("ls ") ? hint + "; or listops, pathfinder: fovea list data" : hint;
+}
+
 const Kind& kind_of(const DataSettings& settings) {
   if (!settings.kind.empty()) return kind_named(settings.kind);
   if (is_generated(settings.source)) return kind_named(settings.source);
   if (is_folder(settings.source)) return kind_named(kind_of_folder(settings));
+  constexpr std::string_view kGenerated[] = {"listops", "pathfinder"};
+  const std::string_view near = nearest_name(settings.source, kGenerated);
   if (!is_there(settings.source))
-    fail(ErrorCode::bad_input, fmt::format("no folder or file \"{}\"", settings.source), "data.source",
-         "listops, pathfinder, a folder or a file: see fovea train --help");
+    fail(ErrorCode::bad_input, fmt::format("no such file or folder \"{}\"", settings.source), "data.source",
+         near.empty() ? source_hint(settings.source) : fmt::format("\"{}\"?", near));
   return kind_named(has_end(settings.source, ".csv") ? "series" : "text");
 }
 
@@ -203,6 +212,21 @@ std::int32_t end_of_text(const Tokenizer& tokenizer) {
   return *eos;
 }
 
+namespace {
+
+// The folder or file of a tokeniser; a word that is none of them is a mistyped name.
+std::string known_tokenizer(std::string_view name) {
+  constexpr std::string_view kNames[] = {"bytes", "characters", "words", "bpe"};
+  const Path path = name;
+  if (!is_there(path) && !path.has_parent_path())
+    fail(ErrorCode::bad_input, fmt::format("no such file or tokeniser \"{}\"", name), "data.tokenizer",
+         nearest_name(name, kNames).empty() ? fmt::format("{}; or {}", fmt::join(kNames, ", "), missing_hint(path))
+                                            : fmt::format("data.tokenizer={}", nearest_name(name, kNames)));
+  return path.string();
+}
+
+}  // namespace
+
 std::shared_ptr<const Tokenizer> chosen_tokenizer(const Context& context, const DataSettings& settings,
                                                   const DataUse& use, std::string_view by_default,
                                                   std::span<const std::string_view> texts) {
@@ -212,7 +236,7 @@ std::shared_ptr<const Tokenizer> chosen_tokenizer(const Context& context, const 
   if (name == "bytes") return shared(Tokenizer::bytes());
   if (name == "characters") return shared(Tokenizer::characters(texts));
   if (name == "words") return shared(Tokenizer::words(texts));
-  if (name != "bpe") return shared(Tokenizer::load(std::string(name)));
+  if (name != "bpe") return shared(Tokenizer::load(known_tokenizer(name)));
   return shared(Tokenizer::train_bpe(
       context, texts, {.vocabulary = settings.vocabulary, .special_tokens = {"<pad>", "<s>", "</s>"}, .progress = {}}));
 }

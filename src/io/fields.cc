@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 
 #include "core/nearest.h"
 
 namespace fovea {
 namespace {
+
+using fields_detail::Described;
 
 // Where a visitor is: "model.layers[1].attention".
 class FieldPath {
@@ -49,7 +52,7 @@ class Reader : public FieldVisitor {
   void boolean(const Field& field, bool& value) override {
     const Json* json = take(field);
     if (json == nullptr) return;
-    if (!json->is_boolean()) refuse(field, "true or false", *json);
+    if (!json->is_boolean()) refuse(field, "true or false", *json, value ? "true" : "false");
     value = json->get<bool>();
     path_.next();
   }
@@ -68,8 +71,8 @@ class Reader : public FieldVisitor {
     else if (*json == "-inf")
       read = -INFINITY;
     else
-      refuse(field, "a number", *json);
-    if (!field.allowed.holds(read)) refuse(field, "a number", *json);
+      refuse(field, "a number", *json, fmt::format("{}", value));
+    if (!field.allowed.holds(read)) refuse(field, "a number", *json, fmt::format("{}", value));
     value = read;
     path_.next();
   }
@@ -78,12 +81,12 @@ class Reader : public FieldVisitor {
     const Json* json = take(field);
     if (json == nullptr) return;
     const bool plain = code_ == ErrorCode::usage && json->is_primitive();  // --set name=12 means the string "12"
-    if (!json->is_string() && !plain) refuse(field, "a string", *json);
+    if (!json->is_string() && !plain) refuse(field, "a string", *json, fmt::format("\"{}\"", value));
     std::string read = json->is_string() ? json->get<std::string>() : json->dump();
     const auto& choices = field.allowed.choices;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), read) == choices.end())
       fail(code_, fmt::format("unknown {} \"{}\"", field.name.empty() ? "value" : field.name, read),
-           where(path_.of(field)), name_hint(read, choices));
+           where(path_.of(field)), value_hint(field, read));
     value = std::move(read);
     path_.next();
   }
@@ -146,11 +149,12 @@ class Reader : public FieldVisitor {
     const Json* json = take(field);
     if (json == nullptr) return;
     const char* kind = std::is_signed_v<T> ? "a whole number" : "a whole number of at least 0";
-    if (!json->is_number()) refuse(field, kind, *json);
+    const std::string now = std::to_string(value);
+    if (!json->is_number()) refuse(field, kind, *json, now);
     const double wide = json->get<double>();
     const bool exact = json->is_number_integer() || (std::floor(wide) == wide && std::abs(wide) < kExactIntegers);
     const bool fits = std::is_signed_v<T> ? !(json->is_number_unsigned() && wide >= 0x1p63) : wide >= 0;
-    if (!exact || !fits || !field.allowed.holds(wide)) refuse(field, kind, *json);
+    if (!exact || !fits || !field.allowed.holds(wide)) refuse(field, kind, *json, now);
     value = json->is_number_integer() ? json->get<T>() : static_cast<T>(wide);
     path_.next();
   }
@@ -163,12 +167,26 @@ class Reader : public FieldVisitor {
     }
   }
 
-  [[noreturn]] void refuse(const Field& field, std::string_view kind, const Json& json) const {
+  // What can be typed for a field: on a command line with its name.
+  std::string typed(const Field& field, std::string_view value) const {
+    if (field.name.empty() || code_ != ErrorCode::usage) return std::string(value);
+    return fmt::format("{} {}={}", origin_, path_.of(field), value);
+  }
+
+  std::string value_hint(const Field& field, std::string_view read) const {
+    const std::string_view near = nearest_name(read, field.allowed.choices);
+    return near.empty() || code_ != ErrorCode::usage ? name_hint(read, field.allowed.choices) : typed(field, near);
+  }
+
+  // `now` is the value that the field has: one that it may have.
+  [[noreturn]] void refuse(const Field& field, std::string_view kind, const Json& json,
+                           const std::string& now = {}) const {
     const std::string range = field.allowed.text();
     std::string got = json.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (got.size() > 40) got = json_kind(json);
     fail(code_, fmt::format("expected {}{}{}, got {}", kind, range.empty() ? "" : " ", range, got),
-         where(frames_.empty() ? "" : path_.of(field)), std::string(field.help));
+         where(frames_.empty() ? "" : path_.of(field)),
+         now.empty() ? std::string(field.help) : fmt::format("{}   ({})", typed(field, now), field.help));
   }
 
   std::string where(const std::string& path) const {
@@ -222,32 +240,78 @@ class Writer : public FieldVisitor {
 
 class Describer : public FieldVisitor {
  public:
+  explicit Describer(Described what) : as_it_is_(what == Described::as_it_is) {}
   std::vector<FieldHelp> result() && { return std::move(lines_); }
 
  protected:
-  void boolean(const Field& field, bool& value) override { line(field, value ? "true" : "false"); }
+  void boolean(const Field& field, bool& value) override {
+    line(field, value ? "true" : "false");
+    if (!lines_.empty() && !in_list()) lines_.back().choices = {"true", "false"};
+  }
   void integer(const Field& field, std::int64_t& value) override { line(field, std::to_string(value)); }
   void natural(const Field& field, std::uint64_t& value) override { line(field, std::to_string(value)); }
   void real(const Field& field, double& value) override { line(field, fmt::format("{}", value)); }
   void text(const Field& field, std::string& value) override { line(field, value); }
-  bool present(const Field&, bool) override { return true; }
+  bool present(const Field& field, bool now) override {
+    if (as_it_is_ && !now) line(field, "none");
+    return now || !as_it_is_;
+  }
   bool enter(const Field& field) override {
-    prefixes_.push_back(prefixes_.empty() ? "" : path(field) + ".");
+    const std::string place = in_list() ? fmt::format("[{}]", lists_.back()->groups++) : "";
+    prefixes_.push_back(prefixes_.empty() ? "" : path(field) + place + ".");
+    lists_.emplace_back();
     return true;
   }
-  std::size_t enter_list(const Field& field, std::size_t) override {
-    prefixes_.push_back(path(field) + "[i]");
-    return 1;  // one element stands for all
+  std::size_t enter_list(const Field& field, std::size_t now) override {
+    prefixes_.push_back(path(field) + (as_it_is_ ? "" : "[i]"));
+    lists_.emplace_back(as_it_is_ ? std::optional(List{field, {}, now == 0, 0}) : std::nullopt);
+    return as_it_is_ ? now : 1;  // one element stands for all
   }
-  void leave(const Error*) override { prefixes_.pop_back(); }
+  void leave(const Error*) override {
+    const std::optional<List> list = std::move(lists_.back());
+    const std::string at = std::move(prefixes_.back());
+    lists_.pop_back();
+    prefixes_.pop_back();
+    if (list && (list->empty || !list->values.empty()))
+      put(at, fmt::format("{}", fmt::join(runs_of(list->values), ",")), list->field);
+  }
 
  private:
-  std::string path(const Field& field) const { return prefixes_.back() + std::string(field.name); }
-  void line(const Field& field, std::string value) {
-    lines_.push_back({path(field), std::move(value), std::string(field.help), field.allowed.text()});
+  struct List {
+    Field field;
+    std::vector<std::string> values;
+    bool empty;
+    int groups;  // elements that have lines of their own
+  };
+
+  // "norm*2" for two of them. Numbers stay as they are.
+  static std::vector<std::string> runs_of(const std::vector<std::string>& values) {
+    std::vector<std::string> runs;
+    for (std::size_t i = 0, next; i < values.size(); i = next) {
+      const bool name = values[i].find_first_not_of("+-.0123456789e") != std::string::npos;
+      for (next = i + 1; name && next < values.size() && values[next] == values[i];) ++next;
+      runs.push_back(next - i > 1 ? fmt::format("{}*{}", values[i], next - i) : values[i]);
+    }
+    return runs;
   }
 
+  bool in_list() const { return !lists_.empty() && lists_.back(); }
+  std::string path(const Field& field) const { return prefixes_.back() + std::string(field.name); }
+  void line(const Field& field, std::string value) {
+    if (in_list())
+      lists_.back()->values.push_back(std::move(value));
+    else
+      put(path(field), std::move(value), field);
+  }
+  void put(std::string path, std::string value, const Field& field) {
+    const auto& choices = field.allowed.choices;
+    lines_.push_back({std::move(path), std::move(value), std::string(field.help), field.allowed.text(),
+                      std::vector<std::string>(choices.begin(), choices.end())});
+  }
+
+  bool as_it_is_;
   std::vector<std::string> prefixes_;
+  std::vector<std::optional<List>> lists_;  // beside each prefix: what a list has so far
   std::vector<FieldHelp> lines_;
 };
 
@@ -275,8 +339,8 @@ Json write(void* settings, Visit visit) {
   return std::move(writer).result();
 }
 
-std::vector<FieldHelp> describe(void* settings, Visit visit) {
-  Describer describer;
+std::vector<FieldHelp> describe(void* settings, Visit visit, Described what) {
+  Describer describer(what);
   visit(settings, describer);
   return std::move(describer).result();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,12 +25,17 @@ Json write_fields(const T& settings);
 template <class T>
 void set_fields(T& settings, std::span<const std::string> assignments);
 
-// One line per field: path, default, meaning, what is allowed.
+// One line per field: path, value, meaning, what is allowed; the choices where there are some, of true and false, too.
 struct FieldHelp {
   std::string path, value, help, allowed;
+  std::vector<std::string> choices = {};
 };
+// Every field there can be: what is empty as if it were not, and one element for all of a list ("layers[i]").
 template <class T>
 std::vector<FieldHelp> describe_fields(const T& settings);
+// What the settings hold, in the words of --set: a list as one value, "none" for what is empty.
+template <class T>
+std::vector<FieldHelp> list_fields(const T& settings);
 
 template <class T>
 T load_fields(const Path& path, T settings = {}) {
@@ -44,7 +50,8 @@ using Visit = void (*)(void* settings, FieldVisitor& visitor);
 
 void read(void* settings, Visit visit, const Json& json, const std::string& origin, ErrorCode code);
 Json write(void* settings, Visit visit);
-std::vector<FieldHelp> describe(void* settings, Visit visit);
+enum class Described : std::uint8_t { all, as_it_is };
+std::vector<FieldHelp> describe(void* settings, Visit visit, Described what);
 void assign(Json& json, std::string_view assignment);  // replaces one value by the assigned text
 
 template <class T>
@@ -78,7 +85,13 @@ void set_fields(T& settings, std::span<const std::string> assignments) {
 template <class T>
 std::vector<FieldHelp> describe_fields(const T& settings) {
   T copy = settings;
-  return fields_detail::describe(&copy, fields_detail::visit_of<T>);
+  return fields_detail::describe(&copy, fields_detail::visit_of<T>, fields_detail::Described::all);
+}
+
+template <class T>
+std::vector<FieldHelp> list_fields(const T& settings) {
+  T copy = settings;
+  return fields_detail::describe(&copy, fields_detail::visit_of<T>, fields_detail::Described::as_it_is);
 }
 
 }  // namespace fovea

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "fovea/error.h"
+#include "io/missing.h"
 
 namespace fovea {
 namespace {
@@ -22,7 +23,7 @@ std::string hint_for(int error) {
     case EROFS:
     case EACCES:
     case EPERM: return "choose a folder you may write to, or change its permissions";
-    case ENOENT: return "check the path";
+    case ENOENT: return "a path whose folders are there";
     case ELOOP: return "a link that leads back to itself: replace it by the file";
     case ENAMETOOLONG: return "a shorter name";
     case EFBIG: return "the file size limit of this process or disk is too low for it";
@@ -36,7 +37,8 @@ std::string hint_for(int error) {
 
 // Reads are mistakes in the user's input when the file is not there or is not a file.
 [[noreturn]] void fail_read(const Path& path, int error) {
-  if (error == ENOENT || error == ENOTDIR) fail(ErrorCode::bad_input, "no such file", path.string(), "check the path");
+  if (error == ENOENT || error == ENOTDIR)
+    fail(ErrorCode::bad_input, "no such file", path.string(), missing_hint(path));
   fail_io("read", path, error);
 }
 

@@ -21,6 +21,7 @@ struct Machine {
 
 Machine this_machine();
 
+std::string build_text();        // "0.1.0 (138cb59 of 2026-11-18)": version and commit, where that is known
 std::string onednn_version();    // "2.6.3"
 std::string compiler_version();  // "GCC 12.2.0"
 std::string today();             // "2026-11-15", in UTC

@@ -36,8 +36,12 @@ std::size_t parameter_index(const MechanismKind& kind, std::string_view name) {
     if (kind.parameters[i].name == name) return i;
   std::vector<std::string_view> names;
   for (const ParameterSpec& p : kind.parameters) names.push_back(p.name);
+  const std::string_view near = nearest_name(name, names);
+  std::string hint = near.empty() ? fmt::format("one of {}: fovea list {}", fmt::join(names, ", "), kind.name)
+                                  : fmt::format("{}:{}=...", kind.name, near);
+  if (names.empty()) hint = fmt::format("{}, which has no parameters", kind.name);
   fail(ErrorCode::usage, fmt::format("attention \"{}\" has no parameter \"{}\"", kind.name, name), "attention",
-       names.empty() ? "it has no parameters" : name_hint(name, names));
+       std::move(hint));
 }
 
 std::string_view type_name(const ParameterValue& value) {
@@ -45,13 +49,17 @@ std::string_view type_name(const ParameterValue& value) {
   return kNames[value.index()];
 }
 
-[[noreturn]] void refuse(const MechanismKind& kind, const ParameterSpec& spec, std::string expected) {
-  fail(ErrorCode::usage, fmt::format("attention \"{}\": parameter \"{}\" must be {}", kind.name, spec.name, expected),
-       fmt::format("attention.{}", spec.name), std::string(spec.help));
-}
-
 std::string value_text(const ParameterValue& value) {
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
+
+// `likely`: what was meant; empty: the usual value is shown.
+[[noreturn]] void refuse(const MechanismKind& kind, const ParameterSpec& spec, std::string expected,
+                         std::string_view likely = {}) {
+  fail(ErrorCode::usage, fmt::format("attention \"{}\": parameter \"{}\" must be {}", kind.name, spec.name, expected),
+       fmt::format("attention.{}", spec.name),
+       fmt::format("{}:{}={}   ({})", kind.name, spec.name, likely.empty() ? value_text(spec.fallback) : likely,
+                   spec.help));
 }
 
 // The value as the parameter's type, where a number stands for the same: whole for real, 2 for the choice "2".
@@ -70,7 +78,8 @@ ParameterValue checked(const MechanismKind& kind, const ParameterSpec& spec, con
   if (const auto* text = std::get_if<std::string>(&value)) {
     for (std::string_view c : spec.choices)
       if (c == *text) return value;
-    refuse(kind, spec, fmt::format("one of {}, not \"{}\"", fmt::join(spec.choices, ", "), *text));
+    refuse(kind, spec, fmt::format("one of {}, not \"{}\"", fmt::join(spec.choices, ", "), *text),
+           nearest_name(*text, spec.choices));
   }
   double number = 0.0;
   if (const auto* whole = std::get_if<std::int64_t>(&value))
@@ -129,7 +138,10 @@ Mechanism Mechanism::parse(std::string_view text) {
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos)
       fail(ErrorCode::usage, fmt::format("expected parameter=value, got \"{}\"", item), "attention",
-           "e.g. diag:block=32");
+           mechanism.kind_->parameters.empty()
+               ? std::string(mechanism.name())
+               : fmt::format("{}:{}={}", mechanism.name(), mechanism.kind_->parameters[0].name,
+                             value_text(mechanism.kind_->parameters[0].fallback)));
     const std::size_t i = parameter_index(*mechanism.kind_, item.substr(0, equals));
     const ParameterSpec& spec = mechanism.kind_->parameters[i];
     mechanism.values_[i] =

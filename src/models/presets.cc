@@ -5,13 +5,14 @@
 #include "core/nearest.h"
 #include "fovea/mechanism.h"
 #include "fovea/model.h"
+#include "models/presets.h"
 
 namespace fovea {
 namespace {
 
 // Without a mechanism of their own: what they name is the frame, and --attention fills it.
 struct Preset {
-  std::string_view name;
+  std::string_view name, summary;
   ModelConfig (*make)();
 };
 
@@ -200,27 +201,35 @@ ModelConfig memformer_forecast() {
 }
 
 constexpr Preset kPresets[] = {
-    {"transformer", [] { return ModelConfig{}; }},
-    {"transnormer-t1", [] { return transnormer(kLocal1, kGlobal1); }},
-    {"transnormer-t2", [] { return transnormer(kLocal2, kGlobal2); }},
-    {"gpt", [] { return gpt_of(256, 4); }},
-    {"gpt2-small", gpt2_small},
-    {"llama", llama},
-    {"transnormer-t1-lm", [] { return transnormer_lm(kLocal1, kGlobal1); }},
-    {"transnormer-t2-lm", [] { return transnormer_lm(kLocal2, kGlobal2); }},
-    {"transnormer-alm", transnormer_alm},
-    {"transnormer-blm", transnormer_blm},
-    {"roberta", roberta},
-    {"seq2seq", seq2seq},
-    {"t5", t5},
-    {"vit", vit},
-    {"clip", clip},
-    {"clip-cross", clip_cross},
-    {"informer-forecast", informer_forecast},
-    {"memformer-forecast", memformer_forecast},
+    {"transformer", "a classifier of sequences; --attention puts any mechanism into it", [] { return ModelConfig{}; }},
+    {"transnormer-t1", "TransNormer of the Long-Range Arena: local rela, then linear attention",
+     [] { return transnormer(kLocal1, kGlobal1); }},
+    {"transnormer-t2", "TransNormer of the Long-Range Arena: local softmax, then linear attention",
+     [] { return transnormer(kLocal2, kGlobal2); }},
+    {"gpt", "a small language model", [] { return gpt_of(256, 4); }},
+    {"gpt2-small", "the language model GPT-2 in its smallest size", gpt2_small},
+    {"llama", "a small language model with rope, RMS norms and gated layers", llama},
+    {"transnormer-t1-lm", "a small language model of transnormer-t1", [] { return transnormer_lm(kLocal1, kGlobal1); }},
+    {"transnormer-t2-lm", "a small language model of transnormer-t2", [] { return transnormer_lm(kLocal2, kGlobal2); }},
+    {"transnormer-alm", "the language model of the TransNormer paper", transnormer_alm},
+    {"transnormer-blm", "the masked language model of the TransNormer paper", transnormer_blm},
+    {"roberta", "a small masked language model", roberta},
+    {"seq2seq", "translates: an encoder and a decoder", seq2seq},
+    {"t5", "translates, with relative positions", t5},
+    {"vit", "a classifier of pictures, read in patches", vit},
+    {"clip", "finds the picture of a text", clip},
+    {"clip-cross", "finds the picture of a text that reads the picture", clip_cross},
+    {"informer-forecast", "foretells measurements: Informer", informer_forecast},
+    {"memformer-forecast", "foretells measurements: channels with a small memory", memformer_forecast},
 };
 
 }  // namespace
+
+std::string_view preset_summary(std::string_view name) {
+  for (const Preset& preset : kPresets)
+    if (preset.name == name) return preset.summary;
+  return {};
+}
 
 std::vector<std::string_view> ModelConfig::preset_names() {
   std::vector<std::string_view> names;

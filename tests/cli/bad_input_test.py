@@ -19,7 +19,7 @@ class Settings(CliTest):
 
     def test_misspelt_key(self):
         self.bad(3, ["c.json", "train.stps", '"steps"?'], *self.config({"train": {"stps": 3}}))
-        self.bad(2, ["--set", "train.stps", '"steps"?'], *self.train(), "--set", "train.stps=3")
+        self.bad(2, ["--set", "train.stps", "--set train.steps=3"], *self.train(), "--set", "train.stps=3")
         self.assertFalse((self.folder / "run").exists())
 
     def test_wrong_value(self):
@@ -32,6 +32,7 @@ class Settings(CliTest):
         for text in ["", "{", "\x1b[31m", '{"train": {"steps": 5}', "[" * 200, '{"train": {"steps": 1, "steps": 2}}', "\xff\x00"]:
             self.bad(3, ["c.json"], *self.config(text))
         self.bad(3, ["nowhere.json"], "train", "--config", "nowhere.json")
+        self.bad(3, ["no such file", '"c.json"?'], "train", "--config", "d.json")
 
     def test_combination(self):
         self.bad(2, ["heads", "16"], *self.train(), "--set", "model.heads=3")
@@ -177,6 +178,14 @@ class Checkpoints(CliTest):
 
 class Files(CliTest):
     """Things that stand where a file should."""
+
+    def test_names_that_are_nearly_right(self):
+        (self.folder / "input.txt").write_text("to be or not to be\n" * 99)
+        self.bad(3, ["no such file", '"input.txt"?'], "train", "--data", "inptu.txt")
+        self.bad(3, ["no such file", '"data/basic_val.tsv"?'], "train", "--data", "data/basic_vla.tsv")
+        self.bad(3, ["no such file", "ls ."], "train", "--data", "quite/another/thing.txt")
+        self.bad(3, ["no such file", '"listops"?'], "train", "--data", "listop")
+        self.bad(3, ['"byts"', "data.tokenizer=bytes"], "train", "--data", "input.txt", "--set", "data.tokenizer=byts")
 
     def shards(self):
         (self.folder / "words.txt").write_text("to be or not to be, that is the question\n" * 50)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support import PROGRAM, CliTest
 
-VERBS = [["list"], ["doctor"], ["bench"], ["bench", "attention"], ["bench", "decode"], ["train"], ["eval"], ["generate"],
+VERBS = [["list"], ["show"], ["help"], ["doctor"], ["bench"], ["bench", "attention"], ["bench", "decode"], ["train"], ["eval"], ["generate"],
          ["import"], ["export"], ["embed"], ["lra"], ["lra", "listops"], ["lra", "all"], ["reproduce"], ["data"], ["data", "listops"], ["tokenize"],
          ["tokenize", "train"], ["tokenize", "encode"], ["tokenize", "text"], ["completion"]]
 
@@ -28,9 +28,6 @@ class Help(CliTest):
         for word in ["train", "eval", "lra", "reproduce", "bench", "list", "doctor", "data", "tokenize", "completion", "130 interrupted"]:
             self.assertIn(word, page)
 
-    def test_version(self):
-        self.assertRegex(self.good("--version").stdout, r"^fovea \d+\.\d+\.\d+\n$")
-
 
 class WrongUsage(CliTest):
     def test_no_verb(self):
@@ -46,13 +43,23 @@ class WrongUsage(CliTest):
         self.bad(2, ['"sofmax"', '"softmax"?'], "list", "sofmax")
         self.bad(2, ['"causl"', '"causal"?'], "list", "--with", "causl")
         self.bad(2, ['"transnormer-t3"', '"transnormer-t'], "train", "--attention", "transnormer-t3")
+        self.bad(2, ["not \"dto\"", "softmax:score=dot "], "bench", "attention", "--attention", "softmax:score=dto")
+        self.bad(2, ["scor", "softmax:score="], "bench", "attention", "--attention", "softmax:scor=dot")
+        self.bad(2, ["block", "diag:block=64 "], "bench", "attention", "--attention", "diag:block=x")
+        for given, wanted in [("width=64", "model.width=64"), ("model.widht=64", "model.width=64"), ("lr=1", "train.lr=1"),
+                              ("model.norm=rmss", "model.norm=rms"), ("train.schedule=cosin", "train.schedule=cosine")]:
+            self.bad(2, [f"at      --set {given.split('=')[0]}", f"try     --set {wanted}"], "show", "gpt", "--set", given)
+        self.bad(2, ['got "wide"', "--set model.width=256 "], "show", "gpt", "--set", "model.width=wide")
 
     def test_values(self):
-        self.bad(2, ["--n needs a value"], "bench", "attention", "--n")
+        self.bad(2, ["--n needs a value", "--n N"], "bench", "attention", "--n")
         self.bad(2, ["--heads", "number"], "bench", "attention", "--heads", "many")
+        self.bad(2, ["--steps is given more than once", "--steps N"], "train", "--steps", "5", "--steps", "6")
+        self.bad(2, ["folder is missing", "fovea eval runs/first"], "eval")
+        self.bad(2, ["--out FOLDER is missing", "fovea data listops --out listops"], "data", "listops")
         self.bad(2, ["--heads", "between 1"], "bench", "attention", "--heads", "0")
         self.bad(2, ["--n", "1024,"], "bench", "attention", "--n", "1024,,4096")
-        self.bad(2, ["--memory-limit", "512MB"], "train", "--memory-limit", "much")
+        self.bad(2, ["--memory-limit", "512MB"], "train", "--data", "data", "--memory-limit", "much")
         self.bad(2, ["--threads"], "doctor", "--threads", "-1")
         self.bad(2, ['"f23"', '"f32"?'], "bench", "attention", "--dtype", "f23")
         self.bad(2, ["CUDA", "--device cpu"], "doctor", "--device", "cuda")

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "support/expect_error.h"
 
 namespace fovea {
@@ -174,12 +176,17 @@ TEST(Fields, SetRefusesClearly) {
   const auto usage = ErrorCode::usage;
   EXPECT_ERROR(changed("train.lr"), usage, "expected NAME=VALUE", "--set", "--set train.lr=3e-4");
   EXPECT_ERROR(changed("=1"), usage, "expected NAME=VALUE", "--set", "");
-  EXPECT_ERROR(changed("trian.lr=1"), usage, "unknown key \"trian\"", "--set trian.lr", "\"train\"?");
+  EXPECT_ERROR(changed("trian.lr=1"), usage, "unknown key \"trian\"", "--set trian.lr", "--set train.lr=1");
   EXPECT_ERROR(changed("train.lr.x=1"), usage, "nothing called \"x\"", "--set train.lr.x", "");
-  EXPECT_ERROR(changed("layers[7].heads=1"), usage, "there is no element 7", "--set", "it has 2");
+  EXPECT_ERROR(changed("train.width=1"), usage, "unknown key \"width\"", "--set train.width", "--set width=1");
+  EXPECT_ERROR(changed("lr=1"), usage, "unknown key \"lr\"", "--set lr", "--set train.lr=1");
+  EXPECT_ERROR(changed("stpes=1"), usage, "unknown key \"stpes\"", "--set stpes", "--set train.steps=1");
+  EXPECT_ERROR(changed("train.schedule=cosin"), usage, "unknown schedule", "--set", "--set train.schedule=cosine");
+  EXPECT_ERROR(changed("layers[7].heads=1"), usage, "there is no element 7: it has 2", "--set", "--set layers[0]=");
   EXPECT_ERROR(changed("layers[-1].heads=1"), usage, "expected a number between [ and ]", "--set", "");
   EXPECT_ERROR(changed("layers[1=1"), usage, "a [ without its ]", "--set", "");
-  EXPECT_ERROR(changed("train.lr=fast"), usage, "expected a number above 0, got \"fast\"", "--set train.lr", "");
+  EXPECT_ERROR(changed("train.lr=fast"), usage, "expected a number above 0, got \"fast\"", "--set train.lr",
+               "--set train.lr=0.001   (peak learning rate)");
   EXPECT_ERROR(changed("layers=" + std::string(100000, '[')), usage, "expected a list, got a string", "--set layers",
                "");
   EXPECT_ERROR(changed("train=1"), usage, "expected an object", "--set train", "");
@@ -194,6 +201,29 @@ TEST(Fields, DescribesEveryField) {
   EXPECT_EQ(lines[4].help, "peak learning rate");
   EXPECT_EQ(lines[4].allowed, "above 0");
   EXPECT_EQ(lines[9].allowed, "one of constant, cosine");
+  EXPECT_EQ(lines[9].choices, (std::vector<std::string>{"constant", "cosine"}));
+}
+
+TEST(Fields, ListsWhatTheyHoldInTheWordsOfSet) {
+  std::map<std::string, std::string> shown;
+  Settings settings;
+  settings.widths = {64, 64};
+  for (const FieldHelp& line : list_fields(settings)) shown[line.path] = line.value;
+  EXPECT_EQ(shown["layers[1].attention"], "softmax");
+  EXPECT_EQ(shown["widths"], "64,64");
+  EXPECT_EQ(shown["train.decay"], "none");
+  EXPECT_EQ(shown["train.schedule"], "cosine");
+  struct Names {
+    std::vector<std::string> layers = {"norm", "norm", "diag"}, none = {};
+    void fields(FieldVisitor& v) {
+      v("layers", layers, "");
+      v("none", none, "");
+    }
+  };
+  const std::vector<FieldHelp> names = list_fields(Names{});
+  ASSERT_EQ(names.size(), 2u);
+  EXPECT_EQ(names[0].value, "norm*2,diag");
+  EXPECT_EQ(names[1].value, "");
 }
 
 TEST(Json, RefusesDeepDuplicateAndBrokenText) {

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string_view>
+
+namespace fovea {
+
+// What a preset of ModelConfig is for, in a few words; empty: there is none of this name.
+std::string_view preset_summary(std::string_view name);
+
+}  // namespace fovea
