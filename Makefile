@@ -53,7 +53,7 @@ CUDA_ARCHS ?= 90a
 cuda: bootstrap-cuda  ## build the program and the tests with kernels for NVIDIA cards; CUDA_ARCHS="80;89;90a;100"
 	@cmake --preset cuda -DFOVEA_JOIN=$(JOIN) "-DFOVEA_CUDA_ARCHS=$(CUDA_ARCHS)"
 	@ninja -C build/cuda -j $(JOBS) fovea_cli gpu_policy_test gpu_ops_test gpu_optim_test gpu_tile_test gpu_scan_test \
-		gpu_conformance_test gpu_ops_bench gpu_tile_bench gpu_scan_bench
+		gpu_train_test gpu_conformance_test gpu_ops_bench gpu_tile_bench gpu_scan_bench gpu_steps_bench
 
 # A Python with nanobind and, for the tests, PyTorch for CUDA and pytest.
 GPU_PYTHON ?= python3
@@ -67,6 +67,7 @@ gpu-test: cuda  ## build and run the tests that need a card
 	@build/cuda/bin/gpu_optim_test --gtest_brief=1
 	@build/cuda/bin/gpu_tile_test --gtest_brief=1
 	@build/cuda/bin/gpu_scan_test --gtest_brief=1
+	@build/cuda/bin/gpu_train_test --gtest_brief=1
 	@build/cuda/bin/gpu_conformance_test --gtest_brief=1
 	@if $(GPU_PYTHON) -c 'import nanobind, torch, pytest; assert torch.cuda.is_available()' 2>/dev/null; then \
 		$(MAKE) --no-print-directory gpu-python && GPU_PYTHON=$(GPU_PYTHON) tests/gpu/python/run; \
@@ -76,6 +77,7 @@ gpu-bench: cuda  ## time the kernels on this machine's card, and every mechanism
 	@build/cuda/bin/gpu_ops_bench
 	@build/cuda/bin/gpu_tile_bench
 	@build/cuda/bin/gpu_scan_bench
+	@build/cuda/bin/gpu_steps_bench
 	@if $(GPU_PYTHON) -c 'import nanobind, torch; assert torch.cuda.is_available()' 2>/dev/null; then \
 		$(MAKE) --no-print-directory gpu-python && PYTHONPATH=build/cuda/python $(GPU_PYTHON) bench/gpu/table.py --out docs/bench-gpu $(ARGS); \
 	else echo "docs/bench-gpu.md not made: $(GPU_PYTHON) lacks nanobind or PyTorch with CUDA (GPU_PYTHON=...)"; fi
