@@ -1,6 +1,6 @@
 # Short names for what people do here. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-python wheel python bench fuzz fuzz-readers cuda gpu-python gpu-test gpu-bench peers lint lint-format format \
+.PHONY: help run build dist test test-python wheel python bench fuzz fuzz-readers cuda gpu-python gpu-test gpu-bench peers lint lint-format format \
         house asan tsan clean bootstrap
 
 SHELL := /bin/bash
@@ -21,6 +21,11 @@ run: build  ## train a Transformer and a TransNormer on ListOps, side by side (a
 
 build: bootstrap $(RELEASE)/build.ninja  ## build the program: build/release/bin/fovea
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_cli
+
+# The same program for ranks; the other one neither needs nor links MPI.
+dist: bootstrap-dist  ## build the program for many ranks too: mpirun -n 2 build/release/bin/dist/fovea train ...
+	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_MPI=ON >/dev/null
+	@ninja -C $(RELEASE) -j $(JOBS) fovea_cli fovea_dist_cli
 
 test: bootstrap-dist bootstrap-test $(VENV)/installed.txt house  ## build everything and run every test
 	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_MPI=ON -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null

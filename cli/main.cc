@@ -1,24 +1,8 @@
-#include "cli/kit/verb.h"
 #include "cli/kit/waiting.h"
+#include "cli/start.h"
 
 int main(int argc, char** argv) {
   fovea::cli::bound_waiting(argv);
-  fovea::cli::Program program;
-  add_list(program);
-  add_show(program);
-  add_doctor(program);
-  add_bench(program);
-  add_train(program);
-  add_eval(program);
-  add_generate(program);
-  add_import(program);
-  add_export(program);
-  add_embed(program);
-  add_lra(program);
-  add_reproduce(program);
-  add_data(program);
-  add_tokenize(program);
-  add_completion(program);
-  add_help(program);
-  return program.main(argc, argv);
+  fovea::dist::Alone alone;
+  return fovea::cli::start(argc, argv, alone);
 }

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <new>
 
 #include "cli/kit/help.h"
@@ -21,11 +24,15 @@ std::string command_line(int argc, const char* const* argv) {
 
 }  // namespace
 
-Program::Program()
-    : line_({"fovea",
+Program::Program(dist::Ranks& ranks)
+    : ranks_(ranks),
+      line_({"fovea",
              "Every attention, one engine: train, compare and time attention mechanisms.",
              {"fovea lra listops --attention transformer,transnormer-t2 --minutes 2", "fovea list"}},
-            "fovea " + build_text()) {}
+            "fovea " + build_text()) {
+  console_.ranks = &ranks;
+  console_.silent = !ranks.leads();
+}
 
 Arguments Program::add(const VerbText& text, std::function<void(const Console&)> run, const Arguments* parent) {
   const Arguments verb = (parent == nullptr ? line_.program() : *parent).add_verb(text);
@@ -45,21 +52,39 @@ Arguments Program::add_group(const VerbText& text) {
 void Program::run_chosen(int argc, const char* const* argv) {
   const Parsed parsed = line_.parse(argc, argv);
   switch (parsed.kind) {
-    case Parsed::Kind::help: Console().print(help_page(line_.chosen())); break;  // with --json, too
-    case Parsed::Kind::version: Console().print(parsed.message); break;
+    case Parsed::Kind::help:  // with --json, too
+      if (ranks_.leads()) Console().print(help_page(line_.chosen()));
+      break;
+    case Parsed::Kind::version:
+      if (ranks_.leads()) Console().print(parsed.message);
+      break;
     case Parsed::Kind::accepted:
       for (const Verb& verb : verbs_)
-        if (verb.arguments.typed()) verb.run(console_);
+        if (verb.arguments.typed()) run_verb(verb);
       break;
     default: throw usage_error(line_, parsed);
   }
   Console::finish();
 }
 
+void Program::run_verb(const Verb& verb) const {
+  const int ranks = std::max(ranks_.all().size(), dist::launched_processes());
+  if (ranks > 1 && ranks_.all().size() == 1)
+    fail(ErrorCode::unsupported,
+         fmt::format("started as {} processes, but this program knows nothing of others", ranks), "mpirun",
+         "make dist, and start build/release/bin/dist/fovea");
+  if (ranks > 1 && !verb.shared)
+    fail(ErrorCode::unsupported, fmt::format("{} does not run on several ranks", verb.arguments.path()), "mpirun",
+         "without it; fovea train shares its work");
+  verb.run(console_);
+}
+
+int Program::end_with(const Error& error) { return ranks_.end_with(error, print_error); }
+
 int Program::main(int argc, const char* const* argv) {
   try {
     if (argc < 2) {
-      print_error(Error(ErrorCode::usage, "what to do? The verbs are:"));
+      if (ranks_.leads()) print_error(Error(ErrorCode::usage, "what to do? The verbs are:"));
       console_.note("\n" + help_page(line_.program()));
       return exit_code(ErrorCode::usage);
     }
@@ -67,12 +92,11 @@ int Program::main(int argc, const char* const* argv) {
     run_chosen(argc, argv);
     return 0;
   } catch (const Error& error) {
-    print_error(error);
-    return exit_code(error.code());
+    return end_with(error);
   } catch (const std::bad_alloc&) {
-    print_error(Error(ErrorCode::out_of_memory, "out of memory", {}, "a shorter sequence or a smaller batch"));
+    end_with(Error(ErrorCode::out_of_memory, "out of memory", {}, "a shorter sequence or a smaller batch"));
   } catch (const std::exception& error) {
-    print_error(Error(ErrorCode::internal, error.what(), {}, "please report this, with the command"));
+    end_with(Error(ErrorCode::internal, error.what(), {}, "please report this, with the command"));
   }
   return exit_code(ErrorCode::internal);
 }

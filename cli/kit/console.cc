@@ -40,19 +40,19 @@ std::string printable(std::string_view text) {
 }  // namespace
 
 void Console::print(std::string_view text) const {
-  if (!json) put(stdout, text);
+  if (!json && !silent) put(stdout, text);
 }
 
 void Console::document(const Json& result) const {
-  if (json) put(stdout, json_text(result));
+  if (json && !silent) put(stdout, json_text(result));
 }
 
 void Console::note(std::string_view text) const {
-  if (!quiet) put(stderr, text);
+  if (!quiet && !silent) put(stderr, text);
 }
 
 void Console::detail(std::string_view text) const {
-  if (verbose && !quiet) put(stderr, text);
+  if (verbose && !quiet && !silent) put(stderr, text);
 }
 
 void Console::finish() {

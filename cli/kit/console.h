@@ -6,6 +6,10 @@
 #include "fovea/error.h"
 #include "io/json_fwd.h"
 
+namespace fovea::dist {
+class Ranks;
+}
+
 namespace fovea::cli {
 
 // Where text goes. Results are for standard output, everything said to people on the way for standard error; with
@@ -15,6 +19,8 @@ class Console {
   bool json = false;
   bool quiet = false;
   bool verbose = false;
+  bool silent = false;  // one of several ranks, and not the one that speaks
+  const dist::Ranks* ranks = nullptr;
   std::string command;  // the command line as typed, for reports
 
   void print(std::string_view text) const;   // the result for people; not with --json

@@ -8,6 +8,7 @@
 
 #include "core/devices.h"
 #include "core/nearest.h"
+#include "dist/launch.h"
 #include "fovea/error.h"
 #include "fovea/model.h"
 
@@ -46,7 +47,7 @@ void choose_device(const std::string& name, ContextOptions& options, const Conso
 
 ContextOptions MachineOptions::context(const Console& console) const {
   ContextOptions options;
-  options.threads = static_cast<int>(threads);
+  options.threads = threads > 0 ? static_cast<int>(threads) : dist::launched_threads();
   options.seed = seed;
   options.tf32 = tf32;
   choose_device(device, options, console);

@@ -11,7 +11,7 @@ ProgressOptions progress_options(const Console& console, std::string label, std:
   options.label = std::move(label);
   options.unit = std::move(unit);
   options.terminal = Terminal::of(STDERR_FILENO);
-  options.quiet = console.quiet;
+  options.quiet = console.quiet || console.silent;
   return options;
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli/kit/arguments.h"
 #include "cli/kit/console.h"
+#include "dist/launch.h"
 
 namespace fovea::cli {
 
@@ -12,17 +13,20 @@ namespace fovea::cli {
 struct Verb {
   Arguments arguments;
   std::function<void(const Console&)> run;
+  bool shared = false;  // several ranks do it together
 };
 
 // The program's tree of verbs.
 class Program {
  public:
-  Program();
+  explicit Program(dist::Ranks& ranks);
 
   Arguments arguments() const { return line_.program(); }
 
   // A verb, or with a parent the WHAT of one: "bench attention".
   Arguments add(const VerbText& text, std::function<void(const Console&)> run, const Arguments* parent = nullptr);
+  // The verb added last is for several ranks, too.
+  void share_last() { verbs_.back().shared = true; }
   // A verb that only has WHATs below it.
   Arguments add_group(const VerbText& text);
 
@@ -31,7 +35,10 @@ class Program {
 
  private:
   void run_chosen(int argc, const char* const* argv);
+  void run_verb(const Verb& verb) const;
+  int end_with(const Error& error);
 
+  dist::Ranks& ranks_;
   CommandLine line_;
   std::vector<Verb> verbs_;
   Console console_;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/kit/interrupt.h"
+#include "cli/kit/rank_options.h"
 #include "cli/kit/run_options.h"
 #include "cli/kit/run_progress.h"
 #include "cli/kit/verb.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct TrainOptions {
   RunOptions run;
+  RankOptions ranks;
   std::string resume;
   bool print_config = false;
 };
@@ -40,13 +42,16 @@ void require_data(const RunChoices& o) {
          "fovea train --data FILE, or --data listops; see fovea help train and fovea list data");
 }
 
-RunSettings settings_of(const TrainOptions& options) {
+// Folders are the first rank's to look at: others come later, when it may have begun.
+RunSettings settings_of(const TrainOptions& options, const dist::Mesh& mesh, const Console& console) {
   if (options.resume.empty()) {
     RunSettings settings = new_run({}, options.run.choices());
     if (options.print_config) return settings;
     require_data(options.run.typed);
-    if (settings.train.out.empty()) settings.train.out = default_folder(folder_name(settings.name()));
-    require_new_folder(settings.train.out);
+    if (settings.train.out.empty())
+      settings.train.out = first_ranks(mesh, default_folder(folder_name(settings.name())));
+    if (mesh.leads()) require_new_folder(settings.train.out);
+    divide_batch(mesh, console, settings);
     return settings;
   }
   const RunChoices choices = options.run.choices();
@@ -54,7 +59,7 @@ RunSettings settings_of(const TrainOptions& options) {
     fail(ErrorCode::usage, "--resume continues a run as it is: --model, --attention and --out do not go with it",
          "--resume", "fovea train --resume " + options.resume);
   const std::string run = run_of(options.resume).string();
-  FolderLock::require_free(run);
+  if (mesh.leads()) FolderLock::require_free(run);
   return changed_run(load_settings(run), choices);
 }
 
@@ -65,7 +70,8 @@ std::string resumed_from(const TrainOptions& options, const std::string& folder)
 }
 
 void run(const TrainOptions& options, const Console& console) {
-  RunSettings settings = settings_of(options);
+  const dist::Mesh mesh = options.ranks.mesh_of(console);
+  RunSettings settings = settings_of(options, mesh, console);
   if (options.print_config) {
     console.print(json_text(write_fields(settings)));
     return console.document(write_fields(settings));
@@ -84,7 +90,8 @@ void run(const TrainOptions& options, const Console& console) {
                                       .stop = &interrupt.requested(),
                                       .name = name,
                                       .resume_command = "fovea train --resume " + folder,
-                                      .profile = options.run.profile},
+                                      .profile = options.run.profile,
+                                      .mesh = mesh},
                                      resumed_from(options, folder));
   console.print(results_table({result}).text(Terminal::of(STDOUT_FILENO)));
   console.print(zones_text(result));
@@ -109,6 +116,8 @@ void add_train(Program& program) {
       .type_name("FOLDER");
   add_run_options(verb, options->run);
   verb.add_flag("--print-config", options->print_config, "print the settings for --config, and train nothing");
+  add_rank_options(verb, options->ranks);
+  program.share_last();
 }
 
 }  // namespace fovea::cli

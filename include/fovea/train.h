@@ -13,6 +13,10 @@
 
 namespace fovea {
 
+namespace dist {
+struct Mesh;  // ranks, and how they divide the work (src/dist)
+}
+
 // Weights averaged over the steps, for evaluation and for the best checkpoint.
 enum class Averaging : std::uint8_t { none, exponential, mean };
 
@@ -131,6 +135,10 @@ class FOVEA_EXPORT Trainer {
 
   void add(TrainObserver& observer);               // must outlive the trainer
   void set_tape_observer(TapeObserver& observer);  // of the tapes of training steps; the same
+
+  // Shares the run with other ranks, before it is claimed or resumed; all of them make the same calls. The first writes
+  // and decides, and a checkpoint serves any number of ranks.
+  void set_mesh(const dist::Mesh& mesh);
 
   // Makes the output folder this trainer's own until the end of run(); refused while another trains there. resume() and
   // run() begin with it.

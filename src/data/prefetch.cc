@@ -2,8 +2,8 @@
 
 namespace fovea {
 
-Prefetcher::Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead)
-    : context_(context), split_(&split), batches_(std::move(batches)), ahead_(ahead) {
+Prefetcher::Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead, const Turn& turn)
+    : context_(context), split_(&split), batches_(std::move(batches)), ahead_(ahead), turn_(turn) {
   if (ahead_ > 0) thread_ = std::thread([this] { work(); });
 }
 
@@ -17,8 +17,16 @@ Prefetcher::~Prefetcher() {
 }
 
 Prefetcher::Item Prefetcher::make(const Context& context) {
+  const auto pass = [this](std::int64_t count) {
+    while (count-- > 0) batches_.plan();
+  };
+  if (taken_ == 0) pass(turn_.first);
   const BatchPlan plan = batches_.plan();
-  return {to_device(context_, plan.make(context, *split_)), plan.after};
+  if (++taken_ == turn_.count) {
+    taken_ = 0;
+    pass(turn_.of - turn_.first - turn_.count);
+  }
+  return {to_device(context_, plan.make(context, *split_)), batches_.position()};
 }
 
 Prefetcher::Item Prefetcher::next() {

@@ -10,18 +10,24 @@
 
 namespace fovea {
 
+// Of every `of` batches in turn only [first, first + count) are wanted: a step's, of those that several ranks share.
+struct Turn {
+  std::int64_t of = 1, first = 0, count = 1;
+};
+
 // Makes batches ahead of their use, on a thread of its own, in the order of the iteration. The context and the split
 // must outlive it.
 class Prefetcher {
  public:
   struct Item {
     Batch batch;
-    BatchPosition after;  // where the iteration stands when the batch has been used
+    BatchPosition
+        after;  // where the iteration stands when the batch has been used; behind the last of a turn: all of it
   };
 
   // At most `ahead` batches wait to be used; 0: each is made when it is asked for, in `context`. The thread has a
   // context of its own, on the host and with the seed of `context`, and takes what it made to where `context` is.
-  Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead);
+  Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead, const Turn& turn = {});
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -38,6 +44,8 @@ class Prefetcher {
   const Split* split_;
   Batches batches_;
   std::size_t ahead_;
+  Turn turn_;
+  std::int64_t taken_ = 0;  // of this turn
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> ready_;

@@ -273,6 +273,10 @@ std::vector<std::string> Group::all_gather(const std::string& bytes) const {
   return parts;
 }
 
+void Group::fail(const Error& error) const noexcept {
+  if (transport_ != nullptr) transport_->fail(error);
+}
+
 // Channels are numbered so that no two groups that share a pair of ranks have the same: from what every member has
 // used so far the next one of all.
 Group Group::split(int colour, std::string name) const {

@@ -55,6 +55,9 @@ class Group {
   std::vector<double> all_gather(std::span<const double> numbers) const;  // as many on every rank
   std::vector<std::string> all_gather(const std::string& bytes) const;    // of any sizes
 
+  // This rank goes no further: whoever waits for it, on this and on other threads, is told why.
+  void fail(const Error& error) const noexcept;
+
   // Ranks that give the same colour form a group, in the order they have here. All ranks of this group take part.
   Group split(int colour, std::string name) const;
 

@@ -14,7 +14,7 @@ class Ranks {
   const Group& all() const { return all_; }
   bool leads() const { return all_.rank() == 0; }
   // The longest that a call waits for another rank, in seconds.
-  virtual void set_limit(double /*seconds*/) {}
+  virtual void set_limit(double /*seconds*/) const {}
 
   // The program ends with an error: `say` tells people, on one rank alone. Gives the exit code of this process.
   virtual int end_with(const Error& error, const std::function<void(const Error&)>& say) = 0;
@@ -29,6 +29,10 @@ class Alone : public Ranks {
  public:
   int end_with(const Error& error, const std::function<void(const Error&)>& say) override;
 };
+
+// Cores that a process which was started with others on this machine should use: its share of those that it may use,
+// unless it is kept to some of them already. 0: nobody says, all.
+int launched_threads();
 
 // How many processes a launcher says that it started of this program; 1: nobody says so.
 int launched_processes();

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "experiment/run_folder.h"
 #include "models/files.h"
+#include "train/evaluation.h"
 
 namespace fovea {
 namespace {
@@ -23,9 +26,17 @@ Scores test_best(const RunSettings& settings, const Dataset& data, const RunEnvi
       evaluate(context, model, judged_split(data),
                {.batch = settings.train.eval_batch,
                 .stop = environment.stop,
-                .progress = [&](std::int64_t done, std::int64_t all) { observer.on_test_progress(done, all); }});
+                .progress = [&](std::int64_t done, std::int64_t all) { observer.on_test_progress(done, all); }},
+               environment.mesh);
   observer.on_tested();
   return scores_of(data.task, report, judged_split(data));
+}
+
+// Any of the ranks.
+bool asked_to_stop(const RunEnvironment& environment) {
+  const double own = environment.stop != nullptr && environment.stop->load() ? 1.0 : 0.0;
+  const std::vector<double> all = environment.mesh.all.all_gather(std::span(&own, 1));
+  return *std::max_element(all.begin(), all.end()) > 0.0;
 }
 
 [[noreturn]] void stopped(const RunSettings& settings, const RunEnvironment& environment, std::int64_t step) {
@@ -95,7 +106,9 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   Model model(context, settings.model);
   const bool begun = is_there(folder / "metrics.csv") || is_there(folder / "last");  // else there is only run.json
   if (!environment.start.empty() && !begun) adopt_weights(model, environment.start);
+  const dist::Group& ranks = environment.mesh.all;
   Trainer trainer(context, model, data, settings.train);
+  trainer.set_mesh(environment.mesh);
   trainer.claim();
   if (!resume.empty() && (begun || resume != folder)) trainer.resume(resume);
   if (is_there(folder / kResultFile) && trainer.finished()) {
@@ -103,7 +116,8 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
         fmt::format("{} was finished before, nothing is changed; more --steps or --minutes go on", folder.string()));
     return load_fields<RunResult>(folder / kResultFile);
   }
-  write_file(folder / kRunFile, json_text(write_fields(settings)));
+  ranks.barrier();  // what is here has been looked at by all
+  if (environment.mesh.leads()) write_file(folder / kRunFile, json_text(write_fields(settings)));
 
   environment.observer.on_training(environment.name, data.task);
   trainer.add(environment.observer);
@@ -116,11 +130,13 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   environment.observer.on_trained();
   trainer.claim();  // until the result is written
   if (result.reason == StopReason::interrupted) stopped(settings, environment, result.steps);
+  ranks.barrier();  // the best one is written
   const Scores scores = test_best(settings, data, environment);
-  if (environment.stop != nullptr && environment.stop->load()) stopped(settings, environment, result.steps);
+  if (asked_to_stop(environment)) stopped(settings, environment, result.steps);
   RunResult summary = summarize(environment, model, result, scores);
   if (environment.profile) summary.profile = profile.report();
-  write_file(folder / kResultFile, json_text(write_fields(summary)));
+  if (environment.mesh.leads()) write_file(folder / kResultFile, json_text(write_fields(summary)));
+  ranks.barrier();
   return summary;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/mesh.h"
 #include "experiment/scores.h"
 #include "experiment/settings.h"
 #include "fovea/context.h"
@@ -41,6 +42,7 @@ struct RunEnvironment {
   std::string name = {};                    // in progress and results
   std::string resume_command = {};          // what to type after an interruption
   bool profile = false;                     // measure by layer and operation
+  dist::Mesh mesh = {};                     // who shares the run
   std::string start = {};  // folder of a model whose weights a new run begins with, where names and shapes agree
 };
 

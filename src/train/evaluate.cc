@@ -4,12 +4,54 @@
 #include "data/prefetch.h"
 #include "fovea/train.h"
 #include "ops/numbers.h"
+#include "train/evaluation.h"
 #include "train/recorded_steps.h"
 
 namespace fovea {
 namespace {
 
 constexpr std::size_t kAhead = 2;  // batches that are made while another device computes
+
+// What became of each batch that this rank took: examples, and the numbers that were collected. -1: not done.
+class EvalRows {
+ public:
+  EvalRows(std::int64_t batches, std::int64_t ranks)
+      : batches_(batches),
+        ranks_(ranks),
+        rows_(static_cast<std::size_t>((batches + ranks - 1) / ranks) * kColumns, -1.0) {}
+
+  void add(std::int64_t examples, std::span<const double> numbers) {
+    rows_[at_] = static_cast<double>(examples);
+    std::copy_n(numbers.begin(), kColumns - 1, rows_.begin() + static_cast<std::ptrdiff_t>(at_) + 1);
+    at_ += kColumns;
+  }
+
+  // Adds up those of all ranks in the order of the batches, up to the first that was not done.
+  void sum(const dist::Group& ranks, EvalReport& report) const {
+    const std::vector<double> all = ranks.all_gather(rows_);
+    for (std::int64_t b = 0; b < batches_; ++b) {
+      const double* row =
+          &all[static_cast<std::size_t>(b % ranks_) * rows_.size() + static_cast<std::size_t>(b / ranks_) * kColumns];
+      if (row[0] < 0.0) break;
+      report.examples += static_cast<std::int64_t>(row[0]);
+      report.loss += row[1] * row[2];
+      report.accuracy += row[3];
+      report.deviation += row[4];
+      report.asked += static_cast<std::int64_t>(row[2]);
+    }
+    const double count = std::max(1.0, static_cast<double>(report.asked));
+    report.loss /= count;
+    report.accuracy /= count;
+    report.deviation /= count;
+  }
+
+ private:
+  static constexpr std::size_t kColumns = 5;
+
+  std::int64_t batches_, ranks_;
+  std::vector<double> rows_;
+  std::size_t at_ = 0;
+};
 
 }  // namespace
 
@@ -20,6 +62,11 @@ bool EvalReport::better_than(const EvalReport& other, Task task) const {
 }
 
 EvalReport evaluate(Context& context, const Model& model, const Split& split, const EvalOptions& options) {
+  return evaluate(context, model, split, options, dist::Mesh());
+}
+
+EvalReport evaluate(Context& context, const Model& model, const Split& split, const EvalOptions& options,
+                    const dist::Mesh& mesh) {
   const auto start = std::chrono::steady_clock::now();
   EvalReport report;
   if (split.size() == 0) return report;
@@ -31,23 +78,20 @@ EvalReport evaluate(Context& context, const Model& model, const Split& split, co
         const Loss loss = model.loss(tape, parts.front());
         return collect_numbers(c, {loss.value.value(), loss.asked, loss.correct, loss.deviation});
       },
-      options.graphs ? RecordedSteps::When::where_it_pays : RecordedSteps::When::never);
+      options.graphs && mesh.all.size() == 1 ? RecordedSteps::When::where_it_pays : RecordedSteps::When::never);
   const Batches batches(split, {.batch_size = options.batch, .shuffle = false, .limit = options.examples});
-  Prefetcher feed(context, split, batches, context.device() == Device::cpu ? 0 : kAhead);
-  while (report.examples < batches.size() && !stopped()) {
+  const std::int64_t ranks = mesh.data.size(), all = batches.batches_per_epoch();
+  Prefetcher feed(context, split, batches, context.device() == Device::cpu ? 0 : kAhead, {ranks, mesh.data.rank(), 1});
+  EvalRows rows(all, ranks);
+  std::int64_t done = 0;
+  for (std::int64_t i = mesh.data.rank(); i < all && !stopped(); i += ranks) {
     const Prefetcher::Item item = feed.next();
     const std::vector<double> numbers = steps.run(std::span(&item.batch, 1), 0);
-    report.examples = item.after.used;
-    report.loss += numbers[0] * numbers[1];
-    report.accuracy += numbers[2];
-    report.deviation += numbers[3];
-    report.asked += static_cast<std::int64_t>(numbers[1]);
-    if (options.progress) options.progress(report.examples, batches.size());
+    rows.add(item.batch.size(), numbers);
+    done += item.batch.size();
+    if (options.progress) options.progress(std::min(done * ranks, batches.size()), batches.size());
   }
-  const double count = std::max(1.0, static_cast<double>(report.asked));
-  report.loss /= count;
-  report.accuracy /= count;
-  report.deviation /= count;
+  rows.sum(mesh.data, report);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "autograd/watch.h"
 #include "io/file.h"
@@ -49,12 +48,20 @@ Stepper::Stepper(Context& context, Model& model, const TrainConfig& config, Reco
                              .decay = config.average_decay,
                              .start = config.average_start});
   if (model.config().dtype == DType::f16) scaler_.emplace();
+  set_mesh({});
+}
+
+void Stepper::set_mesh(const dist::Mesh& mesh) {
+  mesh_ = mesh;
+  share_ = PartShare::of(config_.accumulation, mesh);
+  exchange_ = std::make_unique<GradientExchange>(model_.parameters(), mesh.all);
+  if (mesh.all.size() > 1) recorded_.turn_off("ranks exchange their gradients");
 }
 
 // Every part of every step draws its dropout from streams of its own.
 std::uint64_t Stepper::stream(std::size_t part) const {
   constexpr int kStreamsPerTapeBits = 20;
-  return static_cast<std::uint64_t>(step_ * config_.accumulation + static_cast<std::int64_t>(part))
+  return static_cast<std::uint64_t>(step_ * config_.accumulation + share_.first + static_cast<std::int64_t>(part))
          << kStreamsPerTapeBits;
 }
 
@@ -74,7 +81,10 @@ std::vector<double> Stepper::told(std::span<const double> shares, double rate) c
 }
 
 Loss Stepper::run_part(Context& context, const Batch& batch, std::size_t part, const Tensor& factor) {
-  Tape tape(context, tape_options(part));
+  TapeOptions options = tape_options(part);
+  const bool last = static_cast<std::int64_t>(part) + 1 == share_.count;
+  if (last) options.observer = exchange_->watch(options.observer);
+  Tape tape(context, options);
   Loss loss = model_.loss(tape, batch, {.label_smoothing = config_.label_smoothing});
   tape.backward(loss.value, factor.to(context, loss.value.dtype()));
   return loss;
@@ -95,6 +105,7 @@ Tensor Stepper::enqueue(Context& context, std::span<const Batch> parts) {
     const Loss loss = run_part(context, parts[i], i, number(i));
     scalars.insert(scalars.end(), {loss.value.value(), loss.asked, loss.correct});
   }
+  exchange_->finish();
   const std::vector<Parameter>& parameters = model_.parameters();
   const Tensor finite = scaler_ ? LossScaler::unscale(context, parameters, number(at.unscale())) : Tensor();
   scalars.insert(scalars.end(), {clip_norm(context, parameters, config_.clip_norm), finite});
@@ -110,17 +121,27 @@ Tensor Stepper::enqueue(Context& context, std::span<const Batch> parts) {
 void Stepper::step(std::span<const Batch> parts, double rate, StepReport& report) {
   report.rate = rate;
   step_ = report.step;
-  std::vector<double> shares;
-  for (const Batch& part : parts) shares.push_back(static_cast<double>(asked(part)));
-  const double all = std::max(1.0, std::accumulate(shares.begin(), shares.end(), 0.0));
-  for (double& share : shares) share /= all;
-  told_ = told(shares, rate);
-  const std::vector<double> numbers = recorded_.run(parts, stream(0));  // the one wait of a step
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    report.tokens += parts[i].tokens();
-    report.loss += shares[i] * numbers[3 * i];
-    report.accuracy += shares[i] * numbers[3 * i + 2] / std::max(1.0, numbers[3 * i + 1]);
+  std::vector<double> shares, counts;
+  for (const Batch& part : parts) {
+    shares.push_back(static_cast<double>(asked(part)));
+    counts.insert(counts.end(), {shares.back(), static_cast<double>(part.tokens())});
   }
+  const std::vector<double> all_counts = gather_parts(mesh_, share_.all, counts, 2);
+  double all = 0.0;
+  for (std::size_t i = 0; i < all_counts.size(); i += 2) all += all_counts[i];
+  for (double& share : shares) share /= std::max(1.0, all);
+  told_ = told(shares, rate);
+  std::vector<double> numbers;
+  try {
+    numbers = recorded_.run(parts, stream(0));  // the one wait of a step
+  } catch (const Error& error) {
+    exchange_->abandon(error);
+    throw;
+  } catch (const std::exception& error) {
+    exchange_->abandon(Error(ErrorCode::internal, error.what()));
+    throw;
+  }
+  report_parts(all_counts, gather_parts(mesh_, share_.all, std::span(numbers).first(3 * parts.size()), 3), report);
   report.replayed = recorded_.was_played();
   if (scaler_ && !adapt_scale(numbers.back() == 1.0, report)) return;
   report.gradient_norm = numbers[numbers.size() - 2];
@@ -128,6 +149,18 @@ void Stepper::step(std::span<const Batch> parts, double rate, StepReport& report
   adamw_.zero_grad();
   adamw_.advance();
   if (average_) average_->advance();
+}
+
+// `counts`: targets that count and tokens of every part; `numbers`: loss, targets and right answers.
+void Stepper::report_parts(std::span<const double> counts, std::span<const double> numbers, StepReport& report) const {
+  double all = 0.0;
+  for (std::size_t i = 0; i < counts.size(); i += 2) all += counts[i];
+  for (std::size_t i = 0; 2 * i < counts.size(); ++i) {
+    const double share = counts[2 * i] / std::max(1.0, all);
+    report.tokens += static_cast<std::int64_t>(counts[2 * i + 1]);
+    report.loss += share * numbers[3 * i];
+    report.accuracy += share * numbers[3 * i + 2] / std::max(1.0, numbers[3 * i + 1]);
+  }
 }
 
 // May the step be taken?
@@ -162,13 +195,21 @@ std::string Stepper::find_source(std::span<const Batch> parts) {
   return fallback;
 }
 
+// What the first rank found that could name an operation.
+std::string Stepper::told_source(std::span<const Batch> parts) {
+  const std::vector<std::string> found = mesh_.all.all_gather(find_source(parts));
+  for (const std::string& source : found)
+    if (source.find(": ") != std::string::npos) return source;
+  return found.front();
+}
+
 // Called before the update, so that the parameters are still the good ones.
 void Stepper::check_finite(std::span<const Batch> parts, const StepReport& report) {
   if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) return;
   std::string hint = "a lower train.lr, a longer train.warmup, or train.clip_norm=1";
   const Path last = Path(config_.out) / "last";
   if (!config_.out.empty() && is_there(last)) hint += "; the last good state is " + last.string();
-  fail(ErrorCode::diverged, fmt::format("training diverged: {}", find_source(parts)),
+  fail(ErrorCode::diverged, fmt::format("training diverged: {}", told_source(parts)),
        fmt::format("step {}", report.step), hint);
 }
 

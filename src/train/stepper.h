@@ -4,6 +4,8 @@
 #include <span>
 
 #include "fovea/train.h"
+#include "train/gradient_exchange.h"
+#include "train/part_share.h"
 #include "train/recorded_steps.h"
 
 namespace fovea {
@@ -15,7 +17,13 @@ class Stepper {
   Stepper(Context& context, Model& model, const TrainConfig& config,
           RecordedSteps::When record = RecordedSteps::When::where_it_pays);
 
-  // The parts of one batch; fills in what the report says of them. A step whose f16 gradients overflow is skipped.
+  // Shares its steps with other ranks from now on.
+  void set_mesh(const dist::Mesh& mesh);
+  const dist::Mesh& mesh() const { return mesh_; }
+  const PartShare& share() const { return share_; }
+
+  // This rank's parts of one batch; fills in what the report says of all parts. A step whose f16 gradients overflow is
+  // skipped.
   void step(std::span<const Batch> parts, double rate, StepReport& report);
 
   void set_observer(TapeObserver& observer) {
@@ -47,6 +55,8 @@ class Stepper {
   bool adapt_scale(bool finite, StepReport& report);
   void check_finite(std::span<const Batch> parts, const StepReport& report);
   std::string find_source(std::span<const Batch> parts);
+  std::string told_source(std::span<const Batch> parts);
+  void report_parts(std::span<const double> counts, std::span<const double> numbers, StepReport& report) const;
 
   Context& context_;
   Model& model_;
@@ -57,6 +67,9 @@ class Stepper {
   AdamW adamw_;
   std::optional<WeightAverage> average_;
   std::optional<LossScaler> scaler_;  // of f16 models
+  dist::Mesh mesh_;
+  PartShare share_;
+  std::unique_ptr<GradientExchange> exchange_;
   RecordedSteps recorded_;
 };
 

@@ -5,13 +5,16 @@
 #include <cmath>
 
 #include "data/prefetch.h"
+#include "dist/same.h"
 #include "fovea/train.h"
 #include "fovea/version.h"
 #include "fovea/zones.h"
+#include "io/fields.h"
 #include "io/folder.h"
 #include "io/lock.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
+#include "train/evaluation.h"
 #include "train/kept.h"
 #include "train/metrics.h"
 #include "train/stepper.h"
@@ -61,13 +64,18 @@ struct Trainer::Impl {
   StepReport step(Prefetcher& feed);
   StepReport step_or_save(Prefetcher& feed);
   std::vector<Batch> draw(Prefetcher& feed, StepReport& report);
+  Batches batches() const;
   Budget budget() const { return {config.steps, config.minutes}; }
-  std::optional<StopReason> over(const std::atomic<bool>* stop) const;
+  std::optional<StopReason> over() const;
+  void agree(const std::atomic<bool>* stop);
+  bool writes() const { return !config.out.empty() && stepper.mesh().leads(); }
   bool due(std::int64_t every) const { return every > 0 && state.step > 0 && state.step % every == 0; }
   bool checkpoint_due() const;
   void evaluate_now(const std::atomic<bool>* stop);
+  void join(const dist::Mesh& mesh);
   void claim();
   void open_output();
+  void compare_weights() const;
   void save_best();
   void save_last();
   Path folder(const char* name) const { return Path(config.out) / name; }
@@ -90,6 +98,7 @@ struct Trainer::Impl {
   std::unique_ptr<MetricsWriter> metrics;
   std::optional<std::int64_t> saved;  // step of what is in "last"; none: nothing, or not of this run
   Clock::time_point saved_at;
+  bool stopping = false, late = false;  // what all ranks agreed on after the last step: it is to end, to save
   bool resumed = false;
 };
 
@@ -97,13 +106,19 @@ std::vector<Batch> Trainer::Impl::draw(Prefetcher& feed, StepReport& report) {
   const ZoneTimer timer(context.zones(), Zone::data);
   const auto start = Clock::now();
   std::vector<Batch> parts;
-  while (std::ssize(parts) < config.accumulation) {
+  while (std::ssize(parts) < stepper.share().count) {
     Prefetcher::Item item = feed.next();
     parts.push_back(std::move(item.batch));
     state.position = item.after;
   }
   report.input_seconds = seconds_since(start);
   return parts;
+}
+
+Batches Trainer::Impl::batches() const {
+  return {*data.train,
+          {.batch_size = config.batch / config.accumulation, .seed = config.seed, .window = config.length_window},
+          state.position};
 }
 
 // Input, forward, backward and update: all that counts as training time.
@@ -139,8 +154,20 @@ StepReport Trainer::Impl::step(Prefetcher& feed) {
   return report;
 }
 
-std::optional<StopReason> Trainer::Impl::over(const std::atomic<bool>* stop) const {
-  if (stop != nullptr && stop->load()) return StopReason::interrupted;
+// The clock of the first rank is that of all; any of them may have been asked to stop.
+void Trainer::Impl::agree(const std::atomic<bool>* stop) {
+  const bool asked = stop != nullptr && stop->load();
+  const bool saves = config.checkpoint_minutes > 0.0 && seconds_since(saved_at) >= 60.0 * config.checkpoint_minutes;
+  const double own[] = {asked ? 1.0 : 0.0, saves ? 1.0 : 0.0, state.train_seconds};
+  const std::vector<double> all = stepper.mesh().all.all_gather(own);
+  stopping = false;
+  for (std::size_t i = 0; i < all.size(); i += std::size(own)) stopping = stopping || all[i] > 0.0;
+  late = all[1] > 0.0;
+  state.train_seconds = all[2];
+}
+
+std::optional<StopReason> Trainer::Impl::over() const {
+  if (stopping) return StopReason::interrupted;
   if (config.patience > 0 && state.stale >= config.patience) return StopReason::patience;
   return budget().over(state.step, state.train_seconds);
 }
@@ -149,16 +176,17 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
   if (state.last.step == state.step || empty(data.validation)) return;
   std::optional<WithAverage> averaged;
   if (stepper.average()) averaged.emplace(*stepper.average());
-  EvalReport report = evaluate(context, model, *data.validation,
-                               {.examples = config.eval_examples,
-                                .batch = config.eval_batch,
-                                .stop = stop,
-                                .graphs = config.graphs,
-                                .progress = [this](std::int64_t done, std::int64_t all) {
-                                  tell([&](TrainObserver& o) { o.on_eval_progress(done, all); });
-                                }});
+  EvalReport report = evaluate(
+      context, model, *data.validation,
+      {.examples = config.eval_examples,
+       .batch = config.eval_batch,
+       .stop = stop,
+       .graphs = config.graphs,
+       .progress = [this](std::int64_t done,
+                          std::int64_t all) { tell([&](TrainObserver& o) { o.on_eval_progress(done, all); }); }},
+      stepper.mesh());
   state.eval_seconds += report.seconds;
-  if (stop != nullptr && stop->load()) return;  // cut short: done again after a resume
+  if (report.examples < eval_examples(*data.validation, config.eval_examples)) return;  // stopped: done after a resume
   if (!std::isfinite(report.loss))
     fail(ErrorCode::diverged, "training diverged: the validation loss is not finite",
          fmt::format("step {}", state.step), "a lower train.lr, a longer train.warmup, or train.clip_norm=1");
@@ -173,13 +201,31 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
   if (report.best) save_best();
 }
 
+// Ranks that would train different things are found before the first step.
+void Trainer::Impl::join(const dist::Mesh& mesh) {
+  stepper.set_mesh(mesh);
+  TrainConfig same = config;
+  same.out.clear();
+  dist::require_same(mesh.all, "the program", FOVEA_VERSION);
+  dist::require_same(mesh.all, "the model", json_text(write_fields(model.config())));
+  dist::require_same(mesh.all, "the training", json_text(write_fields(same)));
+  dist::require_same(mesh.all, "the data", json_text(write_fields(state.data)));
+}
+
+// After this the numbers of all ranks are the same, or it is known which differ.
+void Trainer::Impl::compare_weights() const {
+  std::vector<Tensor> values;
+  for (const Parameter& p : model.parameters()) values.push_back(p.var.value());
+  dist::require_same(stepper.mesh().all, fmt::format("the weights after step {}", state.step), values);
+}
+
 void Trainer::Impl::claim() {
-  if (!config.out.empty() && lock == nullptr) lock = std::make_unique<FolderLock>(config.out);
+  if (writes() && lock == nullptr) lock = std::make_unique<FolderLock>(config.out);
 }
 
 void Trainer::Impl::open_output() {
   saved_at = Clock::now();
-  if (config.out.empty() || metrics != nullptr) return;
+  if (!writes() || metrics != nullptr) return;
   if (!resumed && (is_there(folder("last")) || is_there(folder("best"))))
     fail(ErrorCode::usage, "this folder already holds a run", config.out,
          "continue it with --resume, or give another --out");
@@ -187,10 +233,7 @@ void Trainer::Impl::open_output() {
   observers.push_back(metrics.get());
 }
 
-bool Trainer::Impl::checkpoint_due() const {
-  const bool late = config.checkpoint_minutes > 0.0 && seconds_since(saved_at) >= 60.0 * config.checkpoint_minutes;
-  return late || due(config.checkpoint_every);
-}
+bool Trainer::Impl::checkpoint_due() const { return late || due(config.checkpoint_every); }
 
 // What recorded steps have is beside what everything else keeps.
 void Trainer::Impl::measure_memory() {
@@ -208,6 +251,7 @@ StepReport Trainer::Impl::step_or_save(Prefetcher& feed) {
     const bool full = error.code() == ErrorCode::out_of_memory;
     const bool lost = error.code() == ErrorCode::internal && context.device() != Device::cpu;
     if (config.out.empty() || (!full && !lost)) throw;
+    if (stepper.mesh().all.size() > 1) throw;  // others may have taken the step
     if (full) stepper.forget_gradients();
     if (full) save_last();
     if (!saved) throw;
@@ -217,7 +261,7 @@ StepReport Trainer::Impl::step_or_save(Prefetcher& feed) {
 }
 
 void Trainer::Impl::save_best() {
-  if (config.out.empty()) return;
+  if (!writes()) return;
   measure_memory();
   save_checkpoint(folder("best"), checkpoint());
   tell([&](TrainObserver& o) { o.on_checkpoint(folder("best").string()); });
@@ -227,9 +271,10 @@ void Trainer::Impl::save_last() {
   if (config.out.empty()) return;
   measure_memory();
   const bool keeps = config.keep > 1 && saved && *saved < state.step;
-  save_checkpoint(folder("last"), checkpoint(), keeps ? kept_folder(config.out, *saved) : Path());
+  if (writes()) save_checkpoint(folder("last"), checkpoint(), keeps ? kept_folder(config.out, *saved) : Path());
   saved = state.step;
   saved_at = Clock::now();
+  if (!writes()) return;
   drop_kept(config.out, config.keep - 1, state.step);
   tell([&](TrainObserver& o) { o.on_checkpoint(folder("last").string()); });
 }
@@ -264,6 +309,8 @@ void Trainer::add(TrainObserver& observer) { impl_->observers.push_back(&observe
 
 void Trainer::set_tape_observer(TapeObserver& observer) { impl_->stepper.set_observer(observer); }
 
+void Trainer::set_mesh(const dist::Mesh& mesh) { impl_->join(mesh); }
+
 void Trainer::claim() { impl_->claim(); }
 
 void Trainer::resume(const std::string& folder) {
@@ -283,7 +330,7 @@ void Trainer::resume(const std::string& folder) {
   if (whole && own) run.saved = run.state.step;
 }
 
-bool Trainer::finished() const { return impl_->over(nullptr).has_value(); }
+bool Trainer::finished() const { return impl_->over().has_value(); }
 
 TrainResult Trainer::run(const std::atomic<bool>* stop) {
   Impl& run = *impl_;
@@ -291,19 +338,18 @@ TrainResult Trainer::run(const std::atomic<bool>* stop) {
   const std::unique_ptr<FolderLock> lock = std::move(run.lock);
   run.open_output();
   run.context.allocator()->reset_peaks();
-  const Batches batches(*run.data.train,
-                        {.batch_size = run.config.batch / run.config.accumulation,
-                         .seed = run.config.seed,
-                         .window = run.config.length_window},
-                        run.state.position);
-  Prefetcher feed(run.context, *run.data.train, batches, static_cast<std::size_t>(run.config.prefetch));
+  run.compare_weights();
+  run.agree(stop);
+  Prefetcher feed(run.context, *run.data.train, run.batches(), static_cast<std::size_t>(run.config.prefetch),
+                  run.stepper.share().turn());
   if (run.due(run.config.eval_every))
     run.evaluate_now(stop);  // a resumed run may have been stopped in the middle of it
-  std::optional<StopReason> reason = run.over(stop);
-  for (; !reason; reason = run.over(stop)) {
+  std::optional<StopReason> reason = run.over();
+  for (; !reason; reason = run.over()) {
     const StepReport report = run.step_or_save(feed);
     run.tell([&](TrainObserver& o) { o.on_step(report); });
     if (run.due(run.config.eval_every)) run.evaluate_now(stop);
+    run.agree(stop);
     if (run.checkpoint_due()) run.save_last();
   }
   if (reason != StopReason::interrupted) run.evaluate_now(stop);

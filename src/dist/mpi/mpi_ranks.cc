@@ -39,7 +39,7 @@ MpiRanks::~MpiRanks() {
   MPI_Finalize();
 }
 
-void MpiRanks::set_limit(double seconds) { transport_->set_limit(seconds); }
+void MpiRanks::set_limit(double seconds) const { transport_->set_limit(seconds); }
 
 // Rank 0 tells it, whoever failed. When all others have come to their end as well the processes end in order, else, or
 // when rank 0 itself is lost, MPI ends them: nobody stays behind.

@@ -12,7 +12,7 @@ class MpiRanks : public Ranks {
   MpiRanks(int* argc, char*** argv);
   ~MpiRanks() override;
 
-  void set_limit(double seconds) override;
+  void set_limit(double seconds) const override;
   int end_with(const Error& error, const std::function<void(const Error&)>& say) override;
 
  private:

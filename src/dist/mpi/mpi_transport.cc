@@ -182,7 +182,8 @@ void MpiTransport::exchange(const Call& call, std::span<const Outgoing> out, std
 
 void MpiTransport::fail(const Error& error) noexcept {
   const Lock lock(mutex_);
-  if (failure_ || !told_.empty()) return;  // others know already
+  if (failure_) return;  // others know already
+  failure_.emplace(rank_, error);
   told_ = packed(error);
   for (int i = 0; i < size_; ++i) {
     if (i == rank_) continue;

@@ -39,8 +39,8 @@ class MpiTransport : public Transport {
   MPI_Comm messages_ = MPI_COMM_NULL, notices_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   std::mutex mutex_;
-  std::optional<RankFailure> failure_;  // of another rank
-  std::vector<char> told_;              // of this one, while it is being sent
+  std::optional<RankFailure> failure_;  // the first that is known here
+  std::vector<char> told_;              // of this rank, while it is being sent
 };
 
 }  // namespace fovea::dist

@@ -1,0 +1,163 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "dist/mesh.h"
+#include "dist/threads.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_run.h"
+
+// Training by several ranks, which are threads here, beside training by one.
+namespace fovea {
+namespace {
+
+using tiny::quick;
+using tiny::TinyRun;
+
+TrainConfig in_parts(const std::string& out = {}) {
+  TrainConfig config = quick(out);
+  config.batch = 8;
+  config.accumulation = 4;
+  config.clip_norm = 1.0;
+  return config;
+}
+
+// What each rank saw.
+struct Seen {
+  std::vector<double> losses, validations, norms;
+  std::vector<std::int64_t> tokens;
+  std::vector<std::vector<float>> parameters;
+  std::vector<std::string> checkpoints;
+  StopReason reason = StopReason::steps;
+};
+
+struct Job {
+  TrainConfig config = in_parts();
+  std::string model = "transnormer-t2", resume = {};
+  std::int64_t stop_after = -1;  // on the last rank
+  std::function<void(TinyRun&, int rank)> before = {};
+};
+
+std::vector<Seen> train(int ranks, const Job& job) {
+  std::vector<Seen> all(static_cast<std::size_t>(ranks));
+  dist::run_threads(ranks, [&](const dist::Group& group) {
+    TrainConfig config = job.config;
+    TinyRun run(config, tiny::config(job.model));
+    if (group.rank() == ranks - 1) run.stop_after = job.stop_after;
+    if (job.before) job.before(run, group.rank());
+    run.trainer.set_mesh(dist::Mesh(group, dist::MeshShape::parse("", ranks)));
+    if (!job.resume.empty()) run.trainer.resume(job.resume);
+    Seen& seen = all[static_cast<std::size_t>(group.rank())];
+    seen.reason = run.go().reason;
+    seen.losses = run.losses;
+    for (const StepReport& step : run.steps) {
+      seen.norms.push_back(step.gradient_norm);
+      seen.tokens.push_back(step.tokens);
+    }
+    for (const EvalReport& report : run.evaluations) seen.validations.push_back(report.loss);
+    seen.parameters = run.parameters();
+    seen.checkpoints = run.checkpoints;
+  });
+  return all;
+}
+
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance * std::fabs(b[i])) << i;
+}
+
+// Dropout is on. The sums of gradients have another order: 1e-5 of the loss after ten steps, and nothing in the first.
+TEST(Ranks, TrainAsOneDoes) {
+  for (const char* model : {"transnormer-t2", "transformer"}) {
+    const Job job{.model = model};
+    TinyRun alone(job.config, tiny::config(job.model));
+    alone.go();
+    for (const int ranks : {1, 2, 3, 4}) {
+      SCOPED_TRACE(std::string(model) + " on " + std::to_string(ranks));
+      const std::vector<Seen> seen = train(ranks, job);
+      EXPECT_EQ(seen[0].losses[0], alone.losses[0]);
+      expect_near(seen[0].losses, alone.losses, ranks == 1 ? 0.0 : 1e-5);
+      for (std::size_t i = 0; i < alone.steps.size(); ++i) {
+        EXPECT_EQ(seen[0].tokens[i], alone.steps[i].tokens);
+        EXPECT_NEAR(seen[0].norms[i], alone.steps[i].gradient_norm, 1e-4 * alone.steps[i].gradient_norm);
+      }
+      ASSERT_EQ(seen[0].validations.size(), 2u);
+      EXPECT_NEAR(seen[0].validations[1], alone.evaluations[1].loss, 1e-5);
+      for (const Seen& other : seen) {
+        EXPECT_EQ(other.losses, seen[0].losses);
+        EXPECT_EQ(other.validations, seen[0].validations);
+        EXPECT_EQ(other.parameters, seen[0].parameters);
+      }
+    }
+  }
+}
+
+TEST(Ranks, TheFirstWritesAndAnyNumberGoesOn) {
+  const TemporaryFolder folder;
+  const std::vector<Seen> whole = train(4, {.config = in_parts(folder / "whole")});
+  Job stopped{.config = in_parts(folder / "run"), .stop_after = 4};
+  const std::vector<Seen> begun = train(4, stopped);
+  for (const Seen& seen : begun) EXPECT_EQ(seen.reason, StopReason::interrupted);
+  EXPECT_FALSE(begun[0].checkpoints.empty());
+  EXPECT_TRUE(begun[1].checkpoints.empty());
+  for (const int ranks : {4, 2, 1}) {
+    SCOPED_TRACE(ranks);
+    const std::string out = folder / ("on-" + std::to_string(ranks));
+    const std::vector<Seen> rest = train(ranks, {.config = in_parts(out), .resume = folder / "run"});
+    std::vector<double> losses = begun[0].losses;
+    losses.insert(losses.end(), rest[0].losses.begin(), rest[0].losses.end());
+    EXPECT_EQ(losses[4], whole[0].losses[4]);  // from the same weights, on the same examples, with the same dropout
+    expect_near(losses, whole[0].losses, ranks == 4 ? 0.0 : 1e-5);
+    if (ranks == 4) {
+      EXPECT_EQ(rest[0].parameters, whole[0].parameters);
+    }
+  }
+}
+
+TEST(Ranks, ThatDifferAreFoundBeforeTheFirstStep) {
+  EXPECT_ERROR(dist::run_threads(2,
+                                 [](const dist::Group& group) {
+                                   TrainConfig config = in_parts();
+                                   if (group.rank() == 1) config.schedule.peak = 0.5;
+                                   TinyRun run(config);
+                                   run.trainer.set_mesh(dist::Mesh(group, dist::MeshShape::parse("", 2)));
+                                 }),
+               ErrorCode::usage, "the training differs: rank 1 has \"lr\": 0.5, rank 0 has \"lr\": 0.002", "all ranks",
+               "the same command");
+  Job job;
+  job.before = [](TinyRun& run, int rank) {
+    if (rank == 1) run.model.parameters()[0].var.value().select(0, 0).fill(0.25);
+  };
+  EXPECT_ERROR(train(2, job), ErrorCode::internal, "the weights after step 0 are not those of rank 0 on rank 1",
+               "all ranks", "checkpoint");
+}
+
+TEST(Ranks, MoreThanPartsAreRefused) {
+  EXPECT_ERROR(train(5, {}), ErrorCode::usage, "5 ranks share 4 parts of a batch", "train.accumulation", "=5");
+}
+
+// Raises an error in the middle of backward, when some of the buckets have gone.
+class Breaks : public TapeObserver {
+ public:
+  void on_complete(const Tape&, const std::shared_ptr<Slot>&) override {
+    if (++complete_ == 10) fail(ErrorCode::out_of_memory, "no room on this rank");
+  }
+
+ private:
+  int complete_ = 0;
+};
+
+TEST(Ranks, OneThatFailsEndsAll) {
+  Breaks breaks;
+  Job job;
+  job.before = [&](TinyRun& run, int rank) {
+    if (rank == 2) run.trainer.set_tape_observer(breaks);
+  };
+  EXPECT_ERROR(train(3, job), ErrorCode::out_of_memory, "no room on this rank", "", "");
+}
+
+}  // namespace
+}  // namespace fovea
