@@ -9,6 +9,7 @@
 #include "fovea/zones.h"
 #include "mechanisms/bias_kernels.h"
 #include "mechanisms/kind.h"
+#include "mechanisms/watch.h"
 
 namespace fovea {
 namespace {
@@ -273,8 +274,10 @@ AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, 
                           const AttentionOptions& options) {
   const ZoneTimer timer(tape.context().zones(), Zone::attention);
   check_operands(q, k, v, mechanism, options);
-  const AttentionResult result = run_aligned(make_call(tape, q, k, v, mechanism, options));
+  const Call call = make_call(tape, q, k, v, mechanism, options);
+  AttentionResult result = run_aligned(call);
   check_bias(tape.context(), options, result.output.value());
+  if (AttentionWatch* watch = AttentionWatch::current()) result.output = watch->on_attention(call, result.output);
   return result;
 }
 

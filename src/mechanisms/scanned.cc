@@ -4,6 +4,7 @@
 
 #include "mechanisms/compose.h"
 #include "mechanisms/layout.h"
+#include "mechanisms/watch.h"
 #include "ops/work.h"
 
 namespace fovea {
@@ -183,6 +184,7 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   if (call.options.final_state) outputs.push_back(final_state);
   const std::vector<Var> results = tape.record(
       kScan, inputs, std::move(outputs), {tq, tk, tv, log_decay, o, rest, statistic, initial, final_state}, described);
+  if (AttentionWatch* watch = AttentionWatch::current()) watch->on_scan({p, tq, tk, call.v, results[0]});
   return {results[0], {}, results.size() > 1 ? results[1] : Var()};
 }
 

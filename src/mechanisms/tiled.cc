@@ -9,6 +9,7 @@
 #include "mechanisms/layout.h"
 #include "mechanisms/mask.h"
 #include "mechanisms/score.h"
+#include "mechanisms/watch.h"
 #include "ops/work.h"
 #include "tile/merge.h"
 
@@ -316,7 +317,14 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   if (call.options.return_lse) outputs.push_back(lse);
   const std::vector<Var> results =
       tape.record(kTiled, inputs, std::move(outputs), {tq, tk, tv, o, rest, lse, bias.value()}, described);
-  return {tiled.wide ? results[0] : cast(tape, results[0], q.dtype()), results.size() > 1 ? results[1] : Var(), {}};
+  const Var output = tiled.wide ? results[0] : cast(tape, results[0], q.dtype());
+  if (AttentionWatch* watch = AttentionWatch::current()) {
+    TiledSeen seen{{}, lse, call.v, output};
+    for (const Run& run : described->runs)
+      seen.runs.push_back({run.work, inputs_of(run, {tq, tk, tv, bias.value(), described->slopes}), run.heads.begin});
+    watch->on_tiled(seen);
+  }
+  return {output, results.size() > 1 ? results[1] : Var(), {}};
 }
 
 }  // namespace fovea
