@@ -4,6 +4,7 @@
 #include "tensor/array_of.h"
 #include "tile/piece_gradients_kernels.h"
 #include "tile/query.h"
+#include "tile/score_rows.h"
 
 namespace fovea::tile {
 namespace {
@@ -90,6 +91,18 @@ void backward(const Context& context, const Work& work, const BackwardTensors& i
     by_distance.tell(problem, arrays);
     work.rule ? rule_backward<D>(context, problem, *work.rule, arrays) : backward<D>(context, problem, arrays);
     by_distance.add_up<D>(context);
+  });
+}
+
+void visit_score_rows(const Context& context, const Work& work, const Inputs& in, const WantedRows& wanted,
+                      RowVisitor& visitor) {
+  const ForwardTensors io{in, {}, {}, {}};
+  visit_device(context, io, [&]<Device D>() {
+    if constexpr (D == Device::cpu)
+      visit_score_rows(context, problem_of(work, in), work.rule ? &*work.rule : nullptr, array_of<In>(in.q),
+                       array_of<In>(in.k), wanted, visitor);
+    else
+      fail(ErrorCode::unsupported, "rows of scores are made on the CPU", "device");
   });
 }
 
