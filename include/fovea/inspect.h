@@ -50,7 +50,7 @@ struct InspectOptions {
 struct MapLevel {
   std::int64_t rows = 0, columns = 0;  // of cells
   std::int64_t cell_rows = 1, cell_keys = 1;
-  std::vector<float> mean;     // (rows, columns): of the signed weights
+  std::vector<float> mean;     // (rows, columns): of the signed weights, as shares of their row
   std::vector<float> largest;  // (rows, columns): of their magnitudes
 };
 
@@ -97,8 +97,8 @@ struct HeadRecord {
   std::vector<float> top_weights;  // signed shares
   // By key, n_k: the mass it receives from all rows.
   std::vector<double> received;
-  // n_q + n_k - 1: element key position - query position + n_q - 1 (positions as in Pattern: the last query stands on
-  // the last key) has the mean over rows of the mass at that distance.
+  // n_q + n_k - 1: element key - row + n_q - 1 has the mean over rows of the mass at that distance. Where a causal map
+  // has fewer queries than keys, row i stands on key i + n_k - n_q.
   std::vector<double> distance;
   // curve[p]: mean over rows of the mass on the (p + 1) / points share of the keys nearest to the row, and the area
   // below. With paper_curve: curve[p] is the share of keys at which the mass first reaches p / points.
@@ -134,7 +134,8 @@ FOVEA_EXPORT LayerRecord inspect_attention(Context& context, const Tensor& q, co
 
 // A part of a map: weights of rows [row_begin, row_end) on keys [key_begin, key_end), not divided by anything.
 struct MapRequest {
-  std::int64_t layer = 0, head = 0;
+  std::int64_t layer = 0;  // in the order they run; of a single call: which of its sequences
+  std::int64_t head = 0;
   std::int64_t row_begin = 0, row_end = 0, key_begin = 0, key_end = 0;
 };
 struct MapRectangle {
@@ -167,7 +168,8 @@ FOVEA_EXPORT std::vector<ApproximationRow> approximation(Context& context, const
 // head, divided by the Euclidean norm over the heads of its layer; and how much the loss grows without the head.
 struct HeadImportance {
   std::string place;
-  std::int64_t layer = 0, head = 0;
+  std::int64_t layer = 0;  // in the order they run; of a single call: which of its sequences
+  std::int64_t head = 0;
   double by_gradient = 0.0;
   double by_ablation = std::numeric_limits<double>::quiet_NaN();  // where asked for
 };

@@ -1,0 +1,153 @@
+#include <algorithm>
+
+#include "fovea/inspect.h"
+#include "inspect/layer.h"
+#include "inspect/source.h"
+#include "inspect/statistics.h"
+#include "mechanisms/watch.h"
+
+namespace fovea {
+namespace {
+
+using inspection::MapRow;
+using inspection::SequenceCall;
+
+constexpr std::int64_t kUsualBlock = 64;
+
+std::int64_t block_of(const SequenceCall& call, const InspectOptions& options) {
+  if (options.block > 0) return options.block;
+  for (const ParameterSpec& spec : call.mechanism.parameters())
+    if (spec.name == "block" && std::holds_alternative<std::int64_t>(spec.fallback))
+      return call.mechanism.integer("block");
+  return kUsualBlock;
+}
+
+void check(const InspectOptions& options) {
+  if (options.curve_points < 1) fail(ErrorCode::usage, "a curve needs at least one point", "curve_points");
+  if (options.paper_curve && options.curve_points < 2)
+    fail(ErrorCode::usage, "the curve of the paper needs at least two points", "curve_points");
+  if (options.top < 0 || options.top > 4096) fail(ErrorCode::usage, "top is 0 to 4096", "top");
+  if (options.cells < 0 || options.cells > 65536) fail(ErrorCode::usage, "cells are 0 to 65536", "cells");
+  if (options.block < 0) fail(ErrorCode::usage, "a block has no fewer than 0 tokens", "block");
+}
+
+// Keeps the first call that is made.
+class FirstCall final : public AttentionWatch {
+ public:
+  FirstCall(const Context& host, std::int64_t sequence) : host_(host), sequence_(sequence) {}
+
+  Var on_attention(const Call& call, const Var& output) override {
+    if (!kept) kept = inspection::sequence_of(host_, call, sequence_);
+    return output;
+  }
+
+  std::optional<SequenceCall> kept;
+
+ private:
+  const Context& host_;
+  std::int64_t sequence_;
+};
+
+// Runs the call once, so that it is checked as any other.
+SequenceCall checked_call(Context& context, Context& host, const inspection::AttentionArguments& a,
+                          std::int64_t sequence) {
+  Tape tape(context, {.record = false});
+  FirstCall first(host, sequence);
+  attention(tape, a.q, a.k, a.v, a.mechanism, a.call);
+  return std::move(*first.kept);
+}
+
+// Copies the part of each row that is asked for.
+class Rectangle final : public inspection::MapSink {
+ public:
+  explicit Rectangle(const MapRequest& request) : out{request, {}} {
+    out.weights.resize(static_cast<std::size_t>((request.row_end - request.row_begin) * columns()));
+  }
+
+  void take(const MapRow& row, std::int64_t) override {
+    if (row.head != out.at.head || row.row < out.at.row_begin || row.row >= out.at.row_end) return;
+    float* to = &out.weights[static_cast<std::size_t>((row.row - out.at.row_begin) * columns())];
+    const float* w = row.weights;
+    for (const inspection::KeyRun& run : row.runs)
+      for (std::int64_t j = 0; j < run.count; ++j, ++w) {
+        const std::int64_t key = row.first_key + (run.begin + j) * row.step;
+        if (key >= out.at.key_begin && key < out.at.key_end)
+          to[key - out.at.key_begin] += static_cast<float>(static_cast<double>(*w) * row.factor);
+      }
+  }
+
+  MapRectangle out;
+
+ private:
+  std::int64_t columns() const { return out.at.key_end - out.at.key_begin; }
+};
+
+}  // namespace
+
+namespace inspection {
+
+Context host_context(const Context& context) { return Context({.threads = context.threads(), .seed = context.seed()}); }
+
+LayerRecord measure(Context& host, const SequenceCall& call, const InspectOptions& options) {
+  check(options);
+  LayerRecord record;
+  const MapShape shape = call.shape();
+  record.mechanism = call.mechanism.text();
+  record.map = map_note(call.mechanism);
+  record.causal = call.options.causal;
+  record.n_q = shape.n_q;
+  record.n_k = shape.n_k;
+  if (record.map.kind == MapKind::none) return record;
+  Measure what{shape, call.options.causal, block_of(call, options), options};
+  MapStatistics statistics(what);
+  if (shape.n_q == 0 || shape.n_k == 0) {
+    record.heads = statistics.finish(host, false);
+    return record;
+  }
+  const auto source = source_of(host, call);
+  source->rows(host, statistics.wanted(), statistics);
+  record.heads = statistics.finish(host, source->has_scores());
+  return record;
+}
+
+MapRectangle rectangle(Context& host, const SequenceCall& call, const MapRequest& request) {
+  const MapShape shape = call.shape();
+  const auto inside = [](std::int64_t begin, std::int64_t end, std::int64_t n) {
+    return 0 <= begin && begin <= end && end <= n;
+  };
+  if (request.head < 0 || request.head >= shape.heads || !inside(request.row_begin, request.row_end, shape.n_q) ||
+      !inside(request.key_begin, request.key_end, shape.n_k))
+    fail(ErrorCode::usage,
+         "a rectangle outside of the map of " + std::to_string(shape.heads) + " heads, " + std::to_string(shape.n_q) +
+             " rows and " + std::to_string(shape.n_k) + " keys",
+         "head " + std::to_string(request.head) + ", rows " + std::to_string(request.row_begin) + " to " +
+             std::to_string(request.row_end) + ", keys " + std::to_string(request.key_begin) + " to " +
+             std::to_string(request.key_end));
+  const auto source = source_of(host, call);
+  if (source == nullptr)
+    fail(ErrorCode::unsupported,
+         "attention \"" + call.mechanism.text() + "\" has no map: " + map_note(call.mechanism).text);
+  Rectangle sink(request);
+  if (!sink.out.weights.empty())
+    source->rows(host, {.head = request.head, .begin = request.row_begin, .end = request.row_end}, sink);
+  return std::move(sink.out);
+}
+
+}  // namespace inspection
+
+LayerRecord inspect_attention(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Mechanism& mechanism, const AttentionOptions& call, const InspectOptions& options) {
+  Context host = inspection::host_context(context);
+  const SequenceCall kept = checked_call(context, host, {q, k, v, mechanism, call}, options.sequence);
+  LayerRecord record = inspection::measure(host, kept, options);
+  record.place = "attention";
+  return record;
+}
+
+MapRectangle map_rectangle(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
+                           const Mechanism& mechanism, const AttentionOptions& call, const MapRequest& request) {
+  Context host = inspection::host_context(context);
+  return inspection::rectangle(host, checked_call(context, host, {q, k, v, mechanism, call}, request.layer), request);
+}
+
+}  // namespace fovea

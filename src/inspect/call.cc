@@ -1,0 +1,61 @@
+#include "inspect/call.h"
+
+#include <fmt/format.h>
+
+#include "tensor/views.h"
+
+namespace fovea::inspection {
+namespace {
+
+// Copied to the host, half types as f32.
+Tensor host_copy(const Context& host, const Tensor& x) {
+  if (!x.defined()) return x;
+  const Tensor near = on_host(x.device() == Device::cpu ? x.contiguous(host) : x);
+  Tensor copy = Tensor::empty(host, near.shape(), is_float(near.dtype()) ? wide_type(near.dtype()) : near.dtype(),
+                              Lifetime::persistent);
+  copy.copy_from(near);
+  return copy;
+}
+
+Tensor rows_of(const Tensor& x, const Sequences::Rows& rows) {
+  if (!x.defined()) return x;
+  return x.slice(0, rows.batch, rows.batch + 1).slice(1, rows.begin, rows.begin + rows.count);
+}
+
+// An axis that is broadcast stays so.
+Tensor part_of(const Tensor& x, int axis, std::int64_t begin, std::int64_t count) {
+  return x.dim(axis) == 1 ? x : x.slice(axis, begin, begin + count);
+}
+
+// The rectangle of a (b, heads, n_q, n_k) bias that a sequence reads.
+Tensor pairs_of(const Tensor& x, const Sequences::Rows& q, const Sequences::Rows& k) {
+  if (!x.defined()) return x;
+  return part_of(part_of(part_of(x, 0, q.batch, 1), 2, q.begin, q.count), 3, k.begin, k.count);
+}
+
+}  // namespace
+
+SequenceCall sequence_of(const Context& host, const Call& call, std::int64_t s) {
+  if (s < 0 || s >= std::ssize(call.queries))
+    fail(ErrorCode::usage, fmt::format("sequence {} of {}", s, call.queries.size()), "sequence",
+         "sequences are counted from 0");
+  const Sequences::Rows &q = call.queries[static_cast<std::size_t>(s)], &k = call.keys[static_cast<std::size_t>(s)];
+  const auto copy = [&](const Tensor& x) { return host_copy(host, x); };
+  SequenceCall out{copy(rows_of(call.q.value(), q)), copy(rows_of(call.k.value(), k)), copy(rows_of(call.v.value(), k)),
+                   call.mechanism, call.options};
+  AttentionOptions& options = out.options;
+  options.queries = options.keys = {};
+  options.dropout_p = 0.0;
+  options.return_lse = options.final_state = false;
+  if (options.bias.defined()) options.bias = copy(pairs_of(options.bias.value(), q, k));
+  options.mask = copy(pairs_of(options.mask, q, k));
+  if (options.diagonal_bias.defined())
+    options.diagonal_bias = copy(part_of(options.diagonal_bias.value(), 0, q.batch, 1));
+  if (options.positions.defined()) options.positions = copy(rows_of(options.positions, k));
+  if (options.input.defined()) options.input = copy(rows_of(options.input.value(), k));
+  if (options.initial_state.defined()) options.initial_state = copy(options.initial_state.value().slice(0, s, s + 1));
+  for (Var& weight : options.weights) weight = copy(weight.value());
+  return out;
+}
+
+}  // namespace fovea::inspection

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "inspect/sink.h"
+#include "mechanisms/kind.h"
+
+namespace fovea::inspection {
+
+// One sequence of an attention call, alone: batch 1, no padding, on the host, in f32 or f64, without dropout.
+struct SequenceCall {
+  Tensor q, k, v;
+  Mechanism mechanism;
+  AttentionOptions options;
+
+  MapShape shape() const { return {q.dim(2), q.dim(1), k.dim(1)}; }
+};
+
+// Sequence s of a call, copied to the host.
+SequenceCall sequence_of(const Context& host, const Call& call, std::int64_t s);
+
+}  // namespace fovea::inspection

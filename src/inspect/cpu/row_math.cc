@@ -1,0 +1,181 @@
+#include "inspect/row_math.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "inspect/cpu/row_math.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which compiles this file once per target.
+#include <algorithm>
+#include <cmath>
+
+#include "core/isa.h"
+#include "hwy/highway.h"
+#include "policy/pointwise_weight.h"
+#include "policy/softmax.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::inspection {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr std::int64_t kBlock = 512;  // numbers that are summed in f32
+
+double sum_magnitudes(const float* x, std::int64_t n) {
+  double total = 0.0;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const float* HWY_RESTRICT y = x + begin;
+    const std::int64_t count = std::min(kBlock, n - begin);
+    float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < count; ++i) sum += math::absolute(y[i]);
+    total += static_cast<double>(sum);
+  }
+  return total;
+}
+
+double sum_signed(const float* x, std::int64_t n) {
+  double total = 0.0;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const float* HWY_RESTRICT y = x + begin;
+    const std::int64_t count = std::min(kBlock, n - begin);
+    float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < count; ++i) sum += y[i];
+    total += static_cast<double>(sum);
+  }
+  return total;
+}
+
+float largest_magnitude(const float* HWY_RESTRICT x, std::int64_t n) {
+  float most = 0.0f;
+#pragma omp simd reduction(max : most)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float m = math::absolute(x[i]);
+    most = most < m ? m : most;
+  }
+  return most;
+}
+
+// The exponentials of a row and their sums. A hidden score is -infinity, whose product with 0 must be 0.
+RowSums exponentials(float* HWY_RESTRICT s, std::int64_t n, float top) {
+  RowSums sums;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, n - begin);
+    float* HWY_RESTRICT x = s + begin;
+    float sum = 0.0f, weighted = 0.0f;
+#pragma omp simd reduction(+ : sum, weighted)
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float below = x[i] - top, bounded = below < -200.0f ? -200.0f : below;
+      x[i] = math::exp2_low(bounded * math::kLog2e<float>);
+      sum += x[i];
+      weighted += x[i] * bounded;
+    }
+    sums.exponentials += static_cast<double>(sum);
+    sums.weighted += static_cast<double>(weighted);
+  }
+  return sums;
+}
+
+RowSums self_adjusted(float* HWY_RESTRICT s, std::int64_t n, float top) {
+  RowSums sums;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, n - begin);
+    float* HWY_RESTRICT x = s + begin;
+    float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float share = math::exp2_low((x[i] - top) * math::kLog2e<float>);
+      x[i] = x[i] == -math::kInfinity<float> ? 0.0f : x[i] * share;
+      sum += share;
+    }
+    sums.exponentials += static_cast<double>(sum);
+  }
+  return sums;
+}
+
+template <class W>
+RowSums pointwise(const W& policy, float* HWY_RESTRICT s, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) s[i] = policy.weigh(s[i]);
+  return {};
+}
+
+RowSums exponential_weights(float* HWY_RESTRICT s, std::int64_t n) {
+  const ExponentialWeight policy;
+  for (std::int64_t i = 0; i < n; ++i) s[i] = policy.weigh(s[i] * ExponentialWeight::kUnit<float>);
+  return {};
+}
+
+RowSums weigh_row(const RowWeighing& how, float* scores, std::int64_t n, float top) {
+  switch (how.weight) {
+    case tile::Weight::softmax: return exponentials(scores, n, top);
+    case tile::Weight::self_adjust: return self_adjusted(scores, n, top);
+    case tile::Weight::rela: return pointwise(Rela(), scores, n);
+    case tile::Weight::relu2: return pointwise(Relu2(), scores, n);
+    case tile::Weight::sigmoid: return pointwise(SigmoidWeight{how.offset}, scores, n);
+    case tile::Weight::exp: return exponential_weights(scores, n);
+    case tile::Weight::power: return pointwise(PolynomialWeight::power(how.degree), scores, n);
+    case tile::Weight::taylor: return pointwise(PolynomialWeight::taylor(how.degree), scores, n);
+  }
+  return {};
+}
+
+// One chunk of kMaximumOf numbers or fewer: to[i] += |x_i|, as f64.
+HWY_INLINE void add_to(double* HWY_RESTRICT to, const float* HWY_RESTRICT x, std::int64_t n) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> narrow;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::PromoteTo(d, hn::LoadU(narrow, x + i))), d, to + i);
+  for (; i < n; ++i) to[i] += static_cast<double>(x[i]);
+}
+
+double add_row(float* row, std::int64_t n, float factor, const RowTarget& to) {
+  double sum = 0.0;
+  alignas(64) float magnitude[kMaximumOf];
+  for (std::int64_t begin = 0; begin < n; begin += kMaximumOf) {
+    const std::int64_t count = std::min(kMaximumOf, n - begin);
+    float* HWY_RESTRICT x = row + begin;
+    float* HWY_RESTRICT m = magnitude;
+    float part = 0.0f, most = 0.0f;
+    for (std::int64_t i = 0; i < count; ++i) {
+      x[i] *= factor;
+      m[i] = math::absolute(x[i]);
+    }
+#pragma omp simd reduction(max : most)
+    for (std::int64_t i = 0; i < count; ++i) most = most < m[i] ? m[i] : most;
+    if (to.logarithms) {  // of the smallest normal number for 0, which is then multiplied by 0
+#pragma omp simd reduction(+ : part)
+      for (std::int64_t i = 0; i < count; ++i) part += m[i] * math::log(m[i] < 1e-37f ? 1e-37f : m[i]);
+    }
+    sum += static_cast<double>(part);
+    to.maxima[begin / kMaximumOf] = most;
+    if (to.received != nullptr) add_to(to.received + begin, m, count);
+    if (to.distance != nullptr) add_to(to.distance + begin, m, count);
+  }
+  return sum;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fovea::inspection
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea::inspection {
+HWY_EXPORT(weigh_row);
+HWY_EXPORT(sum_magnitudes);
+HWY_EXPORT(sum_signed);
+HWY_EXPORT(largest_magnitude);
+HWY_EXPORT(add_row);
+
+RowSums weigh_row(const RowWeighing& how, float* scores, std::int64_t n, float top) {
+  return HWY_DYNAMIC_DISPATCH(weigh_row)(how, scores, n, top);
+}
+double sum_magnitudes(const float* x, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(sum_magnitudes)(x, n); }
+double sum_signed(const float* x, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(sum_signed)(x, n); }
+float largest_magnitude(const float* x, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(largest_magnitude)(x, n); }
+double add_row(float* x, std::int64_t n, float factor, const RowTarget& to) {
+  return HWY_DYNAMIC_DISPATCH(add_row)(x, n, factor, to);
+}
+
+}  // namespace fovea::inspection
+#endif  // HWY_ONCE

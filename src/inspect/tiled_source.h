@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "inspect/sink.h"
+#include "mechanisms/watch.h"
+
+namespace fovea::inspection {
+
+// What the tiled engine was given, kept.
+struct KeptRun {
+  tile::Work work;
+  tile::Inputs in;
+  std::int64_t first_head;
+};
+struct KeptTiled {
+  std::vector<KeptRun> runs;
+  std::vector<float> lse;  // (n_q, heads); empty: none
+  std::int64_t heads = 0;
+  Tensor v, output;
+};
+
+// The weights that the engine made. `quotient`: they are divided by the sum of their row afterwards.
+class TiledSource final : public MapSource {
+ public:
+  TiledSource(KeptTiled kept, bool quotient) : kept_(std::move(kept)), quotient_(quotient) {}
+
+  void rows(const Context& context, const tile::WantedRows& wanted, MapSink& sink) const override;
+  bool has_scores() const override { return true; }
+
+ private:
+  KeptTiled kept_;
+  bool quotient_;
+};
+
+}  // namespace fovea::inspection
