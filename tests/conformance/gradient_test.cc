@@ -1,5 +1,8 @@
 #include <cmath>
+#include <map>
+#include <tuple>
 
+#include "conformance/honest.h"
 #include "conformance/suite.h"
 #include "core/rng.h"
 
@@ -44,57 +47,66 @@ class Gradient : public Law {
     }
   }
 
-  // |got - want| / |want|, both Euclidean: a rectified score near 0 may fall on either side in low precision, which
-  // changes single entries. Gradients that vanish (one token, a scale-free output) are held against entries of 0.14:
-  // the weights of the objective are standard normal.
-  static double distance(const std::vector<double>& got, const std::vector<double>& want) {
-    if (got.size() != want.size()) return NAN;
-    double difference = 0.0, size = 0.0;
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      difference += (got[i] - want[i]) * (got[i] - want[i]);
-      size += want[i] * want[i];
-    }
-    return got.empty() ? 0.0 : std::sqrt(difference / std::fmax(size, 0.02 * static_cast<double>(got.size())));
+  // The same numbers in double.
+  static Var wide(const Context& context, const Var& x) {
+    if (!x.defined()) return x;
+    const Tensor value = x.value().to(context, DType::f64);
+    return x.needs_grad() ? Var::leaf(value) : Var(value);
+  }
+  static Inputs wide(const Context& context, const Inputs& inputs) {
+    Inputs doubles = inputs.with([&](const Var& x) { return wide(context, x); });
+    for (Var& w : doubles.weights) w = wide(context, w);
+    return doubles;
   }
 
-  // |got - want| / |want|, Euclidean, where there is anything to want.
-  static double relative_distance(const std::vector<double>& got, const std::vector<double>& want) {
-    double difference = 0.0, size = 0.0;
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      difference += (got[i] - want[i]) * (got[i] - want[i]);
-      size += want[i] * want[i];
-    }
-    return size < 1e-12 * static_cast<double>(got.size()) ? 0.0 : std::sqrt(difference / size);
+  Roundings roundings(DType dtype) const {
+    return {.dtype = dtype,
+            .scores = !mechanism().kind().chooses,
+            .between = dtype == DType::bf16 && GetParam().isa == Isa::avx512_bf16 ? 1 : 0};  // weights in pairs
   }
 
-  void check_low_precision(DType dtype, double tolerance) {
+  // Twice what an honest computation loses, for each gradient: measured once for the instruction sets that round alike.
+  std::vector<double>& allowed(const ExactCall& call, const Roundings& roundings, const std::string& name, int draws) {
+    static std::map<std::tuple<std::string, std::string, DType, int>, std::vector<double>> known;
+    std::vector<double>& bounds = known[{call.mechanism.text(), name, roundings.dtype, roundings.between}];
+    if (bounds.empty() || draws > kDraws) {
+      bounds = honest_errors(call, roundings, draws);
+      for (double& bound : bounds) bound *= 2.0;
+    }
+    return bounds;
+  }
+
+  void check(const ExactCall& call, const Gradients& got, const Roundings& roundings, const std::string& name) {
+    const std::vector<NamedGradient> a = named(got), b = named(call.gradients);
+    ASSERT_EQ(a.size(), b.size());
+    const auto misses = [&](const std::vector<double>& bounds) {
+      for (std::size_t p = 0; p < b.size(); ++p)
+        if (!(distance(*a[p].values, *b[p].values) <= bounds[p])) return true;
+      return false;
+    };
+    if (!misses(allowed(call, roundings, name, kDraws))) return;
+    const std::vector<double>& bounds = allowed(call, roundings, name, kMoreDraws);  // a kink may lie where few look
+    for (std::size_t p = 0; p < b.size(); ++p) EXPECT_LE(distance(*a[p].values, *b[p].values), bounds[p]) << b[p].name;
+  }
+
+  void check_low_precision(DType dtype) {
     for (const OptionCase& option : option_cases()) {
       if (!supports(mechanism(), option.needs)) continue;
       if (chooses_anew(mechanism(), option, dtype)) continue;
       SCOPED_TRACE(option.name);
-      Trial low = make_trial(context_, option, mechanism(), dtype);
-      const Inputs inputs = random_inputs(context_, mechanism(), low, dtype, 3);
+      const Trial low = make_trial(context_, option, mechanism(), dtype);
+      const Inputs inputs = random_inputs(context_, mechanism(), low, dtype, 3), doubles = wide(context_, inputs);
       Trial exact = low;
-      const auto wide = [&](const Var& v) { return v.defined() ? Var::leaf(v.value().to(context_, DType::f64)) : v; };
-      exact.options.bias = wide(low.options.bias);
-      exact.options.diagonal_bias = wide(low.options.diagonal_bias);
-      exact.options.initial_state = wide(low.options.initial_state);
-      Inputs doubles{wide(inputs.q), wide(inputs.k), wide(inputs.v), wide(inputs.input), {}};
-      for (const Var& w : inputs.weights)
-        doubles.weights.push_back(w.needs_grad() ? wide(w) : Var(w.value().to(context_, DType::f64)));
-      const Gradients got = gradients(context_, inputs, mechanism(), low);
-      const Gradients want = gradients(context_, doubles, mechanism(), exact);
-      EXPECT_LT(distance(got.q, want.q), tolerance) << "dq";
-      EXPECT_LT(distance(got.k, want.k), tolerance) << "dk";
-      EXPECT_LT(distance(got.v, want.v), tolerance) << "dv";
-      EXPECT_LT(distance(got.bias, want.bias), tolerance) << "d_bias";
-      EXPECT_LT(distance(got.diagonals, want.diagonals), tolerance) << "d_diagonal_bias";
-      EXPECT_LT(distance(got.initial_state, want.initial_state), tolerance) << "d_initial_state";
-      EXPECT_LT(distance(got.input, want.input), tolerance) << "d_input";
-      for (std::size_t w = 0; w < got.weights.size(); ++w)  // sums over all rows, whose terms cancel
-        EXPECT_LT(distance(got.weights[w], want.weights[w]), 1.5 * tolerance) << "d_weight " << w;
+      exact.options.bias = wide(context_, low.options.bias);
+      exact.options.diagonal_bias = wide(context_, low.options.diagonal_bias);
+      exact.options.initial_state = wide(context_, low.options.initial_state);
+      const Gradients want = gradients(context_, doubles, mechanism(), exact, {dtype});
+      check({context_, doubles, mechanism(), exact, want}, gradients(context_, inputs, mechanism(), low),
+            roundings(dtype), option.name);
     }
   }
+
+  static constexpr int kDraws = 2, kMoreDraws = 30;
 };
 
 TEST_P(Gradient, MatchesDifferences) {
@@ -120,9 +132,8 @@ TEST_P(Gradient, MatchesDifferences) {
 }
 
 // Values that hardly differ: dO . V and dO . O nearly cancel in the gradients of q and k, so that O must be known
-// better than it is given out. The gradients are held to those that f32 gives for the same inputs, relative to their
-// norm: within 24 roundings of the half type, 48 with learned weights, and twice that where products take pairs of bf16
-// (weights and their gradients are rounded before them). These bounds were set by what was seen, not derived.
+// better than it is given out. An honest computation takes v as it is, and its sums are wide: what it loses is what
+// roundings of everything else move. Gradients of weights are sums over all rows, whose terms cancel once more.
 TEST_P(Gradient, NearlyConstantRows) {
   if (mechanism().kind().chooses) return;
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -135,23 +146,22 @@ TEST_P(Gradient, NearlyConstantRows) {
     edit(v, [&](double x, std::size_t i) {
       return 1.0 + 0.02 * x + 0.1 * static_cast<double>(static_cast<std::int64_t>(i) % v.dim(3));
     });
-    const auto wide = [&](const Var& x) { return Var::leaf(x.value().to(context_, DType::f32)); };
-    const Gradients got = gradients(context_, inputs, mechanism(), trial);
-    const Gradients want = gradients(context_, inputs.with(wide), mechanism(), trial);
-    // Learned weights and pooled rows meet numbers of the half type before the engine does: 43 roundings were seen in
-    // gla, 21 in compressive, at most 14 elsewhere; with pairs 67 in bilinear scores, at most 36 elsewhere.
-    const bool pairs = dtype == DType::bf16 && GetParam().isa == Isa::avx512_bf16;
-    const double unit = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
-    const double bound = (inputs.weights.empty() ? 24 : 48) * (pairs ? 2 : 1) * unit;
-    EXPECT_LT(relative_distance(got.q, want.q), bound) << "dq";
-    EXPECT_LT(relative_distance(got.k, want.k), bound) << "dk";
+    const Inputs doubles = wide(context_, inputs);
+    Roundings as_given = roundings(dtype);
+    as_given.values = false;
+    // Rows that learned weights make, and memories of earlier segments, are numbers of the type.
+    if (!inputs.weights.empty() || mechanism().kind().stops_gradient != nullptr) ++as_given.between;
+    const Gradients want = gradients(context_, doubles, mechanism(), trial, {dtype});
+    const auto of_scores = [](const Gradients& all) { return Gradients{all.q, all.k, {}, {}, {}, {}, {}, {}}; };
+    const Gradients of_q_and_k = of_scores(want);
+    check({context_, doubles, mechanism(), trial, of_q_and_k},
+          of_scores(gradients(context_, inputs, mechanism(), trial)), as_given, "nearly constant");
   }
 }
 
-TEST_P(Gradient, Float) { check_low_precision(DType::f32, 1e-4); }
-// Values have a mean of 0.5: the gradients of q in `norm` and `linear` are small differences of large terms, and the
-// output they are taken from was rounded to 8 bits.
-TEST_P(Gradient, Bfloat16) { check_low_precision(DType::bf16, 1e-1); }
+TEST_P(Gradient, Float) { check_low_precision(DType::f32); }
+TEST_P(Gradient, Bfloat16) { check_low_precision(DType::bf16); }
+TEST_P(Gradient, Half) { check_low_precision(DType::f16); }
 
 FOVEA_BFLOAT16_LAWS(Gradient);
 

@@ -3,6 +3,7 @@
 
 #include "conformance/trial.h"
 #include "core/rng.h"
+#include "core/wide.h"
 #include "mechanisms/defined.h"
 #include "reference/random.h"
 
@@ -188,6 +189,12 @@ Expected expected(const Context& context, const Inputs& in, const Mechanism& mec
   return out;
 }
 
+double least_of(DType dtype) { return dtype == DType::f16 ? 0x1p-24 : dtype == DType::f64 ? 0x1p-1022 : 0x1p-126; }
+
+double moved(double x, double noise, Random& random) {
+  return x * (1.0 + ((random.bits() & 1u) != 0 ? noise : -noise));
+}
+
 double rounding_of(DType dtype) {
   switch (dtype) {
     case DType::f32: return 0x1p-24;
@@ -219,9 +226,9 @@ struct Weighted {
   std::vector<Tensor> weights;
 };
 
-Weighted weighted(Context& context, const AttentionResult& result) {
+Weighted weighted(Context& context, const AttentionResult& result, const Pull& pull = {}) {
   Weighted w;
-  Random random(23, 5);
+  Random random(23, 5), noise(pull.seed, 6);
   for (const Var* output : {&result.output, &result.lse, &result.final_state}) {
     if (!output->defined()) continue;
     const std::vector<double> values = output->value().to_vector<double>();
@@ -230,8 +237,13 @@ Weighted weighted(Context& context, const AttentionResult& result) {
       const double draw = random.normal();
       weights[i] = std::isfinite(values[i]) ? draw : 0.0;
     }
+    Tensor weight = Tensor::from<double>(context, output->shape(), weights);
+    if (pull.rounded)  // what comes beside the attended values is wide
+      weight = weight.to(context, output == &result.output ? *pull.rounded : wide_type(*pull.rounded));
+    weight = weight.to(context, DType::f64);
+    if (pull.noise > 0.0) edit(weight, [&](double x, std::size_t) { return moved(x, pull.noise, noise); });
     w.outputs.push_back(*output);
-    w.weights.push_back(Tensor::from<double>(context, output->shape(), weights).to(context, output->dtype()));
+    w.weights.push_back(weight.to(context, output->dtype()));
   }
   return w;
 }
@@ -244,13 +256,13 @@ std::vector<double> grad_of(const Var& leaf) {
 
 }  // namespace
 
-Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechanism, const Trial& s) {
+Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechanism, const Trial& s, const Pull& pull) {
   std::vector<Var> leaves = in.leaves();
   leaves.insert(leaves.end(), {s.options.bias, s.options.diagonal_bias, s.options.initial_state});
   for (const Var& leaf : leaves)
     if (leaf.needs_grad()) leaf.slot()->grad = Tensor();
   Tape tape(context, {.training = s.training});
-  const Weighted w = weighted(context, run(context, tape, in, mechanism, s));
+  const Weighted w = weighted(context, run(context, tape, in, mechanism, s), pull);
   tape.backward(w.outputs, w.weights);
   Gradients g{grad_of(in.q),
               grad_of(in.k),

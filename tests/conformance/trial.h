@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "fovea/attention.h"
@@ -7,6 +8,10 @@
 
 // A call of attention with random numbers, as it runs and as its definition says: what the laws and the random calls
 // (tests/fuzz) share.
+namespace fovea {
+class Random;
+}
+
 namespace fovea::conformance {
 
 // Sizes of a test, and the options of its call. Odd on purpose.
@@ -54,7 +59,9 @@ struct Expected {
 };
 Expected expected(const Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
 
-double rounding_of(DType dtype);  // half the spacing of its numbers at 1
+double rounding_of(DType dtype);                       // half the spacing of its numbers at 1
+double least_of(DType dtype);                          // above 0
+double moved(double x, double noise, Random& random);  // x times 1 + noise or 1 - noise
 
 // max |a - b| / max(|b|), NaN when any difference is NaN; equal infinities agree.
 double relative_error(const std::vector<double>& a, const std::vector<double>& b);
@@ -64,7 +71,15 @@ struct Gradients {
   std::vector<double> q, k, v, bias, diagonals, initial_state, input;
   std::vector<std::vector<double>> weights;
 };
-Gradients gradients(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
+// How w goes in: rounded to the type of the output, or to that of a coarser call that this one is held against, and
+// then times 1 + noise or 1 - noise, at random.
+struct Pull {
+  std::optional<DType> rounded;
+  double noise = 0.0;
+  std::uint64_t seed = 0;
+};
+Gradients gradients(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial,
+                    const Pull& pull = {});
 // The value that is differentiated.
 double objective(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial);
 

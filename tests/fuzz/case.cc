@@ -171,7 +171,7 @@ std::vector<Leaf> disturbed(const std::vector<Leaf>& leaves, const Noise& noise)
   std::vector<Leaf> out = leaves;
   Random random(noise.seed, 11);
   for (Leaf& leaf : out)
-    for (double& x : leaf.values) x *= 1.0 + ((random.bits() & 1u) != 0 ? noise.size : -noise.size);
+    for (double& x : leaf.values) x = conformance::moved(x, noise.size, random);
   return out;
 }
 
@@ -194,7 +194,7 @@ Outcome pulled(Context& context, const Case& c, const Call& call, const Noise& n
     if (!x.defined()) continue;
     out.outputs.push_back({name, last_of(x.shape()), x.value().to_vector<double>()});
     std::vector<double> pull = pulls(c, out.outputs.back(), outputs.size());
-    for (double& p : pull) p *= 1.0 + ((random.bits() & 1u) != 0 ? noise.size : -noise.size);
+    for (double& p : pull) p = conformance::moved(p, noise.size, random);
     outputs.push_back(x);
     seeds.push_back(Tensor::from<double>(context, x.shape(), pull).to(context, x.dtype()));
   }

@@ -12,9 +12,6 @@ constexpr double kSlack = 2.0;              // an error may be so many times tha
 constexpr int kDraws = 2, kMoreDraws = 30;  // of the noise; after a failure
 constexpr double kBlunt = 0.5;
 
-// The least number above 0 that a type holds.
-double least_of(DType dtype) { return dtype == DType::f16 ? 0x1p-24 : dtype == DType::f64 ? 0x1p-1022 : 0x1p-126; }
-
 double norm(const std::vector<double>& x) {
   double sum = 0.0;
   for (const double value : x)
@@ -55,11 +52,14 @@ Yardstick::Yardstick(const Case& c, const Outcome& still, DType dtype, Spread& l
   for (const Leaf& leaf : c.leaves)
     if (leaf.trained) natural_.push_back(out / std::fmax(norm(leaf.values), 1e-3));
   const Spec& s = c.spec;
-  const auto terms = static_cast<double>(std::max({s.n_q * s.heads / s.kv_heads, s.n_k, s.d_k, s.d_v}));
+  std::int64_t longest = std::max({s.n_q * s.heads / s.kv_heads, s.n_k, s.d_k, s.d_v});
   double largest = 1.0;
-  for (const Leaf& leaf : c.leaves)
+  for (const Leaf& leaf : c.leaves) {
+    for (int axis = 0; axis < leaf.shape.rank(); ++axis) longest = std::max(longest, leaf.shape.dim(axis));  // slots
     for (const double x : leaf.values) largest = std::fmax(largest, std::abs(x));
-  least_ = least_of(dtype) * std::sqrt(terms) * largest;
+  }
+  const auto terms = static_cast<double>(longest);
+  least_ = conformance::least_of(dtype) * std::sqrt(terms) * largest;
   slack_ = kSlack * (1.0 + std::sqrt(terms) * rounding_of(wide_type(dtype)) / rounding_);
 }
 
