@@ -107,13 +107,31 @@ class Benchmark {
 
   void run_packed() {
     for (const PackedRow& row : packed_rows()) {
-      if (!wanted(row.work)) continue;
+      const std::string even = row.work + ", against even ones", alone = row.work + ", against one by one";
+      if (!wanted(even) && !wanted(alone)) continue;
       const std::vector<TimedCase> cases{timed("packed", Pass::both, row.packed, {}),
-                                         timed("even", Pass::both, row.even, {})};
+                                         timed("even", Pass::both, row.even, {}), one_by_one(row.packed)};
       const RoundReport report = measure(cases, std::max(3, options_.rounds));
       const double seconds = report.cases[0].seconds;
-      add({row.work, Outcome::Unit::ratio, seconds / report.cases[1].seconds, kPackedBar, seconds, 0.0});
+      add({even, Outcome::Unit::ratio, seconds / report.cases[1].seconds, kPackedBar, seconds, 0.0});
+      add({alone, Outcome::Unit::ratio, seconds / report.cases[2].seconds, kAloneBar, seconds, 0.0});
     }
+  }
+
+  // The sequences of a packed batch, a call for each.
+  TimedCase one_by_one(const AttentionProblem& packed) {
+    std::vector<std::shared_ptr<AttentionCase>> calls;
+    for (const std::int32_t length : packed.packed) {
+      AttentionProblem problem = packed;
+      problem.packed.clear();
+      problem.n = length;
+      calls.push_back(std::make_shared<AttentionCase>(context_, problem, random_data(context_, problem)));
+    }
+    return {"one by one", 0.0, [calls] {
+              double seconds = 0.0;
+              for (const auto& call : calls) seconds += call->both();
+              return seconds;
+            }};
   }
 
   void run_memory() {
