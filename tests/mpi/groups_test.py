@@ -15,6 +15,11 @@ class Groups(unittest.TestCase):
             result = mpirun(ranks, RANKS)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
+    def test_divided_sequences(self):
+        for ranks in 2, 4:
+            result = mpirun(ranks, os.environ["FOVEA_MPI_SEQUENCE"])
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
     def fault(self, kind, words, limit=60, seconds=30):
         start = time.monotonic()
         result = mpirun(3, RANKS, kind, limit)
