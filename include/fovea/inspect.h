@@ -159,7 +159,8 @@ struct ApproximationRow {
   double seconds = 0.0, softmax_seconds = 0.0;  // of a forward pass each
   std::string reason;                           // why numbers are missing
 };
-// The first `length` rows of q, k and v for each of the lengths. Weights of mechanisms that have some are drawn.
+// The first `length` rows of the first item of q, k and v, for each of the lengths. Weights of mechanisms that have
+// some are drawn. Maps are compared on 256 rows at most, evenly along the sequence.
 FOVEA_EXPORT std::vector<ApproximationRow> approximation(Context& context, const Tensor& q, const Tensor& k,
                                                          const Tensor& v, std::span<const std::string> mechanisms,
                                                          std::span<const std::int64_t> lengths, bool causal = false);

@@ -48,15 +48,6 @@ class FirstCall final : public AttentionWatch {
   std::int64_t sequence_;
 };
 
-// Runs the call once, so that it is checked as any other.
-SequenceCall checked_call(Context& context, Context& host, const inspection::AttentionArguments& a,
-                          std::int64_t sequence) {
-  Tape tape(context, {.record = false});
-  FirstCall first(host, sequence);
-  attention(tape, a.q, a.k, a.v, a.mechanism, a.call);
-  return std::move(*first.kept);
-}
-
 // Copies the part of each row that is asked for.
 class Rectangle final : public inspection::MapSink {
  public:
@@ -87,6 +78,14 @@ class Rectangle final : public inspection::MapSink {
 namespace inspection {
 
 Context host_context(const Context& context) { return Context({.threads = context.threads(), .seed = context.seed()}); }
+
+SequenceCall single_sequence(Context& context, const AttentionArguments& a, std::int64_t sequence) {
+  const Context host = host_context(context);
+  Tape tape(context, {.record = false});
+  FirstCall first(host, sequence);
+  attention(tape, a.q, a.k, a.v, a.mechanism, a.call);
+  return std::move(*first.kept);
+}
 
 LayerRecord measure(Context& host, const SequenceCall& call, const InspectOptions& options) {
   check(options);
@@ -138,7 +137,7 @@ MapRectangle rectangle(Context& host, const SequenceCall& call, const MapRequest
 LayerRecord inspect_attention(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Mechanism& mechanism, const AttentionOptions& call, const InspectOptions& options) {
   Context host = inspection::host_context(context);
-  const SequenceCall kept = checked_call(context, host, {q, k, v, mechanism, call}, options.sequence);
+  const SequenceCall kept = inspection::single_sequence(context, {q, k, v, mechanism, call}, options.sequence);
   LayerRecord record = inspection::measure(host, kept, options);
   record.place = "attention";
   return record;
@@ -147,7 +146,8 @@ LayerRecord inspect_attention(Context& context, const Tensor& q, const Tensor& k
 MapRectangle map_rectangle(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
                            const Mechanism& mechanism, const AttentionOptions& call, const MapRequest& request) {
   Context host = inspection::host_context(context);
-  return inspection::rectangle(host, checked_call(context, host, {q, k, v, mechanism, call}, request.layer), request);
+  return inspection::rectangle(host, inspection::single_sequence(context, {q, k, v, mechanism, call}, request.layer),
+                               request);
 }
 
 }  // namespace fovea

@@ -6,10 +6,12 @@
 namespace fovea::inspection {
 
 struct AttentionArguments {
-  const Tensor &q, &k, &v;
-  const Mechanism& mechanism;
-  const AttentionOptions& call;
+  Tensor q, k, v;
+  Mechanism mechanism;
+  AttentionOptions call;
 };
+// One sequence of such a call, which is made once on the way: it is checked as any other.
+SequenceCall single_sequence(Context& context, const AttentionArguments& arguments, std::int64_t sequence = 0);
 
 // A context of the CPU with the threads and the seed of another.
 Context host_context(const Context& context);
