@@ -13,6 +13,7 @@ int start(int argc, char** argv, dist::Ranks& ranks) {
   add_train(program);
   add_eval(program);
   add_generate(program);
+  add_inspect(program);
   add_import(program);
   add_export(program);
   add_embed(program);

@@ -53,6 +53,7 @@ void add_bench_decode(Program& program, const Arguments& bench);
 void add_train(Program& program);
 void add_eval(Program& program);
 void add_generate(Program& program);
+void add_inspect(Program& program);
 void add_import(Program& program);
 void add_export(Program& program);
 void add_embed(Program& program);

@@ -2,20 +2,22 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fovea/export.h"
 #include "fovea/inspect.h"
+#include "fovea/tokenizer.h"
 
 // What inspect() found as one HTML file that needs nothing else: docs/inspect.md shows it.
 namespace fovea {
 
-// The tokens of an input as people read them; any bytes. Too few or none: the others are numbers.
+// The tokens of an input as people read them, with the spaces before them; any bytes. None: they are numbers.
 struct InspectTokens {
   std::vector<std::string> input;   // of the first sequence
   std::vector<std::string> second;  // of what a decoder reads
-  bool spaced = false;              // tokens are words, or parts of them, without the spaces between
 };
 
 // A model, or a call, beside others on one page.
@@ -32,10 +34,31 @@ struct InspectPicture {
   std::int64_t rows = 0, columns = 0;  // patches
 };
 
+// What a model is given to read, and how it looks.
+struct InspectSubject {
+  Batch batch;
+  InspectTokens tokens = {};
+  std::optional<InspectPicture> picture = {};
+  std::int64_t left_out = 0;  // tokens of the text beyond those asked for
+};
+// Text for any model of tokens; `second` for those that read two, of which the last token is left out by a decoder.
+// `most`: tokens at most; 0: all.
+FOVEA_EXPORT InspectSubject inspect_text(const Context& context, const Model& model, const Tokenizer& tokenizer,
+                                         std::string_view text, std::string_view second = {}, std::int64_t most = 0);
+// Ids as they are; a tokeniser, where there is one, says what they look like.
+FOVEA_EXPORT InspectSubject inspect_ids(const Context& context, const Model& model, const Tokenizer* tokenizer,
+                                        std::span<const std::int32_t> ids, std::span<const std::int32_t> second = {});
+// An example of a data set.
+FOVEA_EXPORT InspectSubject inspect_example(const Context& context, const Model& model, const Dataset& data,
+                                            const Split& split, std::int64_t example);
+// A PNG file for a vision model, drawn to its size; values are (x - mean) / deviation.
+FOVEA_EXPORT InspectSubject inspect_picture(const Context& context, const Model& model, const std::string& path,
+                                            double mean = 0.5, double deviation = 0.5);
+
 struct InspectPage {
-  std::string title, sentence;
+  std::string title = {}, sentence = {};
   std::string command = {};  // that made it
-  std::vector<InspectedModel> models;
+  std::vector<InspectedModel> models = {};
   std::optional<InspectPicture> picture = {};  // of the first model
   bool paper_curve = false;                    // as the records were made
   std::int64_t bytes = 0;                      // about how large the file may be; 0: 14 MB, and 28 MB for long texts

@@ -56,6 +56,10 @@ void pack_distance(const HeadRecord& head, std::int64_t n_q, Block& block) {
   block.add<double>("distance", mass, NumberType::f32);
 }
 
+// Weights are at most 1: so scaled, half precision keeps three digits of those above 2e-9. viewer/data.js divides
+// again.
+constexpr float kTopScale = 32768.0f;
+
 void pack_top(const LayerRecord& layer, const HeadRecord& head, std::int64_t kept, Block& block) {
   kept = std::min(kept, head.top);
   if (kept == 0) return;
@@ -67,10 +71,22 @@ void pack_top(const LayerRecord& layer, const HeadRecord& head, std::int64_t kep
       const auto at = static_cast<std::size_t>(row * head.top + k);
       const std::int64_t nobody = small ? 65535 : std::numeric_limits<std::uint32_t>::max();
       keys.push_back(head.top_keys[at] < 0 ? nobody : head.top_keys[at]);
-      weights.push_back(head.top_weights[at]);
+      weights.push_back(kTopScale * head.top_weights[at]);
     }
   block.add<std::int64_t>("top_key", keys, small ? NumberType::u16 : NumberType::u32);
   block.add<float>("top_weight", weights, NumberType::f16);
+}
+
+// Values of a level; rows without numbers, which the engine passes over, are NaN.
+std::vector<float> marked(const std::vector<float>& values, const MapLevel& level, const HeadRecord& head) {
+  std::vector<float> out = values;
+  if (head.bad_rows == 0) return out;
+  for (std::size_t row = 0; row < head.row_sum.size(); ++row) {
+    if (std::isfinite(head.row_sum[row])) continue;
+    const auto cells = out.begin() + static_cast<std::ptrdiff_t>(row) / level.cell_rows * level.columns;
+    std::fill(cells, cells + level.columns, std::numeric_limits<float>::quiet_NaN());
+  }
+  return out;
 }
 
 std::string token_name(const std::vector<std::string>& keys, std::int64_t key) {
@@ -173,16 +189,24 @@ double near_mass(const LayerRecord& layer, bool paper_curve) {
   return mean_of(shares);
 }
 
+std::string reach(const LayerRecord& layer, bool paper_curve) {
+  std::vector<double> areas;
+  for (const HeadRecord& head : layer.heads) areas.push_back(head.area);
+  const double area = mean_of(areas);
+  if (!std::isfinite(area) || paper_curve) return "";  // widths in place of masses: another scale
+  return area >= 0.8 ? "local" : area <= 0.68 ? "global" : "mixed";
+}
+
 void pack_head(const LayerRecord& layer, const HeadRecord& head, const HeadShare& share, Block& block, Json& json) {
   const bool is_signed = layer.map.kind == MapKind::effective;
   const MapLevel& finest = head.pyramid.front();
   const bool single = finest.cell_rows == 1 && finest.cell_keys == 1;
   const double least = 1.0 / (32.0 * static_cast<double>(layer.n_k));  // of a row that reads all keys alike: 1 / n_k
   const double each = single ? share.bytes : share.bytes / 2;
-  const Coding coding = coding_for(single ? finest.mean : finest.largest, least, is_signed, each);
-  const std::size_t cells = finest.mean.size();
-  block.add_bytes("mean", coded(finest.mean, coding), NumberType::u8, cells);
-  if (!single) block.add_bytes("max", coded(finest.largest, coding), NumberType::u8, cells);
+  const std::vector<float> mean = marked(finest.mean, finest, head), largest = marked(finest.largest, finest, head);
+  const Coding coding = coding_for(single ? mean : largest, least, is_signed, each);
+  block.add_bytes("mean", coded(mean, coding), NumberType::u8, mean.size());
+  if (!single) block.add_bytes("max", coded(largest, coding), NumberType::u8, largest.size());
   pack_top(layer, head, share.top, block);
   block.add<float>("entropy", head.entropy, NumberType::f32);
   block.add<double>("received", head.received, NumberType::f32);
@@ -202,9 +226,9 @@ Thumbnail thumbnail(const HeadRecord& head) {
   // Between mean and largest: a diagonal is seen, and a single weight does not look like many.
   std::vector<double> strengths;
   double top = 0.0;
-  for (std::size_t i = 0; i < level->mean.size(); ++i) {
-    const double value =
-        std::sqrt(std::abs(static_cast<double>(level->mean[i])) * static_cast<double>(level->largest[i]));
+  const std::vector<float> mean = marked(level->mean, *level, head);
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    const double value = std::sqrt(std::abs(static_cast<double>(mean[i])) * static_cast<double>(level->largest[i]));
     strengths.push_back(value);
     if (value > top) top = value;
   }

@@ -29,6 +29,10 @@ std::string why(const HeadRecord& head, const std::vector<std::string>& keys);
 // are alike. NaN without curves.
 double near_mass(const LayerRecord& layer, bool paper_curve);
 
+// "local", "global" or "mixed", by the mean area below the curves: where near and far are alike it is 1/2, in a causal
+// map 0.6. Empty without curves.
+std::string reach(const LayerRecord& layer, bool paper_curve);
+
 // Puts what is kept of a head into a block, and says in `json` how to read it.
 struct HeadShare {
   double bytes = 0;      // for the map, deflated

@@ -154,7 +154,7 @@ class PageMaker {
       meta_["heads"].back()["model"] = model;
     }
     const double near = viewer::near_mass(layer, page_.paper_curve);
-    const std::string reach = !std::isfinite(near) ? "" : near >= 0.6 ? "local" : near <= 0.3 ? "global" : "mixed";
+    const std::string reach = viewer::reach(layer, page_.paper_curve);
     const bool divided = layer.map.kind == MapKind::effective || !layer.map.sums_to_one;
     meta_["layers"].push_back(
         {{"model", model},
@@ -198,9 +198,9 @@ class PageMaker {
     meta_["heads"].push_back(std::move(json));
   }
 
-  // Of the bytes of the file: three quarters are left by base64, a tenth goes to words and statistics.
+  // Of the bytes of the file: three quarters are left by base64, a sixth goes to words, and to what deflate does not save.
   viewer::HeadShare share(const LayerRecord& layer) const {
-    const double each = 0.75 * 0.9 * bytes_ / static_cast<double>(std::max<std::int64_t>(1, heads_));
+    const double each = 0.75 * 0.83 * bytes_ / static_cast<double>(std::max<std::int64_t>(1, heads_));
     const auto rows = static_cast<double>(layer.n_q),
                statistics = 4.0 * static_cast<double>(layer.n_q + layer.n_k) + 4096.0;
     const double left = std::max(2048.0, each - statistics), key = layer.n_k < 65535 ? 4.0 : 5.0;

@@ -10,7 +10,7 @@ from support import PROGRAM, CliTest
 
 VERBS = [["list"], ["show"], ["help"], ["doctor"], ["bench"], ["bench", "attention"], ["bench", "decode"], ["train"], ["eval"], ["generate"],
          ["import"], ["export"], ["embed"], ["lra"], ["lra", "listops"], ["lra", "all"], ["reproduce"], ["data"], ["data", "listops"], ["tokenize"],
-         ["tokenize", "train"], ["tokenize", "encode"], ["tokenize", "text"], ["completion"]]
+         ["tokenize", "train"], ["tokenize", "encode"], ["tokenize", "text"], ["inspect"], ["completion"]]
 
 
 class Help(CliTest):

@@ -104,6 +104,7 @@ class HeadData {
     Object.assign(this, { head, rows: head.rows, columns: head.columns });
     this.parts = {};
     for (const [name, [type, at, count]] of Object.entries(head.parts)) this.parts[name] = views[type](buffer, at, count);
+    if (this.parts.top_weight) this.parts.top_weight = this.parts.top_weight.map((w) => w / 32768);  // kept in half precision, scaled
     const { tall, wide, low, step } = head.map;
     const coding = new Coding(low, step, head.signed);
     this.levels = [new Level(this, tall, wide, coding, this.parts.mean, this.parts.max || this.parts.mean)];

@@ -72,8 +72,8 @@ class HeadPanel {
     Object.assign(this, { id, other });
     this.text = meta.picture && meta.picture.model === data.head.model ? new PictureView(data, (p) => this.choose(p)) : new TextView(data, (p) => this.choose(p));
     this.maps = [data, second].filter(Boolean).map((d) => this.map(d));
-    this.build(data);
     this.root.hidden = false;
+    this.build(data);
     if (kept) {
       for (const map of this.maps) Object.assign(map, { scale: kept.scale, x: kept.x, y: kept.y, kind: kept.kind, shading: kept.shading });
       if (kept.chosen) this.choose(kept.chosen);

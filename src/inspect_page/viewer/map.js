@@ -77,7 +77,7 @@ class MapView {
   }
 
   // The largest weight that the colours are stretched to. In sight of single weights it is the largest of all.
-  top(level) { return this.showsSingle() ? this.data.top : level.top(this.kind) || this.data.top; }
+  top(level) { return this.showsSingle() ? this.data.top : Math.min(level.top(this.kind), this.data.top) || this.data.top; }
   showsSingle() { return !this.data.single && this.data.cell * this.scale > 12; }
 
   lut(level) {

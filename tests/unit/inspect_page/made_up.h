@@ -57,7 +57,7 @@ inline void add_row(HeadRecord& head, const std::vector<double>& row, std::int64
   head.largest.push_back(bad ? std::nanf("") : static_cast<float>(std::abs(row[first])));
   head.largest_key.push_back(bad ? -1 : order.front());
   head.max_logit.push_back(static_cast<float>(std::log(std::abs(row[first]))));
-  head.row_sum.push_back(1.0f);
+  head.row_sum.push_back(bad ? std::nanf("") : 1.0f);
   for (std::int64_t k = 0; k < head.top; ++k) {
     const bool there = !bad && k < n_k && row[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])] != 0.0;
     head.top_keys.push_back(there ? order[static_cast<std::size_t>(k)] : -1);

@@ -1,0 +1,241 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/kit/options.h"
+#include "cli/kit/run_progress.h"
+#include "cli/kit/verb.h"
+#include "experiment/inspect_files.h"
+#include "experiment/run_folder.h"
+#include "fovea/pretrained.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "measure/stopwatch.h"
+#include "text/text_file.h"
+
+// fovea inspect: what the heads of a model read, as one page.
+namespace fovea::cli {
+namespace {
+
+struct InspectVerb {
+  MachineOptions machine;
+  std::string model, text, prompt, tokens, second, picture, out, files, tokenizer, layers, split = "test", size;
+  std::vector<std::string> beside;
+  std::optional<std::int64_t> length, example;
+  bool paper_curve = false, force = false;
+};
+
+// A text is cut to so many tokens when nothing is said.
+constexpr std::int64_t kUsualLength = 512;
+
+int sources_of(const InspectVerb& verb) {
+  return static_cast<int>(!verb.text.empty()) + static_cast<int>(!verb.prompt.empty()) +
+         static_cast<int>(!verb.tokens.empty()) + static_cast<int>(!verb.picture.empty()) +
+         static_cast<int>(verb.example.has_value());
+}
+
+void check(const InspectVerb& verb) {
+  if (sources_of(verb) > 1)
+    fail(ErrorCode::usage, "more than one thing to read", "fovea inspect",
+         "one of --text, --prompt, --tokens, --picture and --example");
+  if (verb.out.empty() && verb.files.empty())
+    fail(ErrorCode::usage, "where to write the page?", "fovea inspect", "--out FILE.html");
+  if (!verb.out.empty() && !verb.force && is_there(verb.out))
+    fail(ErrorCode::usage, "there is such a file already", verb.out, "another name, or --force to write over it");
+  if (!verb.files.empty() && !verb.force && is_there(verb.files) && !std::filesystem::is_empty(verb.files))
+    fail(ErrorCode::usage, "there is something in that folder already", verb.files,
+         "another name, or --force to write over it");
+}
+
+// The tokeniser of the model, or what --tokenizer names; bytes for a model that takes them.
+std::optional<Tokenizer> tokenizer_of(const InspectVerb& verb, const std::string& folder, const Model& model) {
+  if (!verb.tokenizer.empty()) return Tokenizer::load(verb.tokenizer);
+  if (const auto own = load_tokenizer(model, folder)) return own;
+  if (model.config().vocabulary == 256) return Tokenizer::bytes();
+  return {};
+}
+
+// An example of the data that the run was trained on.
+InspectSubject example_of(const Context& context, const Model& model, const Path& checkpoint, const InspectVerb& verb,
+                          const Console& console) {
+  const Path run = checkpoint.parent_path();
+  if (!is_there(run / kRunFile))
+    fail(ErrorCode::usage, "nothing to read, and no run whose data could be taken", verb.model,
+         "--text FILE, --prompt TEXT, --tokens 1,2,3 or --picture FILE.png");
+  RunSettings settings = load_settings(run.string());
+  settings.model = model.config();
+  RunProgress progress(console);
+  const Dataset data = load_data(context, settings, checkpoint, progress);
+  const auto& split = verb.split == "train" ? data.train : verb.split == "validation" ? data.validation : data.test;
+  if (empty(split))
+    fail(ErrorCode::bad_input, fmt::format("{} has no examples for {}", data.name, verb.split), "--split");
+  console.note(fmt::format("example {} of {}, {}", verb.example.value_or(0), data.name, verb.split));
+  return inspect_example(context, model, data, *split, verb.example.value_or(0));
+}
+
+InspectSubject text_of(const Context& context, const Model& model, const std::string& folder, const InspectVerb& verb) {
+  const std::optional<Tokenizer> tokenizer = tokenizer_of(verb, folder, model);
+  if (!verb.tokens.empty()) {
+    const auto list = [&](const std::string& text) {
+      std::vector<std::int32_t> ids;
+      if (!text.empty())
+        for (const std::int64_t id : split_numbers(text, "--tokens")) ids.push_back(static_cast<std::int32_t>(id));
+      return ids;
+    };
+    return inspect_ids(context, model, tokenizer ? &*tokenizer : nullptr, list(verb.tokens), list(verb.second));
+  }
+  if (!tokenizer)
+    fail(ErrorCode::bad_input, "the model has no tokeniser", verb.model,
+         model.config().vocabulary > 0 ? "--tokens 1,2,3, --example N or --tokenizer FOLDER" : "--example N");
+  const std::string text = verb.text.empty() ? verb.prompt : read_text(verb.text);
+  const std::int64_t most = verb.length         ? *verb.length
+                            : verb.text.empty() ? 0
+                                                : std::min(kUsualLength, model.config().max_length);
+  return inspect_text(context, model, *tokenizer, text, verb.second, most);
+}
+
+InspectSubject subject_of(const Context& context, const Model& model, const Path& checkpoint, const InspectVerb& verb,
+                          const Console& console) {
+  if (!verb.picture.empty()) return inspect_picture(context, model, verb.picture);
+  const bool text = !verb.text.empty() || !verb.prompt.empty() || !verb.tokens.empty();
+  return text ? text_of(context, model, checkpoint.string(), verb)
+              : example_of(context, model, checkpoint, verb, console);
+}
+
+std::int64_t longest_of(const InspectSubject& subject, const Model& model) {
+  if (subject.picture) return subject.picture->rows * subject.picture->columns + 1;
+  const auto tokens = [](const Input& input) { return input.ids.defined() ? input.ids.numel() : 0; };
+  const std::int64_t n = std::max(tokens(subject.batch.input), tokens(subject.batch.second));
+  return n > 0 ? n : model.config().max_length;
+}
+
+// Before the model has run: about how many heads the page will show.
+std::int64_t heads_of(const ModelConfig& config, std::int64_t models) {
+  std::int64_t heads = std::ssize(config.layers) * config.heads;
+  if (config.decoder) heads += 2 * std::ssize(config.decoder->layers) * config.decoder->heads;
+  return heads * models;
+}
+
+InspectedModel look(Context& context, const std::string& name, const InspectVerb& verb, const Console& console,
+                    InspectPage& page) {
+  const Path checkpoint = checkpoint_of(name, "fovea inspect");
+  const Model model = load_model(context, checkpoint.string());
+  const InspectSubject subject = subject_of(context, model, checkpoint, verb, console);
+  if (subject.left_out > 0)
+    console.note(fmt::format("the first {} of {} tokens are read; --length N for more", subject.tokens.input.size(),
+                             std::ssize(subject.tokens.input) + subject.left_out));
+  InspectOptions options{.paper_curve = verb.paper_curve};
+  if (!verb.layers.empty()) options.layers = split_numbers(verb.layers, "--layers");
+  const std::int64_t n = longest_of(subject, model);
+  options.cells = inspect_page_cells(n, heads_of(model.config(), 1 + std::ssize(verb.beside)), page.bytes);
+  if (page.models.empty()) page.picture = subject.picture;
+  return {.name = name, .record = inspect(context, model, subject.batch, options), .tokens = subject.tokens};
+}
+
+std::string sentence_of(const InspectPage& page) {
+  std::string out;
+  for (const InspectedModel& model : page.models) {
+    std::size_t heads = 0;
+    std::int64_t tokens = 0;
+    for (const LayerRecord& layer : model.record.layers)
+      heads += layer.heads.size(), tokens = std::max(tokens, layer.n_q);
+    out += fmt::format("{}{}: {} layers with {} heads reading {} tokens", out.empty() ? "" : "; ", model.name,
+                       model.record.layers.size(), heads, tokens);
+  }
+  return out + ".";
+}
+
+Json document_of(const InspectPage& page, const InspectVerb& verb, const std::vector<std::string>& files,
+                 double seconds) {
+  Json layers = Json::array();
+  for (const InspectedModel& model : page.models)
+    for (const LayerRecord& layer : model.record.layers) {
+      Json heads = Json::array();
+      for (const HeadRecord& head : layer.heads) {
+        const HeadVerdict& v = head.verdict;
+        heads.push_back({{"head", head.head},
+                         {"class", name_of(v.head_class)},
+                         {"entropy", v.entropy},
+                         {"area", head.area},
+                         {"near_mass", v.near_mass},
+                         {"deviation", v.deviation},
+                         {"bad_rows", head.bad_rows}});
+      }
+      layers.push_back({{"model", model.name},
+                        {"place", layer.place},
+                        {"mechanism", layer.mechanism},
+                        {"map", name_of(layer.map.kind)},
+                        {"map_text", layer.map.text},
+                        {"heads", heads}});
+    }
+  Json out{{"layers", layers}, {"seconds", seconds}};
+  if (!verb.out.empty()) out["page"] = verb.out;
+  if (!files.empty()) out["files"] = files;
+  return out;
+}
+
+void run(const InspectVerb& verb, const Console& console) {
+  check(verb);
+  Context context(verb.machine.context(console));
+  std::optional<AtomicFile> file;
+  if (!verb.out.empty()) file.emplace(verb.out);  // a place that cannot be written to is found before the work
+  const Stopwatch clock;
+  InspectPage page{.command = console.command, .paper_curve = verb.paper_curve};
+  if (!verb.size.empty()) page.bytes = static_cast<std::int64_t>(parse_bytes(verb.size, "--size"));
+  page.models.push_back(look(context, verb.model, verb, console, page));
+  for (const std::string& other : verb.beside) page.models.push_back(look(context, other, verb, console, page));
+  page.title = "What " + Path(verb.model).filename().string() + " reads";
+  page.sentence = sentence_of(page);
+  std::size_t bytes = 0;
+  if (file) {
+    const std::string html = inspect_page_html(page);
+    bytes = html.size();
+    file->write(html);
+    file->commit();
+  }
+  std::vector<std::string> files;
+  if (!verb.files.empty()) files = write_inspect_files(context, page, verb.files);
+  console.print(inspect_table(page).text(Terminal::of(STDOUT_FILENO)));
+  for (const InspectedModel& model : page.models)
+    for (const LayerRecord& layer : model.record.layers)
+      if (layer.heads.empty())
+        console.note(fmt::format("{} ({}) has no map: {}", layer.place, layer.mechanism, layer.map.text));
+  if (file)
+    console.print(
+        fmt::format("page: {} ({:.1f} MB, {:.1f} s)", verb.out, static_cast<double>(bytes) / 1e6, clock.seconds()));
+  if (!files.empty()) console.print(fmt::format("files: {} in {}", files.size(), verb.files));
+  console.document(document_of(page, verb, files, clock.seconds()));
+}
+
+}  // namespace
+
+void add_inspect(Program& program) {
+  const auto o = std::make_shared<InspectVerb>();
+  const Arguments verb = program.add({"inspect",
+                                      "Shows on one page what the heads of a model read.",
+                                      {"fovea inspect runs/first --text story.txt --out first.html",
+                                       "fovea inspect bert --prompt \"The cat sat.\" --out bert.html"}},
+                                     [o](const Console& console) { run(*o, console); });
+  verb.add_option("model", o->model, "folder of a run, a checkpoint or an import").required();
+  verb.add_option("--text", o->text, "file with the text to read").type_name("FILE");
+  verb.add_option("--prompt", o->prompt, "the text itself").type_name("TEXT");
+  verb.add_option("--tokens", o->tokens, "the ids themselves: 5,1,7").type_name("IDS");
+  verb.add_option("--picture", o->picture, "PNG file, for models of pictures").type_name("FILE");
+  verb.add_option("--example", o->example, "example of the run's own data [0]").type_name("N").check(in_range(0, 1e12));
+  verb.add_option("--split", o->split, "of that data: train, validation or test").type_name("NAME").show_default();
+  verb.add_option("--second", o->second, "what a decoder reads, or the other text").type_name("TEXT");
+  verb.add_option("--length", o->length, "tokens of the text at most [512]").type_name("N").check(in_range(1, 1e7));
+  verb.add_option("--beside", o->beside, "another model on the same page (repeatable)").type_name("MODEL").repeatable();
+  verb.add_option("--layers", o->layers, "only these: 0,3 [all]").type_name("LIST");
+  verb.add_option("--out", o->out, "the page").type_name("FILE");
+  verb.add_option("--files", o->files, "folder for CSV, .npy, PNG and SVG").type_name("FOLDER");
+  verb.add_option("--size", o->size, "about how large the page may be [14MB, long texts 28MB]").type_name("BYTES");
+  verb.add_flag("--paper-curve", o->paper_curve, "locality as the TransNormer paper's routine has it");
+  verb.add_flag("--force", o->force, "write over what is there");
+  verb.add_option("--tokenizer", o->tokenizer, "tokeniser [the model's own, or bytes]").type_name("FOLDER");
+  add_machine_options(verb, o->machine);
+}
+
+}  // namespace fovea::cli
