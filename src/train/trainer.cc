@@ -342,8 +342,10 @@ TrainResult Trainer::run(const std::atomic<bool>* stop) {
   run.agree(stop);
   Prefetcher feed(run.context, *run.data.train, run.batches(), static_cast<std::size_t>(run.config.prefetch),
                   run.stepper.share().turn());
-  if (run.due(run.config.eval_every))
-    run.evaluate_now(stop);  // a resumed run may have been stopped in the middle of it
+  if (run.due(run.config.eval_every)) {  // a resumed run may have been stopped in the middle of it
+    run.evaluate_now(stop);
+    run.agree(stop);  // and be stopped there again: a step more, and it would never be done
+  }
   std::optional<StopReason> reason = run.over();
   for (; !reason; reason = run.over()) {
     const StepReport report = run.step_or_save(feed);

@@ -64,6 +64,33 @@ TEST(Resume, ContinuesATransformerBitForBit) { expect_same_as_uninterrupted(tiny
 TEST(Resume, ContinuesTransNormerT1BitForBit) { expect_same_as_uninterrupted(tiny::config("transnormer-t1")); }
 TEST(Resume, ContinuesTransNormerT2BitForBit) { expect_same_as_uninterrupted(tiny::config("transnormer-t2")); }
 
+// Stopped in an evaluation, and again in the same one when it is made up for: it is not lost.
+TEST(Resume, AnEvaluationThatIsStoppedTwiceIsMade) {
+  struct StopsInIt final : TrainObserver {
+    explicit StopsInIt(std::atomic<bool>& stop) : stop(stop) {}
+    void on_eval_progress(std::int64_t done, std::int64_t all) override { stop = stop || done < all; }
+    std::atomic<bool>& stop;
+  };
+  const TemporaryFolder folder;
+  TrainConfig config = quick(folder / "run");
+  config.eval_batch = 2;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    TinyRun run(config);
+    StopsInIt stops(run.stop);
+    run.trainer.add(stops);
+    if (attempt > 0) run.trainer.resume(folder / "run");
+    const TrainResult result = run.go();
+    EXPECT_EQ(result.reason, StopReason::interrupted);
+    EXPECT_EQ(result.steps, 5);
+    EXPECT_TRUE(run.evaluations.empty());
+  }
+  TinyRun last(config);
+  last.trainer.resume(folder / "run");
+  EXPECT_EQ(last.go().steps, 10);
+  ASSERT_EQ(last.evaluations.size(), 2u);
+  EXPECT_EQ(last.evaluations[0].step, 5);
+}
+
 // The loss scale, halved by the first steps, is part of the state.
 TEST(Resume, ContinuesF16BitForBit) {
   ModelConfig model = tiny::config("transformer");
