@@ -7,6 +7,7 @@
 
 #include "core/parallel.h"
 #include "gemm/cpu/backend.h"
+#include "gemm/cpu/vendor_isa.h"
 #include "gemm/cpu/vendor_threads.h"
 
 namespace fovea::gemm {
@@ -176,6 +177,7 @@ void run_batch(const Context& context, const Tensor& a, const Tensor& b, const T
 
 void multiply_onednn(const Context& context, const Tensor& a, const Tensor& b, const Tensor& c,
                      const Epilogue& epilogue) {
+  limit_vendor();
   const VendorThreads threads(context.threads());
   const SignalPause pause;  // threads that oneDNN starts have it from here
   try {

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "core/signals.h"
+#include "gemm/cpu/vendor_isa.h"
 #include "gemm/cpu/vendor_threads.h"
 #include "gemm/gemm_kernels.h"
 
@@ -13,6 +14,7 @@ double kernels::time_product<Device::cpu>(const Context& context, std::int64_t n
                c = Tensor::empty(context, {n, n});
   a.fill(0.5);
   b.fill(0.25);
+  gemm::limit_vendor();
   const gemm::VendorThreads threads(context.threads());
   const SignalPause pause;
   double seconds = 0.0;
