@@ -9,10 +9,11 @@ namespace fovea::cli {
 
 dist::Mesh RankOptions::mesh_of(const Console& console) const {
   const dist::Group& all = console.ranks->all();
-  const dist::MeshShape shape = dist::MeshShape::parse(mesh, all.size());
+  dist::MeshShape shape = dist::MeshShape::parse(mesh, all.size());
   if (shape.sequence > 1)
     fail(ErrorCode::unsupported, "training does not divide sequences among ranks yet", "--mesh",
          fmt::format("--mesh data={}", all.size()));
+  shape.divides_state = divide_state;
   console.ranks->set_limit(timeout);
   return {all, shape};
 }
@@ -20,6 +21,7 @@ dist::Mesh RankOptions::mesh_of(const Console& console) const {
 void add_rank_options(const Arguments& verb, RankOptions& options) {
   verb.add_option("--mesh", options.mesh, "how the ranks that mpirun started share the work [data=all]")
       .type_name("data=N");
+  verb.add_flag("--divide-state", options.divide_state, "each rank keeps a share of the optimiser's state");
   verb.add_option("--rank-timeout", options.timeout, "seconds to wait for another rank")
       .type_name("S")
       .check(in_range(1, 1e6))

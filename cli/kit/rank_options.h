@@ -13,6 +13,7 @@ namespace fovea::cli {
 struct RankOptions {
   std::string mesh;
   double timeout = 300.0;
+  bool divide_state = false;
 
   dist::Mesh mesh_of(const Console& console) const;
 };

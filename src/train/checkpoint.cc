@@ -15,16 +15,6 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kAverageFile = "average.safetensors";
 constexpr const char* kStateFile = "state.json";
 
-std::vector<NamedTensor> moment_tensors(const AdamW& adamw) {
-  std::vector<NamedTensor> tensors;
-  for (std::size_t i = 0; i < adamw.parameters().size(); ++i) {
-    const std::string& name = adamw.parameters()[i].name;
-    tensors.push_back({"first." + name, adamw.moments()[i].first});
-    tensors.push_back({"second." + name, adamw.moments()[i].second});
-  }
-  return tensors;
-}
-
 std::vector<NamedTensor> average_tensors(const WeightAverage& average) {
   std::vector<NamedTensor> tensors;
   for (std::size_t i = 0; i < average.parameters().size(); ++i)
@@ -109,7 +99,7 @@ void save_checkpoint(const Path& folder, const Checkpoint& checkpoint, const Pat
   };
   Stepper& stepper = checkpoint.stepper;
   save(kModelFile, named_tensors(checkpoint.model));
-  save(kOptimizerFile, moment_tensors(stepper.adamw()));
+  save(kOptimizerFile, stepper.adamw().moments(true));
   if (stepper.average()) save(kAverageFile, average_tensors(*stepper.average()));
   checkpoint.state.averaged = stepper.average() && stepper.average()->swapped();
   if (stepper.scaler()) checkpoint.state.scaler = stepper.scaler()->state();
@@ -126,11 +116,13 @@ void load_checkpoint(const Path& folder, const Checkpoint& into) {
   const TrainState state = read_state(path / kStateFile, into.state);
   Stepper& stepper = into.stepper;
   const TensorUpdate parameters(path / kModelFile, named_tensors(into.model));
-  const TensorUpdate moments(path / kOptimizerFile, moment_tensors(stepper.adamw()));
+  const std::vector<NamedTensor> room = stepper.adamw().room_for_moments();
+  const TensorUpdate moments(path / kOptimizerFile, room);
   std::optional<TensorUpdate> average;
   if (stepper.average()) average.emplace(path / kAverageFile, average_tensors(*stepper.average()));
   parameters.apply();
   moments.apply();
+  stepper.adamw().take_moments(room);
   if (average) {
     average->apply();
     stepper.average()->set_updates(state.updates());

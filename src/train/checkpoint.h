@@ -53,7 +53,8 @@ struct Checkpoint {
   const Tokenizer* tokenizer = nullptr;  // of the data, where it has one
 };
 // Refuses numbers that are not finite: a folder that is there holds a state to go on from. `older`, where it is given,
-// becomes the name of the folder that is replaced.
+// becomes the name of the folder that is replaced. Where ranks divide the optimiser's state the others give theirs:
+// they call moments(false) of it.
 void save_checkpoint(const Path& folder, const Checkpoint& checkpoint, const Path& older = {});
 
 // Reads all of it into the parts given. Refuses a checkpoint of another architecture, another seed or other data, and

@@ -54,6 +54,7 @@ Stepper::Stepper(Context& context, Model& model, const TrainConfig& config, Reco
 void Stepper::set_mesh(const dist::Mesh& mesh) {
   mesh_ = mesh;
   share_ = PartShare::of(config_.accumulation, mesh);
+  if (mesh.shape.divides_state) adamw_.divide(mesh.all);
   exchange_ = std::make_unique<GradientExchange>(model_.parameters(), mesh.all);
   if (mesh.all.size() > 1) recorded_.turn_off("ranks exchange their gradients");
 }

@@ -7,6 +7,7 @@
 #include "train/gradient_exchange.h"
 #include "train/part_share.h"
 #include "train/recorded_steps.h"
+#include "train/shared_adamw.h"
 
 namespace fovea {
 
@@ -31,7 +32,7 @@ class Stepper {
     recorded_.turn_off("an observer watches");
   }
   RecordedSteps& recorded() { return recorded_; }
-  AdamW& adamw() { return adamw_; }
+  SharedAdamW& adamw() { return adamw_; }
   void forget_gradients() { adamw_.zero_grad(); }
   std::optional<WeightAverage>& average() { return average_; }
   std::optional<LossScaler>& scaler() { return scaler_; }
@@ -64,7 +65,7 @@ class Stepper {
   TapeObserver* observer_ = nullptr;
   std::int64_t step_ = 0;     // the one that is being taken
   std::vector<double> told_;  // for it
-  AdamW adamw_;
+  SharedAdamW adamw_;
   std::optional<WeightAverage> average_;
   std::optional<LossScaler> scaler_;  // of f16 models
   dist::Mesh mesh_;

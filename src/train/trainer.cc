@@ -76,6 +76,7 @@ struct Trainer::Impl {
   void claim();
   void open_output();
   void compare_weights() const;
+  void give_moments();
   void save_best();
   void save_last();
   Path folder(const char* name) const { return Path(config.out) / name; }
@@ -260,8 +261,13 @@ StepReport Trainer::Impl::step_or_save(Prefetcher& feed) {
   }
 }
 
+// To the rank that saves.
+void Trainer::Impl::give_moments() {
+  if (!config.out.empty()) stepper.adamw().moments(false);
+}
+
 void Trainer::Impl::save_best() {
-  if (!writes()) return;
+  if (!writes()) return give_moments();
   measure_memory();
   save_checkpoint(folder("best"), checkpoint());
   tell([&](TrainObserver& o) { o.on_checkpoint(folder("best").string()); });
@@ -274,7 +280,7 @@ void Trainer::Impl::save_last() {
   if (writes()) save_checkpoint(folder("last"), checkpoint(), keeps ? kept_folder(config.out, *saved) : Path());
   saved = state.step;
   saved_at = Clock::now();
-  if (!writes()) return;
+  if (!writes()) return give_moments();
   drop_kept(config.out, config.keep - 1, state.step);
   tell([&](TrainObserver& o) { o.on_checkpoint(folder("last").string()); });
 }

@@ -9,6 +9,7 @@
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
+#include "train/shared_adamw.h"
 
 // Training by several ranks, which are threads here, beside training by one.
 namespace fovea {
@@ -38,6 +39,7 @@ struct Job {
   TrainConfig config = in_parts();
   std::string model = "transnormer-t2", resume = {};
   std::int64_t stop_after = -1;  // on the last rank
+  bool divides_state = false;
   std::function<void(TinyRun&, int rank)> before = {};
 };
 
@@ -48,7 +50,9 @@ std::vector<Seen> train(int ranks, const Job& job) {
     TinyRun run(config, tiny::config(job.model));
     if (group.rank() == ranks - 1) run.stop_after = job.stop_after;
     if (job.before) job.before(run, group.rank());
-    run.trainer.set_mesh(dist::Mesh(group, dist::MeshShape::parse("", ranks)));
+    dist::MeshShape shape = dist::MeshShape::parse("", ranks);
+    shape.divides_state = job.divides_state;
+    run.trainer.set_mesh(dist::Mesh(group, shape));
     if (!job.resume.empty()) run.trainer.resume(job.resume);
     Seen& seen = all[static_cast<std::size_t>(group.rank())];
     seen.reason = run.go().reason;
@@ -115,6 +119,41 @@ TEST(Ranks, TheFirstWritesAndAnyNumberGoesOn) {
       EXPECT_EQ(rest[0].parameters, whole[0].parameters);
     }
   }
+}
+
+// Moments and weights of a number depend on no other: the same bits, also through checkpoints.
+TEST(Ranks, DivideTheStateOfTheOptimiser) {
+  const TemporaryFolder folder;
+  const std::vector<Seen> whole = train(3, {.config = in_parts(folder / "whole")});
+  const std::vector<Seen> divided = train(3, {.config = in_parts(folder / "divided"), .divides_state = true});
+  for (const Seen& seen : divided) {
+    EXPECT_EQ(seen.losses, whole[0].losses);
+    EXPECT_EQ(seen.parameters, whole[0].parameters);
+  }
+  for (const char* file : {"last/optimizer.safetensors", "best/optimizer.safetensors", "last/model.safetensors"})
+    EXPECT_EQ(read_file(folder / ("divided/" + std::string(file)), 1 << 26),
+              read_file(folder / ("whole/" + std::string(file)), 1 << 26))
+        << file;
+  const std::vector<Seen> begun =
+      train(3, {.config = in_parts(folder / "run"), .stop_after = 4, .divides_state = true});
+  for (const bool divides : {true, false}) {
+    const std::vector<Seen> rest = train(
+        3, {.config = in_parts(folder / (divides ? "a" : "b")), .resume = folder / "run", .divides_state = divides});
+    EXPECT_EQ(rest[0].parameters, whole[0].parameters);
+  }
+}
+
+TEST(SharedAdamW, KeepsAShareOfTheState) {
+  Context alone({.threads = 1, .seed = 9});
+  const Model model(alone, tiny::config("transformer"));
+  const SharedAdamW all(alone, model.parameters(), {});
+  dist::run_threads(4, [&](const dist::Group& group) {
+    Context context({.threads = 1, .seed = 9});
+    const Model own(context, tiny::config("transformer"));
+    SharedAdamW share(context, own.parameters(), {});
+    share.divide(group);
+    EXPECT_LE(static_cast<double>(share.bytes()), 0.2501 * static_cast<double>(all.bytes()));
+  });
 }
 
 TEST(Ranks, ThatDifferAreFoundBeforeTheFirstStep) {

@@ -1,0 +1,149 @@
+#include "train/shared_adamw.h"
+
+#include <algorithm>
+
+namespace fovea {
+namespace {
+
+constexpr std::int64_t kBucketNumbers = std::int64_t{1} << 20;
+
+Tensor flat(const Tensor& x) { return x.reshape({-1}); }
+
+}  // namespace
+
+SharedAdamW::SharedAdamW(Context& context, std::vector<Parameter> parameters, AdamWOptions options)
+    : context_(&context), options_(options), parameters_(std::move(parameters)) {
+  std::erase_if(parameters_, [](const Parameter& p) { return !p.trained(); });
+  own_ = std::make_unique<AdamW>(context, parameters_, options);
+}
+
+void SharedAdamW::divide(const dist::Group& ranks) {
+  if (ranks.size() == 1) return;
+  ranks_ = ranks.split(0, "optimiser state");
+  std::int64_t all = 0;
+  for (const Parameter& p : parameters_) all += p.var.value().numel();
+  cut(dist::part_begin(all, ranks_.size(), ranks_.rank()), dist::part_begin(all, ranks_.size(), ranks_.rank() + 1));
+  make_buckets();
+  own_.reset();  // room for the pieces
+  std::vector<Parameter> own;
+  for (const Piece& piece : pieces_) {
+    const Parameter& p = parameters_[piece.parameter];
+    own.push_back({p.name, Var::leaf(flat(p.var.value()).slice(0, piece.begin, piece.end)), p.decay});
+  }
+  own_ = std::make_unique<AdamW>(*context_, std::move(own), options_);
+}
+
+// The pieces of the parameters that lie in [begin, end) of all numbers.
+void SharedAdamW::cut(std::int64_t begin, std::int64_t end) {
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::int64_t size = parameters_[i].var.value().numel();
+    const std::int64_t from = std::clamp(begin - at, std::int64_t{0}, size),
+                       to = std::clamp(end - at, std::int64_t{0}, size);
+    if (from < to) pieces_.push_back({i, from, to});
+    at += size;
+  }
+}
+
+void SharedAdamW::make_buckets() {
+  std::int64_t all = 0;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::int64_t size = parameters_[i].var.value().numel();
+    const bool fits = !buckets_.empty() && buckets_.back().size + size <= kBucketNumbers &&
+                      parameters_[i].var.dtype() == parameters_[buckets_.back().first].var.dtype();
+    if (!fits) buckets_.push_back({i, i, 0, {}});
+    buckets_.back().end = i + 1;
+    buckets_.back().size += size;
+    all += size;
+  }
+  std::int64_t at = 0;
+  for (Bucket& bucket : buckets_) {
+    for (int r = 0; r < ranks_.size(); ++r) {
+      const std::int64_t begin = dist::part_begin(all, ranks_.size(), r),
+                         end = dist::part_begin(all, ranks_.size(), r + 1);
+      bucket.rows.push_back(std::max<std::int64_t>(0, std::min(end, at + bucket.size) - std::max(begin, at)));
+    }
+    at += bucket.size;
+  }
+}
+
+// Puts together what the ranks have of each parameter's numbers. An undefined whole is not wanted.
+void SharedAdamW::gather(const SliceOf& own, const WholeOf& whole) const {
+  std::size_t piece = 0;
+  for (const Bucket& bucket : buckets_) {
+    const DType dtype = parameters_[bucket.first].var.dtype();
+    const Tensor mine = Tensor::empty(*context_, {bucket.rows[static_cast<std::size_t>(ranks_.rank())]}, dtype);
+    std::int64_t at = 0;
+    for (; piece < pieces_.size() && pieces_[piece].parameter < bucket.end; ++piece) {
+      const std::int64_t size = pieces_[piece].end - pieces_[piece].begin;
+      mine.slice(0, at, at + size).copy_from(own(piece));
+      at += size;
+    }
+    const Tensor all = ranks_.all_gather(*context_, mine, bucket.rows);
+    at = 0;
+    for (std::size_t i = bucket.first; i < bucket.end; ++i) {
+      const std::int64_t size = parameters_[i].var.value().numel();
+      if (const Tensor to = whole(i); to.defined()) flat(to).copy_from(all.slice(0, at, at + size));
+      at += size;
+    }
+  }
+}
+
+void SharedAdamW::apply(const Context& context, const Tensor& pace, const Tensor& go) const {
+  if (!divided()) return own_->apply(context, pace, go);
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const Tensor& grad = parameters_[pieces_[i].parameter].var.grad();
+    own_->parameters()[i].var.slot()->grad =
+        grad.defined() ? flat(grad).slice(0, pieces_[i].begin, pieces_[i].end) : Tensor();
+  }
+  own_->apply(context, pace, go);
+  own_->zero_grad();
+  gather([this](std::size_t i) { return own_->parameters()[i].var.value(); },
+         [this](std::size_t i) { return parameters_[i].var.value(); });
+}
+
+void SharedAdamW::zero_grad() {
+  for (const Parameter& p : parameters_) p.var.slot()->grad = Tensor();
+}
+
+std::vector<NamedTensor> SharedAdamW::moments(bool keep) const {
+  std::vector<NamedTensor> all = keep || !divided() ? room_for_moments() : std::vector<NamedTensor>();
+  if (!divided()) return all;
+  for (const std::size_t moment : {0, 1})
+    gather([&](std::size_t i) { return moment == 0 ? own_->moments()[i].first : own_->moments()[i].second; },
+           [&](std::size_t i) { return keep ? all[2 * i + moment].tensor : Tensor(); });
+  return all;
+}
+
+std::vector<NamedTensor> SharedAdamW::room_for_moments() const {
+  std::vector<NamedTensor> all;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto room = [&](const Tensor& own) {
+      const Tensor& value = parameters_[i].var.value();
+      return divided() ? Tensor::zeros(*context_, value.shape(), value.dtype()) : own;
+    };
+    const AdamW::Moments own = divided() ? AdamW::Moments() : own_->moments()[i];
+    all.push_back({"first." + parameters_[i].name, room(own.first)});
+    all.push_back({"second." + parameters_[i].name, room(own.second)});
+  }
+  return all;
+}
+
+void SharedAdamW::take_moments(std::span<const NamedTensor> read) {
+  if (!divided()) return;  // they were read in place
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const auto part = [&](std::size_t moment) {
+      return flat(read[2 * pieces_[i].parameter + moment].tensor).slice(0, pieces_[i].begin, pieces_[i].end);
+    };
+    own_->moments()[i].first.copy_from(part(0));
+    own_->moments()[i].second.copy_from(part(1));
+  }
+}
+
+std::size_t SharedAdamW::bytes() const {
+  std::size_t bytes = 0;
+  for (const AdamW::Moments& m : own_->moments()) bytes += m.first.bytes() + m.second.bytes();
+  return bytes;
+}
+
+}  // namespace fovea
