@@ -281,7 +281,7 @@ class BackwardDriver {
       });
     }
     totals.take_turn(share.unit, share.index, [&](Room total) {
-      kernel_.finish_keys(call_, unit, {total, share.index == 0, share.is_last});
+      if (unit.keys() > 0) kernel_.finish_keys(call_, unit, {total, share.index == 0, share.is_last});
     });
   }
 
