@@ -9,6 +9,7 @@
 from fovea import _fovea
 from fovea._attention import Gradients, attention, attention_backward
 from fovea._generate import Generated, generate
+from fovea._inspect import Inspection, inspect, inspect_attention
 from fovea._mechanism import Mechanism, MechanismInfo, WeightInfo, list_mechanisms
 from fovea._model import Dataset, Model, TrainResult, export_model, import_model, listops, load, load_data, train
 from fovea._pattern import Pattern
@@ -27,6 +28,7 @@ __all__ = [
     "Encoding",
     "Generated",
     "Gradients",
+    "Inspection",
     "Mechanism",
     "MechanismInfo",
     "Model",
@@ -43,6 +45,8 @@ __all__ = [
     "export_model",
     "get_num_threads",
     "import_model",
+    "inspect",
+    "inspect_attention",
     "list_mechanisms",
     "listops",
     "load",

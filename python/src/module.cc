@@ -5,6 +5,7 @@
 #include "core/devices.h"
 #include "engine.h"
 #include "fovea/version.h"
+#include "inspection.h"
 
 NB_MODULE(_fovea, module) {
   using namespace fovea::python;
@@ -24,6 +25,7 @@ NB_MODULE(_fovea, module) {
   bind_training(module);
   bind_tokenizer(module);
   bind_generation(module);
+  bind_inspection(module);
   module.def("set_num_threads", set_threads, nb::arg("threads"));
   module.def("get_num_threads", threads);
   module.def("devices", device_names);

@@ -8,7 +8,8 @@ torch.Size([1, 6, 2, 8])
 """
 
 from fovea.torch._attention import attention
+from fovea.torch._inspect import inspect
 from fovea.torch._modules import Attention, MultiheadAttention, TransNormerBlock
 from fovea.torch._transformers import register_transformers
 
-__all__ = ["Attention", "MultiheadAttention", "TransNormerBlock", "attention", "register_transformers"]
+__all__ = ["Attention", "MultiheadAttention", "TransNormerBlock", "attention", "inspect", "register_transformers"]
