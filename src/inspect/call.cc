@@ -35,6 +35,18 @@ Tensor pairs_of(const Tensor& x, const Sequences::Rows& q, const Sequences::Rows
 
 }  // namespace
 
+bool takes_width(const Mechanism& mechanism, const Tensor& q, const Tensor& v, std::int64_t width) {
+  if (q.rank() != 4 || v.rank() != 4 || mechanism.kind().style.values_only) return false;
+  const auto weights = [&](std::int64_t d_v) {
+    return mechanism.weights(
+        {.heads = q.dim(2), .kv_heads = v.dim(2), .d_k = q.dim(3), .d_v = d_v, .width = 1, .max_length = v.dim(1)});
+  };
+  const std::vector<WeightSpec> one = weights(v.dim(3)), other = weights(width);
+  for (std::size_t i = 0; i < one.size(); ++i)
+    if (one[i].shape != other[i].shape) return false;
+  return true;
+}
+
 SequenceCall sequence_of(const Context& host, const Call& call, std::int64_t s) {
   if (s < 0 || s >= std::ssize(call.queries))
     fail(ErrorCode::usage, fmt::format("sequence {} of {}", s, call.queries.size()), "sequence",

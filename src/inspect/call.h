@@ -14,6 +14,9 @@ struct SequenceCall {
   MapShape shape() const { return {q.dim(2), q.dim(1), k.dim(1)}; }
 };
 
+// Whether the values of a call may have `width` channels instead: no weight has a size of theirs.
+bool takes_width(const Mechanism& mechanism, const Tensor& q, const Tensor& v, std::int64_t width);
+
 // Sequence s of a call, copied to the host.
 SequenceCall sequence_of(const Context& host, const Call& call, std::int64_t s);
 

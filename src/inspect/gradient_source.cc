@@ -56,13 +56,7 @@ SequenceCall with_wide_values(SequenceCall call) {
   const std::int64_t d = call.v.dim(3), most = kMostValues / std::max<std::int64_t>(1, heads * std::max(n_q, n_k));
   const std::int64_t wide = std::min(kMostChannels, std::min(most, n_q));
   if (wide <= d) return call;
-  LayerSizes sizes{.heads = heads, .kv_heads = call.k.dim(2), .d_k = call.q.dim(3), .d_v = d, .max_length = n_k};
-  if (call.options.input.defined()) sizes.width = call.options.input.dim(2);
-  const std::vector<WeightSpec> before = call.mechanism.weights(sizes);
-  sizes.d_v = wide;
-  const std::vector<WeightSpec> after = call.mechanism.weights(sizes);
-  for (std::size_t i = 0; i < before.size(); ++i)
-    if (before[i].shape != after[i].shape) return call;
+  if (!takes_width(call.mechanism, call.q, call.v, wide)) return call;
   const std::vector<double> narrow = call.v.to_vector<double>();
   std::vector<double> values(size(call.v.numel() / d * wide));
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -93,9 +93,11 @@ bool fills_blocks(const SequenceCall& call) {
 
 }  // namespace
 
-std::unique_ptr<MapSource> source_of(Context& host, const SequenceCall& call) {
-  if (map_note(call.mechanism).kind == MapKind::none) return nullptr;
-  if (call.mechanism.kind().style.values_only) return std::make_unique<ToeplitzSource>(call);
+std::unique_ptr<MapSource> source_of(Context& host, const SequenceCall& given) {
+  if (map_note(given.mechanism).kind == MapKind::none) return nullptr;
+  if (given.mechanism.kind().style.values_only) return std::make_unique<ToeplitzSource>(given);
+  SequenceCall call = given;  // one channel of the values tells as much as all of them, at half the cost
+  if (call.v.dim(3) > 1 && takes_width(call.mechanism, call.q, call.v, 1)) call.v = call.v.slice(3, 0, 1);
   Engines seen(host);
   Tape tape(host, {.record = false});
   const Tensor output = attention(tape, call.q, call.k, call.v, call.mechanism, call.options).output.value();
@@ -108,7 +110,7 @@ std::unique_ptr<MapSource> source_of(Context& host, const SequenceCall& call) {
     return std::make_unique<TiledSource>(std::move(*seen.tiled), after.quotient);
   if (single && seen.scan && !seen.fades && is_all(seen.scan->v, seen.scan->output))
     return std::make_unique<ScanSource>(std::move(*seen.scan), after.factor);
-  return std::make_unique<GradientSource>(call, single && after.norm, after.factor);
+  return std::make_unique<GradientSource>(given, single && after.norm, after.factor);
 }
 
 }  // namespace fovea::inspection
