@@ -53,7 +53,7 @@ double Coding::value(std::uint8_t code) const {
 Coding coding_for(std::span<const float> values, double least, bool is_signed, double bytes) {
   const double low = std::log2(least);
   Coding coding{.low = low, .is_signed = is_signed};
-  for (const double step : {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1.0, 2.0}) {
+  for (const double step : {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1.0, 2.0, 3.0}) {
     coding.step = std::max(step, -low / (coding.levels() - 1));
     // Deflate comes within a fifth of the estimate.
     if (1.2 * estimated_bits(values, coding) * static_cast<double>(values.size()) / 8.0 <= bytes) break;

@@ -201,7 +201,8 @@ void pack_head(const LayerRecord& layer, const HeadRecord& head, const HeadShare
   const bool is_signed = layer.map.kind == MapKind::effective;
   const MapLevel& finest = head.pyramid.front();
   const bool single = finest.cell_rows == 1 && finest.cell_keys == 1;
-  const double least = 1.0 / (32.0 * static_cast<double>(layer.n_k));  // of a row that reads all keys alike: 1 / n_k
+  // Of a row that reads all keys alike each weight is 1 / n_k: in the middle of a step, however wide.
+  const double least = 1.0 / (64.0 * static_cast<double>(layer.n_k));
   const double each = single ? share.bytes : share.bytes / 2;
   const std::vector<float> mean = marked(finest.mean, finest, head), largest = marked(finest.largest, finest, head);
   const Coding coding = coding_for(single ? mean : largest, least, is_signed, each);

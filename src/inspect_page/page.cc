@@ -198,7 +198,8 @@ class PageMaker {
     meta_["heads"].push_back(std::move(json));
   }
 
-  // Of the bytes of the file: three quarters are left by base64, a sixth goes to words, and to what deflate does not save.
+  // Of the bytes of the file: three quarters are left by base64, a sixth goes to words, and to what deflate does not
+  // save.
   viewer::HeadShare share(const LayerRecord& layer) const {
     const double each = 0.75 * 0.83 * bytes_ / static_cast<double>(std::max<std::int64_t>(1, heads_));
     const auto rows = static_cast<double>(layer.n_q),
