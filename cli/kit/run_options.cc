@@ -13,11 +13,7 @@ RunChoices RunOptions::choices() const {
 void add_run_options(const Arguments& verb, RunOptions& options) {
   RunChoices& o = options.typed;
   verb.add_flag("--profile", options.profile, "measure time and memory by layer and operation");
-  std::vector<std::string_view> kinds;
-  for (const DataKind& kind : data_kinds()) kinds.push_back(kind.name);
-  verb.add_option("--data", o.data,
-                  fmt::format("folder or file of {} (generated)", fmt::join(kinds.rbegin(), kinds.rend(), ", ")))
-      .type_name("SOURCE");
+  verb.add_option("--data", o.data, "folder, file, listops or pathfinder: fovea list data").type_name("SOURCE");
   verb.add_option("--out", o.out, "folder for checkpoints, curves and report").type_name("FOLDER");
   verb.add_option("--steps", o.steps, "training steps").type_name("N").check(in_range(1, 1e12));
   verb.add_option("--minutes", o.minutes, "training time, evaluation not counted")

@@ -22,7 +22,7 @@ namespace {
 struct TrainOptions {
   RunOptions run;
   RankOptions ranks;
-  std::string resume;
+  std::string resume, freeze;
   bool print_config = false;
 };
 
@@ -45,7 +45,9 @@ void require_data(const RunChoices& o) {
 // Folders are the first rank's to look at: others come later, when it may have begun.
 RunSettings settings_of(const TrainOptions& options, const dist::Mesh& mesh, const Console& console) {
   if (options.resume.empty()) {
-    RunSettings settings = new_run({}, options.run.choices());
+    RunChoices choices = options.run.choices();
+    if (!options.freeze.empty()) choices.freeze = split_names(options.freeze, "--freeze");
+    RunSettings settings = new_run({}, choices);
     if (options.print_config) return settings;
     require_data(options.run.typed);
     if (settings.train.out.empty())
@@ -55,9 +57,9 @@ RunSettings settings_of(const TrainOptions& options, const dist::Mesh& mesh, con
     return settings;
   }
   const RunChoices choices = options.run.choices();
-  if (choices.model || choices.attention || choices.out)
-    fail(ErrorCode::usage, "--resume continues a run as it is: --model, --attention and --out do not go with it",
-         "--resume", "fovea train --resume " + options.resume);
+  if (choices.model || choices.attention || choices.from || choices.lora || !options.freeze.empty() || choices.out)
+    fail(ErrorCode::usage, "--resume continues a run as it is: no other model, start or --out goes with it", "--resume",
+         "fovea train --resume " + options.resume);
   const std::string run = run_of(options.resume).string();
   if (mesh.leads()) FolderLock::require_free(run);
   return changed_run(load_settings(run), choices);
@@ -112,8 +114,12 @@ void add_train(Program& program) {
   RunChoices& o = options->run.typed;
   verb.add_option("--model", o.model, "gpt, llama, roberta, seq2seq, vit, ... [by the data]").type_name("NAME");
   verb.add_option("--attention", o.attention, "mechanism of its layers (fovea list), or a preset").type_name("NAME");
-  verb.add_option("--resume", options->resume, "continue the run in this folder, or from a checkpoint in it")
-      .type_name("FOLDER");
+  verb.add_option("--from", o.from, "begin with the weights of a run or an import").type_name("FOLDER");
+  verb.add_option("--lora", o.lora, "train adapters of this rank beside these weights")
+      .type_name("N")
+      .check(in_range(1, 4096));
+  verb.add_option("--freeze", options->freeze, "parts of them that stay: embedding,layers.0").type_name("A,B");
+  verb.add_option("--resume", options->resume, "continue this run, or from a checkpoint in it").type_name("FOLDER");
   add_run_options(verb, options->run);
   verb.add_flag("--print-config", options->print_config, "print the settings for --config, and train nothing");
   add_rank_options(verb, options->ranks);

@@ -84,6 +84,7 @@ struct Dataset {
   std::int64_t horizon = 0, marks = 0;               // rows to forecast, features of a row's time
   // Of pictures and measurements, by channel: values are (x - mean) / deviation, x in [0, 1] for pictures.
   std::vector<double> mean = {}, deviation = {};
+  std::vector<std::string> class_names = {};        // where the data has some: as it writes them
   std::shared_ptr<const Tokenizer> tokenizer = {};  // of the ids; none where they stand for something else
   std::shared_ptr<const Split> train = {}, validation = {}, test = {};
 };
@@ -100,6 +101,8 @@ struct FOVEA_EXPORT DataSettings {
   std::int64_t length = 0;         // tokens of a window or, at most, of a text; 0: as the kind and the model have it
   std::string tokenizer;           // "bytes", "characters", "words", "bpe", a folder or a file; empty: by the kind
   std::int64_t vocabulary = 8000;  // of a tokeniser that is trained
+  // Of labelled texts with a line of names, CSV and JSON lines: the columns to read; empty: found by their names.
+  std::string label_column, text_column, second_column;
   std::string source_language, target_language;  // of parallel text: the ends of its files' names
   std::int64_t shift = 0;                        // pixels by which training pictures are moved at random
   std::int64_t size = 0;  // pictures with texts are drawn to it; 0: as the first is; of generated ones 32 or 64

@@ -78,6 +78,8 @@ struct FOVEA_EXPORT StackConfig {
   double dropout = 0.1;            // embeddings and sub-layer outputs
   double inner_dropout = 0.1;      // inside the feed-forward layers
   double attention_dropout = 0.1;  // weights of the mechanisms that have weights
+  std::int64_t lora = 0;           // rank of the small products beside the weights of attention and feed-forward
+  double lora_scale = 2.0;         // layers, which alone are trained; 0: none. They enter times this
 
   std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 
@@ -149,6 +151,7 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   std::optional<StackConfig> image_stack = {};  // of image_text; the first stack reads the text
   std::optional<ImageConfig> image = {};        // of vision and image_text
   std::optional<SeriesConfig> series = {};      // of forecast
+  std::vector<std::string> frozen = {};         // parts whose parameters are not trained: "embedding", "layers.0", ...
 
   // A frame for a task ("transformer", "gpt", "seq2seq", "vit", ...); or a mechanism ("norm", "diag:block=32"): the
   // transformer preset with that mechanism in every layer; or a list ("diag*1,norm*1"): with those layers. Sizes of the

@@ -40,6 +40,9 @@ struct AdamWOptions {
   // AdamW: the decay shrinks a parameter by itself. Else Adam with L2: it is part of the gradient, and divided by its
   // size like the rest of it.
   bool decoupled = true;
+  // Parts whose parameters move at another rate: "classifier=10" ten times as fast, "embedding=0.1" a tenth. Of several
+  // that name a parameter the last counts.
+  std::vector<std::string> rates = {};
 };
 
 // AdamW, or Adam, over all parameters in one pass. Deterministic at any thread count.
@@ -52,11 +55,12 @@ class FOVEA_EXPORT AdamW {
   void zero_grad();
 
   // The same in three parts, for steps that are enqueued before it is known whether they may be taken: the numbers of
-  // the next one; the step with these, f64 where the parameters are, unless `go`, an i64 scalar beside them, is 0; and
-  // the count. Gradients are kept.
+  // the next one, three for each rate; the step with these, f64 where the parameters are, unless `go`, an i64 scalar
+  // beside them, is 0; and the count. Gradients are kept.
   std::vector<double> pace(double rate) const;
   void apply(const Context& context, const Tensor& pace, const Tensor& go = {}) const;
   void advance() { ++steps_; }
+  std::size_t rates() const { return factors_.size(); }  // different ones
 
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
@@ -68,12 +72,23 @@ class FOVEA_EXPORT AdamW {
   const std::vector<Moments>& moments() const { return moments_; }
 
  private:
+  void apply_to(const Context& context, std::size_t factor, const Tensor& pace, const Tensor& go) const;
+
   Context* context_;
   std::vector<Parameter> parameters_;
   std::vector<Moments> moments_;
   AdamWOptions options_;
+  std::vector<double> factors_ = {1.0};  // of the rate, each once
+  std::vector<std::size_t> factor_;      // of each parameter, in factors_
   std::int64_t steps_ = 0;
 };
+
+// A part of a model and the factor of its rate: "classifier=10". Refuses what is not one.
+struct RateFactor {
+  std::string part;
+  double factor;
+};
+FOVEA_EXPORT RateFactor parse_rate(const std::string& text);
 
 // Multiplies all gradients by limit / norm when their joint L2 norm is above the limit (0: never). Returns the norm
 // from before, an f64 scalar where the gradients are; a gradient that is not finite makes it so.

@@ -98,8 +98,12 @@ constexpr Kind kKinds[] = {
     {{"listops", "ListOps: generated, or basic_{train,val,test}.tsv"}, Task::classify, load_listops},
     {{"text", "a file, or {train,valid,test}.txt or .tokens"}, Task::lm, load_text},
     {{"parallel", "{train,val,test}.LANGUAGE, two languages; or source<TAB>target.tsv"}, Task::seq2seq, load_parallel},
-    {{"labels", "{train,dev,test}.tsv: label<TAB>text, or GLUE's columns"}, Task::classify, load_labelled},
-    {{"pairs", "papers.tsv and pairs.{train,valid,test}.tsv, or GLUE's pairs"}, Task::match, load_pairs},
+    {{"labels", "{train,dev,test}.tsv, .csv or .jsonl, or one such file: label<TAB>text, or named columns as GLUE's"},
+     Task::classify,
+     load_labelled},
+    {{"pairs", "papers.tsv and pairs.{train,valid,test}.tsv, or two texts in named columns as GLUE's"},
+     Task::match,
+     load_pairs},
     {{"pictures", "idx files as MNIST's, or CIFAR-10's .bin"}, Task::vision, load_pictures},
     {{"pathfinder", "Pathfinder: generated, or idx files of it, as sequences of pixels"},
      Task::classify,
@@ -119,8 +123,8 @@ std::string_view kind_of_folder(const DataSettings& settings) {
   if (is_listops(folder)) return "listops";
   if (is_pictures(folder)) return "pictures";
   if (is_captions(folder)) return "captions";
-  if (is_labelled(folder, true)) return "pairs";
-  if (is_labelled(folder, false)) return "labels";
+  if (is_labelled(settings, true)) return "pairs";
+  if (is_labelled(settings, false)) return "labels";
   if (is_parallel(settings)) return "parallel";
   if (is_text(folder)) return "text";
   if (is_series(folder)) return "series";
@@ -136,6 +140,17 @@ std::string source_hint(const std::string& source) {
   return hint.starts_with("ls ") ? hint + "; or listops, pathfinder: fovea list data" : hint;
 }
 
+// Columns of labels and texts, measurements, or plain text.
+std::string_view kind_of_file(const DataSettings& settings) {
+  const auto ends = [&](std::string_view end) { return has_end(settings.source, end); };
+  if (ends(".csv") || ends(".tsv") || ends(".jsonl")) {
+    if (is_labelled(settings, true)) return "pairs";
+    if (is_labelled(settings, false)) return "labels";
+  }
+  if (ends(".jsonl")) return "labels";  // its columns are to be named
+  return ends(".csv") ? "series" : "text";
+}
+
 const Kind& kind_of(const DataSettings& settings) {
   if (!settings.kind.empty()) return kind_named(settings.kind);
   if (is_generated(settings.source)) return kind_named(settings.source);
@@ -145,7 +160,7 @@ const Kind& kind_of(const DataSettings& settings) {
   if (!is_there(settings.source))
     fail(ErrorCode::bad_input, fmt::format("no such file or folder \"{}\"", settings.source), "data.source",
          near.empty() ? source_hint(settings.source) : fmt::format("\"{}\"?", near));
-  return kind_named(has_end(settings.source, ".csv") ? "series" : "text");
+  return kind_named(kind_of_file(settings));
 }
 
 }  // namespace
@@ -179,6 +194,9 @@ void DataSettings::fields(FieldVisitor& v) {
   v("length", length, "tokens of a window or, at most, of a text; 0: by kind and model", between(0, 1 << 24));
   v("tokenizer", tokenizer, "bytes, characters, words, bpe, a folder or a file; empty: by kind");
   v("vocabulary", vocabulary, "token ids of a tokeniser that is trained", between(260, 1 << 24));
+  v("label_column", label_column, "of labelled texts in columns: name of the label's; empty: found by its name");
+  v("text_column", text_column, "the same: of the text, or the first of two");
+  v("second_column", second_column, "the same: of the second text");
   v("source_language", source_language, "of parallel text: the end of its files' names");
   v("target_language", target_language, "of parallel text: the end of its files' names");
   v("shift", shift, "pixels by which training pictures are moved at random", between(0, 1 << 10));

@@ -27,7 +27,7 @@ bool is_generated(std::string_view source);
 bool is_pictures(const Path& folder);
 bool is_captions(const Path& folder);
 bool is_parallel(const DataSettings& settings);
-bool is_labelled(const Path& folder, bool pairs);
+bool is_labelled(const DataSettings& settings, bool pairs);  // in a folder, or a file of columns
 bool is_text(const Path& folder);
 
 // Text that was turned into ids before: a folder of shards, or train, valid and test, each one of shards.

@@ -1,10 +1,14 @@
 #include "experiment/run_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
 
 #include <algorithm>
 
 #include "experiment/run_folder.h"
+#include "models/adapter.h"
 #include "models/files.h"
 #include "train/evaluation.h"
 
@@ -37,6 +41,29 @@ bool asked_to_stop(const RunEnvironment& environment) {
   const double own = environment.stop != nullptr && environment.stop->load() ? 1.0 : 0.0;
   const std::vector<double> all = environment.mesh.all.all_gather(std::span(&own, 1));
   return *std::max_element(all.begin(), all.end()) > 0.0;
+}
+
+// Which parameters the start did not bring.
+void tell_start(const RunEnvironment& environment, const std::vector<std::string>& drawn) {
+  if (drawn.empty()) return;
+  std::vector<std::string> parts;
+  for (const std::string& name : drawn)
+    if (const std::string part = name.substr(0, name.rfind('.')); parts.empty() || parts.back() != part)
+      parts.push_back(part);
+  const bool many = parts.size() > 4;
+  environment.observer.on_note(
+      fmt::format("new, and not in the folder: {}{}",
+                  fmt::join(parts.begin(), parts.begin() + (many ? 3 : std::ssize(parts)), ", "),
+                  many ? fmt::format(" and {} more", parts.size() - 3) : ""));
+}
+
+// What was trained beside the weights of the start, in a folder of its own.
+void write_adapter(const RunSettings& settings) {
+  if (!has_adapters(settings.model)) return;
+  const Path folder = Path(settings.train.out) / "adapter", best = Path(settings.train.out) / "best";
+  if (is_there(folder)) std::filesystem::remove_all(folder);  // of the same run, before it went on
+  save_adapter(is_there(best) ? best : Path(settings.train.out) / "last", checkpoint_of(settings.from, "--from"),
+               folder.string());
 }
 
 [[noreturn]] void stopped(const RunSettings& settings, const RunEnvironment& environment, std::int64_t step) {
@@ -105,7 +132,8 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   const Path folder = settings.train.out;
   Model model(context, settings.model);
   const bool begun = is_there(folder / "metrics.csv") || is_there(folder / "last");  // else there is only run.json
-  if (!environment.start.empty() && !begun) adopt_weights(model, environment.start);
+  const std::string start = environment.start.empty() ? settings.from : environment.start;
+  if (!start.empty() && !begun) tell_start(environment, adopt_weights(context, model, checkpoint_of(start, "--from")));
   const dist::Group& ranks = environment.mesh.all;
   Trainer trainer(context, model, data, settings.train);
   trainer.set_mesh(environment.mesh);
@@ -131,6 +159,7 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   trainer.claim();  // until the result is written
   if (result.reason == StopReason::interrupted) stopped(settings, environment, result.steps);
   ranks.barrier();  // the best one is written
+  if (environment.mesh.leads()) write_adapter(settings);
   const Scores scores = test_best(settings, data, environment);
   if (asked_to_stop(environment)) stopped(settings, environment, result.steps);
   RunResult summary = summarize(environment, model, result, scores);

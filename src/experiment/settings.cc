@@ -7,6 +7,7 @@
 
 #include "core/nearest.h"
 #include "data/kinds.h"
+#include "experiment/start.h"
 #include "fovea/tokenizer.h"
 #include "io/file.h"
 
@@ -90,10 +91,27 @@ void make_absolute(std::string& path) {
 
 constexpr const char* kUsualAttention = "transnormer-t2";
 
+// The model in a folder, with the head that the data needs.
+void choose_start(const Json& file, const RunChoices& o, std::optional<Task> asked, RunSettings& settings) {
+  settings.from = chosen_name(file, "from", o.from, settings.from);
+  if (o.model || o.attention)
+    fail(ErrorCode::usage, "the folder decides model and attention", "--from " + settings.from,
+         "without --model and --attention");
+  make_absolute(settings.from);
+  const std::optional<Task> task = asked ? asked : task_of_data(settings.data, file, o);
+  settings.model = start_model(settings.from, task);
+}
+
 // The names of preset and attention, and the model that they make before anything else changes it.
 void choose_model(const Json& file, const RunChoices& o, std::optional<Task> asked, RunSettings& settings) {
   const std::string preset = chosen_name(file, "preset", o.model, settings.preset);
   const std::string attention = chosen_name(file, "attention", o.attention, settings.attention);
+  const std::string from = chosen_name(file, "from", o.from, settings.from);
+  if (from.empty() && (o.lora || !o.freeze.empty()))
+    fail(ErrorCode::usage, "nothing has been trained yet that could stay as it is", o.lora ? "--lora" : "--freeze",
+         "--from FOLDER, of a run or an imported model");
+  if (!from.empty() && from != settings.from) return choose_start(file, o, asked, settings);
+  if (!from.empty()) return;
   const bool fresh = settings.preset.empty() && settings.attention.empty();
   if (!fresh && preset == settings.preset && attention == settings.attention) return;
   settings.preset = preset;
@@ -138,6 +156,8 @@ void apply_choices(const Json& file, const RunChoices& o, RunSettings& settings)
   take(o.lr, settings.train.schedule.peak);
   take(o.seed, settings.train.seed);
   take(o.dtype, settings.model.dtype);
+  if (!o.freeze.empty()) settings.model.frozen = o.freeze;
+  if (o.lora) add_adapters(settings.model, settings.from, *o.lora);
   for (std::string* path : {&settings.data.source, &settings.data.tokenizer}) make_absolute(*path);
   settings.model.check();
   settings.train.check();
@@ -158,6 +178,7 @@ void check_task(const RunSettings& settings, const Dataset& data) {
 }  // namespace
 
 std::string RunSettings::name() const {
+  if (!from.empty()) return start_name(from);
   if (preset.empty()) return attention;
   return attention.empty() ? preset : preset + " " + attention;
 }
@@ -165,6 +186,7 @@ std::string RunSettings::name() const {
 void RunSettings::fields(FieldVisitor& v) {
   v("preset", preset, "what the model starts from; empty: told by the attention");
   v("attention", attention, "mechanism of its layers; without a preset also the name of one");
+  v("from", from, "folder of a model whose weights the run begins with");
   v("model", model, "the model");
   v("train", train, "the training run");
   v("data", data, "the examples");
@@ -175,6 +197,7 @@ RunSettings new_run(const Protocol& protocol, const RunChoices& choices) {
   settings.data = protocol.data;
   const Json file = begin_with(choices, protocol.task, settings);
   settings.train = protocol.train ? *protocol.train : TrainConfig::usual(settings.model);
+  if (!settings.from.empty()) set_start_training(settings.train, settings.model, settings.from);
   if (choices.config.empty()) {
     if (protocol.depth > 0) set_depth(protocol.depth, settings.model);
     set_fields(settings, protocol.set);
@@ -196,6 +219,8 @@ Dataset load_data(const Context& context, const RunSettings& settings, const Pat
     use.max_length = std::min(use.max_length, settings.model.decoder_max_length);
   if (!folder.empty() && is_there(folder / "tokenizer.json"))
     use.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(folder.string()));
+  else if (!settings.from.empty() && settings.data.tokenizer.empty())
+    use.tokenizer = start_tokenizer(settings.from);
   const std::string_view kind = data_kind(settings.data);
   observer.on_detail(fmt::format("reading {} ({})", settings.data.source, kind));
   if (settings.data.kind.empty() && !is_generated(settings.data.source))

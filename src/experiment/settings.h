@@ -15,13 +15,14 @@ namespace fovea {
 
 // Everything that decides a run: the file given with --config, and run.json in the folder of a run.
 struct RunSettings {
-  std::string preset;     // what `model` starts from ("gpt"); empty: told by `attention`
+  std::string preset;     // what `model` starts from ("gpt"); empty: told by `attention` or `from`
   std::string attention;  // the mechanism of its layers; without a preset also the name of one
+  std::string from;       // folder of a model whose weights the run begins with; empty: drawn ones
   ModelConfig model;
   TrainConfig train;
   DataSettings data;
 
-  std::string name() const;  // "gpt", "gpt norm", "transnormer-t2"
+  std::string name() const;  // "gpt", "gpt norm", "transnormer-t2"; of a run that goes on from "minilm": "minilm"
   void fields(FieldVisitor& v);
 };
 
@@ -41,9 +42,11 @@ struct Protocol {
 struct RunChoices {
   std::string config = {};            // JSON file as run.json; empty: none
   std::vector<std::string> set = {};  // "train.warmup=200"
-  std::optional<std::string> model = {}, attention = {}, data = {}, out = {};
+  std::optional<std::string> model = {}, attention = {}, from = {}, data = {}, out = {};
   std::optional<DType> dtype = {};
   std::optional<std::int64_t> steps = {}, batch = {};
+  std::optional<std::int64_t> lora = {};  // rank of adapters, which alone are trained
+  std::vector<std::string> freeze = {};   // parts that are not trained
   std::optional<double> minutes = {}, lr = {};
   std::optional<std::uint64_t> seed = {};
 };

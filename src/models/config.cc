@@ -211,6 +211,9 @@ void StackConfig::fields(FieldVisitor& v) {
   v("dropout", dropout, "on embeddings and sub-layer outputs", between(0, 0.99));
   v("inner_dropout", inner_dropout, "inside the feed-forward layers", between(0, 0.99));
   v("attention_dropout", attention_dropout, "on attention weights, where there are weights", between(0, 0.99));
+  v("lora", lora, "rank of adapters beside the weights of its layers, which alone are trained; 0: none",
+    between(0, 1 << 12));
+  v("lora_scale", lora_scale, "factor on what the adapters add", above(0));
 }
 
 void RopeStretch::check() const {
@@ -258,6 +261,7 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("image_stack", image_stack, "the stack of image_text that reads pictures");
   v("image", image, "pictures and their patches");
   v("series", series, "measurements and what foretells them");
+  v("frozen", frozen, "parts whose parameters are not trained: embedding, layers.0, ...");
   v("dtype", dtype, "of activations", one_of({"f32", "bf16", "f16", "f64"}));
   v("checkpointing", checkpointing, "run layers again in backward instead of keeping their activations");
 }

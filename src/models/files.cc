@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "io/checksums.h"
 #include "io/fields.h"
 #include "io/folder.h"
+#include "models/adapter.h"
 #include "nn/scope.h"
 #include "tensor/finite.h"
 
@@ -51,19 +54,24 @@ std::vector<NamedTensor> named_tensors(const Model& model) {
   return tensors;
 }
 
-void adopt_weights(const Model& model, const Path& folder) {
-  const Path path = committed_folder(folder) / kModelFile;
-  const SafetensorsFile file(path.string());
-  check_checksum(path);
-  std::size_t adopted = 0;
+std::vector<std::string> adopt_weights(Context& context, const Model& model, const Path& folder) {
+  const Model before = load_model(context, folder.string());  // with its adapters, where it has some
+  const std::vector<NamedTensor> stored = named_tensors(before);
+  std::vector<std::string> missing;
   for (const NamedTensor& target : named_tensors(model)) {
-    if (!file.has(target.name)) continue;
-    const Tensor stored = file.tensor(target.name);
-    if (stored.shape() != target.tensor.shape() || stored.dtype() != target.tensor.dtype()) continue;
-    target.tensor.copy_from(stored);
-    ++adopted;
+    const auto same = [&](const NamedTensor& t) {
+      return t.name == target.name && t.tensor.shape() == target.tensor.shape() &&
+             t.tensor.dtype() == target.tensor.dtype();
+    };
+    const auto found = std::find_if(stored.begin(), stored.end(), same);
+    if (found == stored.end())
+      missing.push_back(target.name);
+    else
+      target.tensor.copy_from(found->tensor);
   }
-  if (adopted == 0) refuse(path, "no tensor of it has the name and shape of one of the model");
+  if (missing.size() == model.parameters().size())
+    refuse(folder, "no tensor of it has the name and shape of one of the model");
+  return missing;
 }
 
 ModelConfig read_model_config(const Path& file) {
@@ -91,7 +99,9 @@ void save_model(const Model& model, const std::string& folder) {
 
 Model load_model(Context& context, const std::string& folder, std::optional<DType> dtype) {
   const Path path = committed_folder(folder);
+  if (is_there(path / kAdapterFile)) return load_adapted(context, path, dtype);
   ModelConfig config = read_model_config(path / kConfigFile);
+  config.frozen.clear();  // whatever was trained of it
   if (dtype) config.dtype = *dtype;
   const SafetensorsFile whole((path / kModelFile).string());  // named before a model is made that does not fit it
   constexpr std::size_t kSmallest = 2;                        // bytes of a number
@@ -99,6 +109,7 @@ Model load_model(Context& context, const std::string& folder, std::optional<DTyp
   Model model = nn::within((path / kConfigFile).string(),
                            [&] { return Model(context, std::move(config), static_cast<std::int64_t>(stored)); });
   TensorUpdate(path / kModelFile, named_tensors(model)).apply();
+  if (has_adapters(model.config())) return merge_adapters(context, model);
   return model;
 }
 

@@ -33,7 +33,8 @@ class TensorUpdate {
 std::vector<NamedTensor> named_tensors(const Model& model);
 
 // Takes over the weights of a saved model of another task, where names and shapes agree; refuses one that has none.
-void adopt_weights(const Model& model, const Path& folder);
+// Gives the names of those that the folder does not have.
+std::vector<std::string> adopt_weights(Context& context, const Model& model, const Path& folder);
 
 // Both files, into a folder that is there.
 void write_model(const Model& model, const Path& folder);

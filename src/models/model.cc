@@ -1,5 +1,10 @@
 #include "fovea/model.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "core/wide.h"
 #include "models/network.h"
 #include "ops/numbers.h"
@@ -26,6 +31,22 @@ ModelConfig checked(ModelConfig config) {
   return config;
 }
 
+// A name that nothing has would freeze nothing.
+void check_frozen(const std::vector<Parameter>& parameters, const std::vector<std::string>& frozen) {
+  for (const std::string& part : frozen) {
+    const auto fits = [&](const Parameter& p) { return nn::is_part_of(p.name, part); };
+    if (std::any_of(parameters.begin(), parameters.end(), fits)) continue;
+    std::vector<std::string> parts;
+    for (const Parameter& p : parameters)
+      if (const std::string first = p.name.substr(0, p.name.find('.')); parts.empty() || parts.back() != first)
+        parts.push_back(first);
+    fail(ErrorCode::usage, fmt::format("no parameter is called \"{}\", or begins with it", part), "frozen",
+         fmt::format("{}, or a part of these", fmt::join(parts, ", ")));
+  }
+  if (std::none_of(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.trained(); }))
+    fail(ErrorCode::usage, "nothing is left to be trained", "frozen", "fewer parts");
+}
+
 std::unique_ptr<Network> make_network(const nn::Scope& root, const ModelConfig& config) {
   switch (config.task) {
     case Task::classify:
@@ -47,7 +68,9 @@ struct Model::Impl {
   Impl(Context& context, ModelConfig settings, std::int64_t most)
       : config(checked(std::move(settings))),
         left(most),
-        network(make_network(nn::Scope(context, wide_type(config.dtype), parameters, left), config)) {}
+        network(make_network(nn::Scope(context, wide_type(config.dtype), parameters, left, config.frozen), config)) {
+    check_frozen(parameters, config.frozen);
+  }
 
   ModelConfig config;
   std::int64_t left;  // numbers that parameters may still have

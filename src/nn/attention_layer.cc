@@ -163,7 +163,9 @@ void AttentionLayer::make_projections(const Scope& scope, const StackSpec& spec)
                                    .fan_out = fan_out,
                                    .bias = spec.bias,
                                    .deviation = spec.init_deviation,
-                                   .weight_norm = spec.weight_norm});
+                                   .weight_norm = spec.weight_norm,
+                                   .lora = spec.lora,
+                                   .lora_scale = spec.lora_scale});
   };
   if (plain) {
     add(qkv_, self ? "qkv" : "kv", (self ? queries : 0) + keys + values, Activation::identity, queries);

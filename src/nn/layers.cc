@@ -1,5 +1,6 @@
 #include "nn/layers.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace fovea::nn {
@@ -9,7 +10,9 @@ Linear make_in(const Scope& scope, const StackConfig& config) {
   Linear::Options options{.fan_out = config.inner,
                           .bias = config.bias,
                           .deviation = config.init_deviation,
-                          .weight_norm = config.weight_norm};
+                          .weight_norm = config.weight_norm,
+                          .lora = config.lora,
+                          .lora_scale = config.lora_scale};
   if (config.feed_forward == FeedForward::glu) return {scope, config.width, 2 * config.inner, options};
   options.activation = config.activation;
   return {scope, config.width, config.inner, options};
@@ -35,15 +38,33 @@ Linear::Linear(const Scope& scope, std::int64_t in, std::int64_t out, Options op
     : weight_(scope.add("weight", {in, out}, init_of(in, out, options), true)),
       bias_(options.bias ? scope.add("bias", {out}, Init::zeros()) : Var()),
       activation_(options.activation) {
+  if (options.lora > 0) {
+    const std::int64_t rank = std::min(options.lora, std::min(in, out));
+    adapter_ = {scope.add(kLoraIn, {in, rank}, Init::xavier(in, rank)), scope.add(kLoraOut, {rank, out}, Init::zeros()),
+                options.lora_scale};
+  }
   if (!options.weight_norm) return;
   length_ = scope.add("length", {out}, Init::zeros());
   set_lengths(weight_.value(), length_.value());
 }
 
+Var adapted(Tape& tape, const Var& weight, const Adapter& adapter) {
+  const Var product = linear(tape, adapter.in, adapter.out, Var(), Activation::identity);
+  return add(tape, weight, scale(tape, product, adapter.scale));
+}
+
+Var Linear::weight(Tape& tape) const {
+  const Var weight = adapter_.in.defined() ? adapted(tape, weight_, adapter_) : weight_;
+  return length_.defined() ? weight_norm(tape, weight, length_) : weight;
+}
+
 Linear::Options branch_end(const StackConfig& config) {
   const auto branches = static_cast<double>(config.layers.size() * (config.cross.empty() ? 2 : 3));
-  return {
-      .bias = config.bias, .deviation = config.init_deviation / std::sqrt(branches), .weight_norm = config.weight_norm};
+  return {.bias = config.bias,
+          .deviation = config.init_deviation / std::sqrt(branches),
+          .weight_norm = config.weight_norm,
+          .lora = config.lora,
+          .lora_scale = config.lora_scale};
 }
 
 FeedForwardLayer::FeedForwardLayer(const Scope& scope, const StackConfig& config)

@@ -4,6 +4,13 @@
 
 namespace fovea::nn {
 
+// LoRA: the weight W counts as W + scale in out.
+struct Adapter {
+  Var in, out;  // (inputs, rank), (rank, outputs)
+  double scale = 1.0;
+};
+Var adapted(Tape& tape, const Var& weight, const Adapter& adapter);
+
 // act(x W + b).
 class Linear {
  public:
@@ -14,17 +21,20 @@ class Linear {
     bool bias = true;
     double deviation = 0.0;    // of normal initial values; 0: uniform, by the sizes
     bool weight_norm = false;  // the weight is direction times length
+    std::int64_t lora = 0;     // rank of an adapter; 0: none
+    double lora_scale = 1.0;
   };
   Linear(const Scope& scope, std::int64_t in, std::int64_t out) : Linear(scope, in, out, Options{}) {}
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, Options options);
 
   Var operator()(Tape& tape, const Var& x) const { return linear(tape, x, weight(tape), bias_, activation_); }
-  Var weight(Tape& tape) const { return length_.defined() ? weight_norm(tape, weight_, length_) : weight_; }
+  Var weight(Tape& tape) const;  // as it enters the product
   const Var& bias() const { return bias_; }
   Activation activation() const { return activation_; }
 
  private:
   Var weight_, length_, bias_;  // (in, out), (out), (out)
+  Adapter adapter_;
   Activation activation_;
 };
 

@@ -1,5 +1,7 @@
 #include "nn/scope.h"
 
+#include <algorithm>
+
 namespace fovea::nn {
 
 Scope Scope::operator/(std::string_view name) const {
@@ -23,8 +25,18 @@ Tensor Scope::weight(const std::string& full, const Shape& shape, Init init) con
   return make_weight(*context_, full, shape, dtype_, init);
 }
 
+bool is_part_of(std::string_view name, std::string_view part) {
+  return name.starts_with(part) && (name.size() == part.size() || name[part.size()] == '.');
+}
+
+bool Scope::is_frozen(std::string_view full) const {
+  if (frozen_ == nullptr || full.ends_with(kLoraIn) || full.ends_with(kLoraOut)) return false;
+  return std::any_of(frozen_->begin(), frozen_->end(), [&](const std::string& part) { return is_part_of(full, part); });
+}
+
 Var Scope::add(std::string_view name, const Shape& shape, Init init, bool decay) const {
   const std::string full = (*this / name).prefix_;
+  if (is_frozen(full)) return add_drawn(name, shape, init);
   parameters_->push_back({full, Var::leaf(weight(full, shape, init)), decay});
   return parameters_->back().var;
 }

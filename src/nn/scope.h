@@ -9,15 +9,23 @@
 
 namespace fovea::nn {
 
+// The two products of an adapter (LoRA), beside the weight of the layer that has it.
+inline constexpr const char *kLoraIn = "lora_in", *kLoraOut = "lora_out";
+
+// Is `name` the part, or something in it? "layers.1" holds "layers.1.attention.qkv.weight", not "layers.10...".
+bool is_part_of(std::string_view name, std::string_view part);
+
 // A place in the tree of names that layers are built at. Adding a parameter here is the only way to make one, so every
 // layer's names, shapes and initial values stand in its constructor, once.
 class Scope {
  public:
   Scope(Context& context, DType dtype, std::vector<Parameter>& parameters)
       : context_(&context), dtype_(dtype), parameters_(&parameters) {}
-  // All parameters together have `left` numbers at most.
-  Scope(Context& context, DType dtype, std::vector<Parameter>& parameters, std::int64_t& left)
-      : context_(&context), dtype_(dtype), parameters_(&parameters), left_(&left) {}
+  // All parameters together have `left` numbers at most; those below a name of `frozen` are not trained, but for
+  // adapters (kLora...).
+  Scope(Context& context, DType dtype, std::vector<Parameter>& parameters, std::int64_t& left,
+        const std::vector<std::string>& frozen)
+      : context_(&context), dtype_(dtype), parameters_(&parameters), left_(&left), frozen_(&frozen) {}
 
   Scope operator/(std::string_view name) const;  // one level down
   Scope operator/(std::int64_t index) const { return *this / std::to_string(index); }
@@ -32,11 +40,13 @@ class Scope {
 
  private:
   Tensor weight(const std::string& full, const Shape& shape, Init init) const;
+  bool is_frozen(std::string_view full) const;
 
   Context* context_;
   DType dtype_;
   std::vector<Parameter>* parameters_;
   std::int64_t* left_ = nullptr;
+  const std::vector<std::string>* frozen_ = nullptr;
   std::string prefix_, root_;
 };
 

@@ -56,6 +56,7 @@ Json settled(ModelConfig config) {
   if (config.task == Task::vision || config.image) config.max_length = config.image->patches();
   config.embedding_size = usual.embedding_size;
   config.dtype = usual.dtype;
+  config.frozen.clear();
   config.checkpointing = false;
   return write_fields(config);
 }

@@ -41,6 +41,7 @@ void TrainConfig::check() const {
   if (batch % accumulation != 0)
     fail(ErrorCode::usage, fmt::format("a batch of {} does not divide into {} parts", batch, accumulation),
          "accumulation", "a divisor of train.batch");
+  for (const std::string& rate : adamw.rates) parse_rate(rate);
 }
 
 void TrainConfig::fields(FieldVisitor& v) {
@@ -61,6 +62,7 @@ void TrainConfig::fields(FieldVisitor& v) {
   v("eps", adamw.eps, "AdamW's epsilon, outside the root", above(0));
   v("weight_decay", adamw.weight_decay, "on matrices only", between(0, 1e3));
   v("decoupled", adamw.decoupled, "weight decay apart from the gradient (AdamW), or as L2 in it (Adam)");
+  v("rates", adamw.rates, "parts that move at another rate, as multiples: classifier=10, embedding=0.1");
   v("clip_norm", clip_norm, "largest joint norm of the gradients; 0: no limit", at_least(0));
   v("clip_value", clip_value, "largest entry of a gradient; 0: no limit", at_least(0));
   v("label_smoothing", label_smoothing, "share of the target spread over all classes", between(0, 0.999));

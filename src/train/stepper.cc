@@ -94,7 +94,7 @@ Loss Stepper::run_part(Context& context, const Batch& batch, std::size_t part, c
 // Loss, targets that count and right answers of every part, the norm of the gradients, and whether those of f16 were
 // finite. Leaves the gradients as they were applied.
 Tensor Stepper::enqueue(Context& context, std::span<const Batch> parts) {
-  const Numbers at{parts.size()};
+  const Numbers at{parts.size(), adamw_.rates()};
   const Tensor told = feed(context, [this] {
     const auto numbers = std::make_shared<std::vector<double>>(told_);
     return Tensor::wrap(numbers->data(), {std::ssize(*numbers)}, DType::f64, numbers);
@@ -113,8 +113,7 @@ Tensor Stepper::enqueue(Context& context, std::span<const Batch> parts) {
   const Tensor numbers = collect_numbers(context, std::move(scalars));
   const Tensor go = finite_answer(context, numbers);
   clip_value(context, parameters, config_.clip_value, go);
-  const auto pace = static_cast<std::int64_t>(at.pace());
-  adamw_.apply(context, told.slice(0, pace, pace + 3), go);
+  adamw_.apply(context, told.slice(0, static_cast<std::int64_t>(at.pace()), static_cast<std::int64_t>(at.share())), go);
   if (average_) average_->apply(context, number(at.share()), go);
   return numbers;
 }

@@ -39,14 +39,14 @@ class Stepper {
   std::int64_t skipped() const { return scaler_ ? scaler_->state().skipped : 0; }
 
  private:
-  // What the host tells a step, f64: for each part the factor of its loss, 1 / loss scale, AdamW's pace, the average's
+  // What the host tells a step, f64: for each part the factor of its loss, 1 / loss scale, AdamW's paces, the average's
   // share.
   struct Numbers {
-    std::size_t parts;
+    std::size_t parts, rates;
     std::size_t unscale() const { return parts; }
     std::size_t pace() const { return parts + 1; }
-    std::size_t share() const { return parts + 4; }
-    std::size_t size() const { return parts + 5; }
+    std::size_t share() const { return pace() + 3 * rates; }
+    std::size_t size() const { return share() + 1; }
   };
   std::vector<double> told(std::span<const double> shares, double rate) const;
   Tensor enqueue(Context& context, std::span<const Batch> parts);

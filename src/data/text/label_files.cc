@@ -6,7 +6,6 @@
 #include <charconv>
 #include <set>
 
-
 namespace fovea {
 namespace {
 
@@ -103,6 +102,12 @@ LabelNames::LabelNames(std::span<const std::string_view> labels) {
   if (numbers)
     std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return *integer(a) < *integer(b); });
   for (std::size_t i = 0; i < names.size(); ++i) ids_[names[i]] = static_cast<std::int32_t>(i);
+}
+
+std::vector<std::string> LabelNames::names() const {
+  std::vector<std::string> names(ids_.size());
+  for (const auto& [name, id] : ids_) names[static_cast<std::size_t>(id)] = name;
+  return names;
 }
 
 std::int32_t LabelNames::id(std::string_view label, const std::string& where) const {

@@ -41,6 +41,7 @@ class LabelNames {
   explicit LabelNames(std::span<const std::string_view> labels);
 
   std::int64_t size() const { return std::ssize(ids_); }
+  std::vector<std::string> names() const;                                   // in the order of their ids
   std::int32_t id(std::string_view label, const std::string& where) const;  // refuses one it has not seen
 
  private:

@@ -1,38 +1,83 @@
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "data/kinds.h"
 #include "data/text/label_files.h"
 #include "data/text/labelled_parts.h"
+#include "data/text/records.h"
 #include "io/xz.h"
 
 // Texts and pairs of texts that have a class.
 namespace fovea {
 namespace {
 
-// One file of a data set, ready to be encoded.
+// One file of a data set, ready to be encoded: lines of fields, or records.
 struct LabelPart {
-  LabelPart(const Path& path, std::size_t cap) : file(path, cap) {}
+  std::unique_ptr<const TextLines> lines;
+  Records records;
+  LabelTable table;  // points into them
 
-  TextLines file;
-  LabelTable table;
+  std::string where(std::size_t example) const {
+    return lines ? lines->where(table.lines[example]) : records.where(table.lines[example]);
+  }
 };
 
-// Only where the file tells the answers.
-std::unique_ptr<const LabelPart> read_part(const Path& folder, std::span<const std::string_view> names,
-                                           std::size_t cap) {
-  const auto path = find_part(folder, names, ".tsv");
-  if (!path) return nullptr;
-  auto part = std::make_unique<LabelPart>(*path, cap);
+using PartPointer = std::unique_ptr<LabelPart>;
+
+constexpr std::string_view kEnds[] = {".tsv", ".csv", ".jsonl"};
+
+std::optional<Path> find_labels(const Path& folder, std::span<const std::string_view> names) {
+  for (const std::string_view end : kEnds)
+    if (const auto path = find_part(folder, names, end)) return path;
+  return {};
+}
+
+bool names_columns(const DataSettings& settings) {
+  return !settings.label_column.empty() || !settings.text_column.empty() || !settings.second_column.empty();
+}
+
+PartPointer read_record_part(const Path& path, const DataSettings& settings, std::size_t cap) {
+  auto part = std::make_unique<LabelPart>();
+  part->records = read_records(path, cap);
+  const RecordColumns columns = require_columns(part->records.columns, settings, path.string());
+  for (std::size_t row = 0; row < part->records.rows.size(); ++row) {
+    const auto add = [&](std::size_t column, std::vector<std::string_view>& to) {
+      const std::string& field = part->records.rows[row][column];
+      if (field.empty())
+        fail(ErrorCode::bad_input, fmt::format("\"{}\" is empty", part->records.columns[column]),
+             part->records.where(row));
+      to.push_back(field);
+    };
+    add(columns.first, part->table.first);
+    add(columns.label, part->table.labels);
+    if (columns.second) add(*columns.second, part->table.second);
+    part->table.lines.push_back(row);
+  }
+  return part;
+}
+
+// Nothing where the file does not tell the answers.
+PartPointer read_part_file(const Path& path, const DataSettings& settings, std::size_t cap) {
+  if (is_record_file(path) || names_columns(settings)) return read_record_part(path, settings, cap);
+  auto part = std::make_unique<LabelPart>();
+  part->lines = std::make_unique<const TextLines>(path, cap);
   const std::vector<std::string_view> first =
-      part->file.size() > 0 ? part->file.fields(0) : std::vector<std::string_view>();
+      part->lines->size() > 0 ? part->lines->fields(0) : std::vector<std::string_view>();
   auto columns = LabelColumns::of(first);
   if (!columns && first.size() == 2) columns = LabelColumns::named();
   if (!columns)
     fail(ErrorCode::bad_input, "the first line is neither a label and a text nor a header of GLUE's",
-         part->file.where(0), "fields are separated by tabs");
+         part->lines->where(0),
+         "fields are separated by tabs; --set data.text_column=NAME where the line names columns");
   if (!columns->label) return nullptr;
-  part->table = read_labels(part->file, *columns);
+  part->table = read_labels(*part->lines, *columns);
   return part;
+}
+
+PartPointer read_part(const DataSettings& settings, std::span<const std::string_view> names, std::size_t cap) {
+  const auto path = find_labels(settings.source, names);
+  return path ? read_part_file(*path, settings, cap) : nullptr;
 }
 
 LabelledLists lists_of(const LabelPart& part, const LabelNames& names, const TextEncoder& encode) {
@@ -40,40 +85,59 @@ LabelledLists lists_of(const LabelPart& part, const LabelNames& names, const Tex
   if (!part.table.second.empty()) lists.second = encode(part.table.second);
   for (std::size_t i = 0; i < part.table.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
-    lists.examples.push_back({at, at, names.id(part.table.labels[i], part.file.where(part.table.lines[i]))});
+    lists.examples.push_back({at, at, names.id(part.table.labels[i], part.where(i))});
   }
   return lists;
 }
 
-// Files without answers are left out. Where dev is the only other one that has some it is the test, and a tenth of
-// the training part is held out for validation.
+// What there is of a folder, or of one file alone.
+struct LabelParts {
+  PartPointer train, validation, test;
+};
+
+// Files without answers are left out. Where dev is the only other one that has some it is the test.
+LabelParts read_parts(const DataSettings& settings, std::size_t cap) {
+  if (!is_folder(settings.source)) return {read_part_file(settings.source, settings, cap), nullptr, nullptr};
+  LabelParts parts{read_part(settings, kTrainNames, cap), read_part(settings, kValidationNames, cap),
+                   read_part(settings, kTestNames, cap)};
+  if (!parts.test) std::swap(parts.test, parts.validation);
+  return parts;
+}
+
+// A tenth of the training part is held out for each part that has no file.
+void fill_parts(const LabelParts& files, const LabelNames& names, const TextEncoder& encode, TextParts& parts) {
+  parts.train = lists_of(*files.train, names, encode);
+  const auto fill = [&](const PartPointer& file, LabelledLists& part) {
+    if (file) {
+      part = lists_of(*file, names, encode);
+    } else {
+      part = {parts.train.first, parts.train.second, {}};
+      hold_out(parts.train.examples, part.examples);
+    }
+  };
+  fill(files.test, parts.test);
+  fill(files.validation, parts.validation);
+}
+
 Dataset load_tables(const Context& context, const DataSettings& settings, const DataUse& use, Task task) {
   const std::size_t cap = within_memory(kTextCap, context);
-  const auto train = read_part(settings.source, kTrainNames, cap);
-  if (!train) fail(ErrorCode::bad_input, "no train.tsv with labels", settings.source);
-  auto validation = read_part(settings.source, kValidationNames, cap),
-       test = read_part(settings.source, kTestNames, cap);
-  if (!test) std::swap(test, validation);
-  if (train->table.second.empty() != (task == Task::classify))
-    fail(ErrorCode::usage, train->table.second.empty() ? "these are single texts" : "these are pairs of texts",
-         settings.source, "data.kind=labels or data.kind=pairs");
-  const LabelNames names(train->table.labels);
+  const LabelParts files = read_parts(settings, cap);
+  if (!files.train) fail(ErrorCode::bad_input, "no train.tsv with labels", settings.source, "fovea list data");
+  const std::vector<std::string_view>& texts = files.train->table.first;
+  if (files.train->table.second.empty() != (task == Task::classify))
+    fail(ErrorCode::usage, files.train->table.second.empty() ? "these are single texts" : "these are pairs of texts",
+         settings.source, files.train->table.second.empty() ? "--set data.kind=labels" : "--set data.kind=pairs");
+  const LabelNames names(files.train->table.labels);
   Dataset data;
   data.name = data_name(settings);
   data.task = task;
   data.classes = names.size();
-  data.tokenizer = chosen_tokenizer(context, settings, use, "bytes", train->table.first);
+  data.class_names = names.names();
+  data.tokenizer = chosen_tokenizer(context, settings, use, "bytes", texts);
   data.vocabulary = data.tokenizer->vocabulary();
   const TextEncoder encode(context, data.tokenizer, chosen_length(settings, use, kUsualTextLength));
   TextParts parts;
-  parts.train = lists_of(*train, names, encode);
-  if (test) parts.test = lists_of(*test, names, encode);
-  if (validation) {
-    parts.validation = lists_of(*validation, names, encode);
-  } else {
-    parts.validation = {parts.train.first, parts.train.second, {}};
-    hold_out(parts.train.examples, parts.validation.examples);
-  }
+  fill_parts(files, names, encode, parts);
   parts.cut(settings);
   parts.fill(data);
   return data;
@@ -81,10 +145,15 @@ Dataset load_tables(const Context& context, const DataSettings& settings, const 
 
 }  // namespace
 
-bool is_labelled(const Path& folder, bool pairs) {
-  if (is_paper_pairs(folder)) return pairs;
-  const auto train = find_part(folder, kTrainNames, ".tsv");
+bool is_labelled(const DataSettings& settings, bool pairs) {
+  const Path source = settings.source;
+  if (is_folder(source) && is_paper_pairs(source)) return pairs;
+  const auto train = is_folder(source) ? find_labels(source, kTrainNames) : std::optional(source);
   if (!train) return false;
+  if (is_record_file(*train) || names_columns(settings)) {
+    const auto columns = find_columns(record_columns(*train), settings);
+    return columns && columns->second.has_value() == pairs;
+  }
   const std::string line = first_line(*train);
   if (const auto columns = LabelColumns::of(tab_fields(line))) return columns->second.has_value() == pairs;
   constexpr std::size_t kLooked = std::size_t{1} << 20;

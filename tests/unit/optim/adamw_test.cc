@@ -157,5 +157,34 @@ TEST(Clip, NoParametersHaveNormZero) {
   EXPECT_EQ(clip_norm(context, {}, 1.0).item(), 0.0);
 }
 
+// Parts at rates of their own move as if each had an optimiser of its own with that rate.
+TEST(AdamW, PartsMoveAtRatesOfTheirOwn) {
+  Context context = poisoned();
+  const std::vector<double> start = {1.0, -2.0}, gradient = {0.3, -0.1};
+  const std::vector<std::pair<std::string, double>> expected = {
+      {"layers.0.weight", 0.01}, {"classifier.out.weight", 0.1}, {"classifiers", 0.01}, {"embedding", 0.0}};
+  std::vector<Parameter> together;
+  for (const auto& [name, rate] : expected) together.push_back(parameter<double>(context, name, start, true));
+  AdamW adamw(context, together, {.weight_decay = 0.1, .rates = {"classifier=10", "embedding=0"}});
+  EXPECT_EQ(adamw.rates(), 3u);
+  for (int step = 0; step < 3; ++step) {
+    for (const Parameter& p : together) give_gradient<double>(context, p, gradient);
+    adamw.step(0.01);
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const Parameter alone = parameter<double>(context, "alone", start, true);
+    AdamW one(context, {alone}, {.weight_decay = 0.1});
+    for (int step = 0; step < 3; ++step) {
+      give_gradient<double>(context, alone, gradient);
+      one.step(expected[i].second);
+    }
+    const std::vector<double> moved = together[i].var.value().to_vector<double>();
+    const std::vector<double> wanted = alone.var.value().to_vector<double>();
+    for (std::size_t j = 0; j < moved.size(); ++j) EXPECT_NEAR(moved[j], wanted[j], 1e-14) << expected[i].first;
+  }
+  for (const char* bad : {"classifier", "=2", "a=", "a=x", "a=-1"})
+    EXPECT_ERROR(parse_rate(bad), ErrorCode::usage, "PART=FACTOR", "rates", "classifier=10");
+}
+
 }  // namespace
 }  // namespace fovea::testing
