@@ -307,7 +307,7 @@ TEST(PictureData, TaskDecidesHowPicturesAreRead) {
 TEST(Kinds, AreToldByTheirFilesOrRefused) {
   const TemporaryFolder folder;
   EXPECT_ERROR(load_data(kContext, source(folder.path())), kBad, "no kind of data", folder.path().string(), "pictures");
-  EXPECT_ERROR(load_data(kContext, source(folder / "none")), kBad, "no folder or file", "data.source", "");
+  EXPECT_ERROR(load_data(kContext, source(folder / "none")), kBad, "no such file or folder", "data.source", "");
   DataSettings settings = source(folder.path());
   settings.kind = "picturs";
   EXPECT_ERROR(load_data(kContext, settings), ErrorCode::usage, "unknown kind", "data.kind", "\"pictures\"?");
