@@ -60,7 +60,8 @@ void add_machine_options(const Arguments& verb, MachineOptions& options) {
   verb.add_option("--device", options.device, "cpu, cuda, cuda:N or auto").type_name("NAME").show_default();
   if (is_built(Device::cuda)) verb.add_flag("--tf32", options.tf32, "let a card multiply f32 with 10 bits: faster");
   verb.add_option("--memory-limit", options.memory_limit, "refuse to use more, e.g. 4GB [what there is]")
-      .type_name("SIZE");
+      .type_name("SIZE")
+      .common();
 }
 
 std::vector<std::string> split_names(const std::string& text, const std::string& option) {

@@ -25,7 +25,8 @@ void add_rank_options(const Arguments& verb, RankOptions& options) {
   verb.add_option("--rank-timeout", options.timeout, "seconds to wait for another rank")
       .type_name("S")
       .check(in_range(1, 1e6))
-      .show_default();
+      .show_default()
+      .common();
 }
 
 void divide_batch(const dist::Mesh& mesh, const Console& console, RunSettings& settings) {

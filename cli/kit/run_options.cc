@@ -12,7 +12,8 @@ RunChoices RunOptions::choices() const {
 
 void add_run_options(const Arguments& verb, RunOptions& options) {
   RunChoices& o = options.typed;
-  verb.add_flag("--profile", options.profile, "measure time and memory by layer and operation");
+  verb.add_flag("--profile", options.profile, "measure time and memory by layer and operation").common();
+  verb.add_flag("--json-lines", options.json_lines, "progress as JSON, an object a line, on standard error").common();
   verb.add_option("--data", o.data, "folder, file, listops or pathfinder: fovea list data").type_name("SOURCE");
   verb.add_option("--out", o.out, "folder for checkpoints, curves and report").type_name("FOLDER");
   verb.add_option("--steps", o.steps, "training steps").type_name("N").check(in_range(1, 1e12));

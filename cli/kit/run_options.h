@@ -14,6 +14,7 @@ struct RunOptions {
   RunChoices typed;
   std::optional<std::string> dtype;
   bool profile = false;
+  bool json_lines = false;
 
   RunChoices choices() const;  // with the dtype
 };

@@ -7,7 +7,7 @@
 namespace fovea::cli {
 
 void RunProgress::on_training(const std::string& name, Task task) {
-  training_.emplace(console_, task, name, name_width_);
+  training_.emplace(console_, task, name, TrainProgress::Form{name_width_, json_lines_});
 }
 
 void RunProgress::on_trained() {

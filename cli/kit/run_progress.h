@@ -12,8 +12,8 @@ namespace fovea::cli {
 class RunProgress : public RunObserver {
  public:
   // `name_width`: columns for names, so that bars of several models line up.
-  explicit RunProgress(const Console& console, std::size_t name_width = 0)
-      : console_(console), name_width_(name_width) {}
+  explicit RunProgress(const Console& console, std::size_t name_width = 0, bool json_lines = false)
+      : console_(console), name_width_(name_width), json_lines_(json_lines) {}
 
   void on_training(const std::string& name, Task task) override;
   void on_step(const StepReport& report) override { training_->on_step(report); }
@@ -29,6 +29,7 @@ class RunProgress : public RunObserver {
  private:
   const Console& console_;
   std::size_t name_width_;
+  bool json_lines_;
   std::optional<TrainProgress> training_;  // while it lasts
   std::function<void(std::int64_t done, std::int64_t all)> test_;
 };

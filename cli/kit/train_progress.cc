@@ -8,6 +8,7 @@
 
 #include "cli/kit/progress.h"
 #include "experiment/run_text.h"
+#include "io/json.h"
 
 namespace fovea::cli {
 namespace {
@@ -23,9 +24,12 @@ std::string bytes_text(std::size_t bytes) {
 // A model of texts is timed by its tokens: how many a step has depends on their lengths.
 bool counts_tokens(const Scores& scores) { return !scores.classes() && scores.task != Task::forecast; }
 
-ProgressOptions bar_options(const Console& console, const Scores& scores, std::string name, std::size_t width) {
+ProgressOptions bar_options(const Console& console, const Scores& scores, std::string name,
+                            const TrainProgress::Form& form) {
+  const std::size_t width = form.name_width;
   ProgressOptions options = progress_options(console, std::move(name), counts_tokens(scores) ? "tokens" : "steps");
   options.label_width = width;
+  options.quiet = options.quiet || form.json_lines;
   return options;
 }
 
@@ -38,8 +42,24 @@ double TrainProgress::Smooth::add(double value) {
   return sum_ / weight_;
 }
 
-TrainProgress::TrainProgress(const Console& console, Task task, std::string name, std::size_t name_width)
-    : console_(console), scores_{.task = task}, progress_(bar_options(console, scores_, std::move(name), name_width)) {}
+TrainProgress::TrainProgress(const Console& console, Task task, std::string name, Form form)
+    : console_(console),
+      name_(name),
+      json_lines_(form.json_lines),
+      scores_{.task = task},
+      progress_(bar_options(console, scores_, std::move(name), form)) {}
+
+// As often as plain lines, and at the end.
+void TrainProgress::write_json(const StepReport& report) {
+  constexpr double kSeconds = 5.0;
+  if (told_ >= 0.0 && report.train_seconds - told_ < kSeconds && report.progress < 1.0) return;
+  told_ = report.train_seconds;
+  Json line{{"event", "step"},      {"name", name_},       {"step", report.step},     {"progress", report.progress},
+            {"loss", state_.loss},  {"rate", report.rate}, {"tokens", report.tokens}, {"seconds", report.train_seconds},
+            {"speed", state_.rate}, {"skipped", skipped_}};
+  if (scores_.classes()) line["accuracy"] = state_.accuracy;
+  console_.note(line.dump());
+}
 
 void TrainProgress::on_step(const StepReport& report) {
   state_.step = report.step;
@@ -51,6 +71,7 @@ void TrainProgress::on_step(const StepReport& report) {
   state_.rate = rate_.add(done / std::fmax(report.seconds, 1e-9));
   state_.notice = notice(report);
   progress_.update(state_);
+  if (json_lines_) write_json(report);
   if (console_.verbose && !report.note.empty()) {
     progress_.hide();
     console_.detail(fmt::format("step {}: {}", report.step, report.note));
@@ -80,14 +101,20 @@ void TrainProgress::finish() {
 }
 
 void TrainProgress::on_eval(const EvalReport& report) {
-  if (!console_.verbose) return;
+  if (json_lines_) {
+    Json line{{"event", "evaluation"}, {"name", name_},       {"step", report.step},
+              {"split", report.split}, {"loss", report.loss}, {"best", report.best}};
+    if (scores_.classes()) line["accuracy"] = report.accuracy;
+    return console_.note(line.dump());
+  }
   progress_.hide();
   Scores scores = scores_;
   scores.loss = report.loss;
   scores.accuracy = report.accuracy;
   scores.deviation = report.deviation;
-  console_.detail(fmt::format("step {}: {} {}{}", report.step, report.split, scores_text(scores),
-                              report.best ? ", the best so far" : ""));
+  scores.examples = report.examples;
+  console_.note(fmt::format("{}  step {}: {} {}{}", name_, report.step, report.split, scores_text(scores),
+                            report.best ? ", the best so far" : ""));
 }
 
 }  // namespace fovea::cli

@@ -13,7 +13,11 @@ namespace fovea::cli {
 // classes, accuracy are those of the training batches, smoothed.
 class TrainProgress : public TrainObserver {
  public:
-  TrainProgress(const Console& console, Task task, std::string name, std::size_t name_width);
+  struct Form {
+    std::size_t name_width = 0;
+    bool json_lines = false;  // an object for every line, for programs that watch
+  };
+  TrainProgress(const Console& console, Task task, std::string name, Form form);
 
   void on_step(const StepReport& report) override;
   void on_eval_progress(std::int64_t done, std::int64_t all) override;
@@ -30,11 +34,16 @@ class TrainProgress : public TrainObserver {
     double sum_ = 0.0, weight_ = 0.0;
   };
 
+  void write_json(const StepReport& report);
+
   // Steps that were skipped so far, and the share of the last while spent waiting for batches; empty: nothing to tell.
   std::string notice(const StepReport& report);
 
   const Console& console_;
-  Scores scores_;  // only the task counts
+  std::string name_;
+  bool json_lines_;
+  double told_ = -1.0;  // training seconds at the last line of JSON
+  Scores scores_;       // only the task counts
   Progress progress_;
   ProgressState state_;  // after the last step
   std::int64_t skipped_ = 0;

@@ -11,6 +11,7 @@
 #include "cli/kit/verb.h"
 #include "core/nearest.h"
 #include "data/kinds.h"
+#include "experiment/predictions.h"
 #include "experiment/run_folder.h"
 #include "experiment/scores.h"
 
@@ -50,6 +51,16 @@ const std::shared_ptr<const Split>& split_of(const Dataset& data, const std::str
   return *splits[place_of_name(name, kNames, "split", "--split")];
 }
 
+// Of whole inputs with classes; larger parts are left at their accuracy, which takes half the time.
+std::optional<ClassMetrics> metrics_of(Context& context, const Model& model, const Split& split,
+                                       const EvalVerbOptions& options) {
+  constexpr std::int64_t kMost = 20000;
+  if (!Scores{.task = model.config().task}.classes() || split.size() > kMost) return {};
+  const std::vector<Prediction> predictions =
+      predict(context, model, split, {.examples = options.examples, .batch = options.batch});
+  return class_metrics(predictions, model.config().classes);
+}
+
 void run(const EvalVerbOptions& options, const Console& console) {
   split_of({}, options.split);  // a mistyped name is found before the work, not after
   Context context(options.machine.context(console));
@@ -71,8 +82,11 @@ void run(const EvalVerbOptions& options, const Console& console) {
   const Scores scores = scores_of(data.task, report, *split);
   console.print(fmt::format("{}  {} of {}: {}, {} examples, {:.1f} s", checkpoint.string(), options.split, data.name,
                             scores_text(scores), report.examples, report.seconds));
+  const std::optional<ClassMetrics> metrics = metrics_of(context, model, *split, options);
+  if (metrics) console.print(fmt::format("F1 {:.3f}, Matthews' correlation {:.3f}", metrics->f1, metrics->correlation));
   Json document{{"checkpoint", checkpoint.string()}, {"data", data.name}, {"split", options.split}};
   document.update(scores_json(scores));
+  if (metrics) document.update({{"f1", metrics->f1}, {"matthews", metrics->correlation}});
   document.update({{"examples", report.examples}, {"seconds", report.seconds}});
   console.document(document);
 }

@@ -49,7 +49,7 @@ CompareReport run_all(const Comparison& comparison, RunEnvironment environment) 
 
 Json run(const ArenaTask& task, const LraOptions& options, const Console& console) {
   const ComparisonPlan plan = plan_of(task, options);
-  RunProgress progress(console, longest(plan.models));
+  RunProgress progress(console, longest(plan.models), options.run.json_lines);
   const ContextOptions machine = options.run.machine.context(console);
   const Comparison comparison(plan, machine, progress);
   console.note(describe_data(comparison.data()));

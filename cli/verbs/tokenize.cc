@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <sstream>
@@ -25,6 +27,7 @@ constexpr std::size_t kFileCap = std::size_t{1} << 30;
 struct TokenizeOptions {
   MachineOptions machine;
   std::string data, out, tokenizer, text;
+  std::vector<std::string> ids;
   std::int64_t vocabulary = 8000, min_frequency = 2;
   std::string special = "<|endoftext|>";
 };
@@ -178,6 +181,45 @@ void run_text(const TokenizeOptions& options, const Console& console) {
   console.document({{"tokens", pieces}, {"text", tokenizer.decode(encoding.ids)}});
 }
 
+// "12 7 9", "12,7,9" or "[12, 7, 9]".
+std::vector<std::int32_t> ids_of(std::string_view text, const Tokenizer& tokenizer, const std::string& where) {
+  std::vector<std::int32_t> ids;
+  constexpr std::string_view kBetween = " ,[]\t\r\n";
+  while (!text.empty()) {
+    const std::size_t begin = std::min(text.find_first_not_of(kBetween), text.size());
+    text.remove_prefix(begin);
+    const std::string_view word = text.substr(0, text.find_first_of(kBetween));
+    text.remove_prefix(word.size());
+    if (word.empty()) continue;
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size() || id < 0 || id >= tokenizer.vocabulary())
+      fail(ErrorCode::usage, fmt::format("\"{}\" is no token id: they are 0 to {}", word, tokenizer.vocabulary() - 1),
+           where, "fovea tokenize decode 12 7 9 --tokenizer tok");
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+void run_decode(const TokenizeOptions& options, const Console& console) {
+  if (options.ids.empty() == options.data.empty())
+    fail(ErrorCode::usage, "ids, or a file of them", "fovea tokenize decode",
+         "fovea tokenize decode 12 7 9 --tokenizer tok; or --data FILE, ids of a text in each line");
+  const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
+  std::vector<std::string> texts;
+  if (!options.ids.empty()) {
+    texts.push_back(
+        tokenizer.decode(ids_of(fmt::format("{}", fmt::join(options.ids, " ")), tokenizer, "fovea tokenize decode")));
+  } else {
+    std::istringstream lines(read_text(options.data, kFileCap));
+    std::size_t number = 0;
+    for (std::string line; std::getline(lines, line);)
+      texts.push_back(tokenizer.decode(ids_of(line, tokenizer, fmt::format("{}:{}", options.data, ++number))));
+  }
+  for (const std::string& text : texts) console.print(text);
+  console.document({{"texts", texts}});
+}
+
 void add_data_options(const Arguments& app, TokenizeOptions& options) {
   app.add_option("--data", options.data, "text file, or folder of them; .xz is unpacked").type_name("PATH").required();
   app.add_option("--out", options.out, "folder to write, which must not exist").type_name("FOLDER").required();
@@ -190,7 +232,7 @@ void add_tokenizer_option(const Arguments& app, TokenizeOptions& options) {
       .required();
 }
 
-// The three WHATs share their options: only one of them runs.
+// The WHATs share their options: only one of them runs.
 struct Adder {
   Program& program;
   const Arguments& group;
@@ -233,6 +275,17 @@ struct Adder {
     app.add_option("text", options->text, "the text").required();
     add_tokenizer_option(app, *options);
   }
+
+  void decode() const {
+    const Arguments app =
+        add({"decode",
+             "Turns token ids back into text.",
+             {"fovea tokenize decode 12 7 9 --tokenizer tok", "fovea tokenize decode --data ids.txt --tokenizer tok"}},
+            run_decode);
+    app.add_option("ids", options->ids, "the ids");
+    app.add_option("--data", options->data, "file with the ids of a text in each line").type_name("FILE");
+    add_tokenizer_option(app, *options);
+  }
 };
 
 }  // namespace
@@ -246,6 +299,7 @@ void add_tokenize(Program& program) {
   adder.train(train);
   adder.encode(encode);
   adder.text();
+  adder.decode();
 }
 
 }  // namespace fovea::cli

@@ -13,6 +13,7 @@
 #include "experiment/run_folder.h"
 #include "experiment/run_model.h"
 #include "experiment/run_text.h"
+#include "experiment/train_report.h"
 #include "io/lock.h"
 
 // fovea train: one model on one data set.
@@ -71,6 +72,21 @@ std::string resumed_from(const TrainOptions& options, const std::string& folder)
   return is_there(Path(options.resume) / kRunFile) ? folder : options.resume;
 }
 
+// The result on standard output, where it is kept and what may follow on standard error.
+void show(const TrainReport& report, const Console& console) {
+  const RunResult& result = report.result;
+  const std::string& folder = report.settings.train.out;
+  console.print(results_table({result}).text(Terminal::of(STDOUT_FILENO)));
+  if (report.metrics)
+    console.print(
+        fmt::format("F1 {:.3f}, Matthews' correlation {:.3f}", report.metrics->f1, report.metrics->correlation));
+  console.print(zones_text(result));
+  if (result.profile) console.print(profile_text(*result.profile, Terminal::of(STDOUT_FILENO)));
+  console.document(write_fields(result));
+  console.note(fmt::format("checkpoints and curves: {}\nreport: {}/report.html\nnext: {}", folder, folder,
+                           next_command(report.settings)));
+}
+
 void run(const TrainOptions& options, const Console& console) {
   const dist::Mesh mesh = options.ranks.mesh_of(console);
   RunSettings settings = settings_of(options, mesh, console);
@@ -81,25 +97,24 @@ void run(const TrainOptions& options, const Console& console) {
   const Interrupt interrupt;
   const std::string& folder = settings.train.out;
   const std::string name = settings.name();
-  RunProgress progress(console, name.size());
+  RunProgress progress(console, name.size(), options.run.json_lines);
   const ContextOptions machine = options.run.machine.context(console);
   const Dataset data = load_data(Context(machine), settings, Path(folder) / "last", progress);
   fit_to_data(settings, data);
   console.note(describe_data(data));
-  const RunResult result = run_model(settings, data,
-                                     {.machine = machine,
-                                      .observer = progress,
-                                      .stop = &interrupt.requested(),
-                                      .name = name,
-                                      .resume_command = "fovea train --resume " + folder,
-                                      .profile = options.run.profile,
-                                      .mesh = mesh},
-                                     resumed_from(options, folder));
-  console.print(results_table({result}).text(Terminal::of(STDOUT_FILENO)));
-  console.print(zones_text(result));
-  if (result.profile) console.print(profile_text(*result.profile, Terminal::of(STDOUT_FILENO)));
-  console.document(write_fields(result));
-  console.note(fmt::format("checkpoints and curves: {}", folder));
+  const RunEnvironment environment{.machine = machine,
+                                   .observer = progress,
+                                   .stop = &interrupt.requested(),
+                                   .name = name,
+                                   .resume_command = "fovea train --resume " + folder,
+                                   .profile = options.run.profile,
+                                   .mesh = mesh};
+  const Path result = Path(folder) / kResultFile;
+  const std::string before = is_there(result) ? read_file(result) : std::string();
+  TrainReport report{console.command, settings, run_model(settings, data, environment, resumed_from(options, folder))};
+  const bool anew = !is_there(Path(folder) / "report.html") || read_file(result) != before;  // else it was finished
+  if (mesh.leads() && anew) write_train_report(report, data, environment);
+  show(report, console);
 }
 
 }  // namespace
@@ -121,7 +136,7 @@ void add_train(Program& program) {
   verb.add_option("--freeze", options->freeze, "parts of them that stay: embedding,layers.0").type_name("A,B");
   verb.add_option("--resume", options->resume, "continue this run, or from a checkpoint in it").type_name("FOLDER");
   add_run_options(verb, options->run);
-  verb.add_flag("--print-config", options->print_config, "print the settings for --config, and train nothing");
+  verb.add_flag("--print-config", options->print_config, "print the settings for --config, and train nothing").common();
   add_rank_options(verb, options->ranks);
   program.share_last();
 }

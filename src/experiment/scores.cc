@@ -7,6 +7,14 @@
 
 namespace fovea {
 
+double Scores::interval() const {
+  if (!classes() || examples == 0) return 0.0;
+  constexpr double kZ = 1.96;
+  const auto n = static_cast<double>(examples);
+  const double part = kZ * kZ / n;
+  return kZ / (1.0 + part) * std::sqrt(accuracy * (1.0 - accuracy) / n + part / (4.0 * n));
+}
+
 double Scores::perplexity() const { return std::exp(loss); }
 
 double Scores::bits_per_character() const {
@@ -20,6 +28,7 @@ void Scores::fields(FieldVisitor& v) {
   v("deviation", deviation, "mean absolute error of numbers", at_least(0));
   v("majority_share", majority, "accuracy of always giving the most frequent answer", between(0, 1));
   v("characters_per_token", characters_per_token, "of the text; 0: unknown", at_least(0));
+  v("examples", examples, "that they were measured on; 0: unknown", at_least(0));
 }
 
 Scores scores_of(Task task, const EvalReport& report, const Split& split) {
@@ -28,12 +37,14 @@ Scores scores_of(Task task, const EvalReport& report, const Split& split) {
           report.accuracy,
           report.deviation,
           split.majority(),
-          task == Task::mlm ? 0.0 : split.characters_per_token()};
+          task == Task::mlm ? 0.0 : split.characters_per_token(),
+          report.examples};
 }
 
 std::string scores_text(const Scores& s) {
   if (s.classes())
-    return fmt::format("accuracy {:.2f}%{}, loss {:.4f}", 100.0 * s.accuracy,
+    return fmt::format("accuracy {:.2f}%{}{}, loss {:.4f}", 100.0 * s.accuracy,
+                       s.examples > 0 ? fmt::format(" ± {:.1f}", 100.0 * s.interval()) : "",
                        s.majority > 0.0 ? fmt::format(" (majority class {:.1f}%)", 100.0 * s.majority) : "", s.loss);
   if (s.task == Task::forecast) return fmt::format("MSE {:.4f}, MAE {:.4f}", s.loss, s.deviation);
   if (s.task == Task::image_text) return fmt::format("loss {:.4f}, accuracy {:.2f}%", s.loss, 100.0 * s.accuracy);
@@ -51,6 +62,7 @@ Json scores_json(const Scores& s) {
   }
   json["accuracy"] = s.accuracy;
   if (s.classes()) json["majority_share"] = s.majority;
+  if (s.examples > 0 && s.classes()) json["accuracy_interval"] = s.interval();
   if (!s.classes() && s.task != Task::image_text) json["perplexity"] = s.perplexity();
   if (s.characters_per_token > 0.0) json["bits_per_character"] = s.bits_per_character();
   return json;
@@ -67,7 +79,7 @@ std::vector<TableColumn> score_columns(const Scores& s) {
 }
 
 std::vector<TableCell> score_cells(const Scores& s) {
-  if (s.classes() || s.task == Task::image_text) return {s.accuracy, s.loss};
+  if (s.classes() || s.task == Task::image_text) return {TableCell(s.accuracy, s.interval()), s.loss};
   if (s.task == Task::forecast) return {s.loss, s.deviation};
   std::vector<TableCell> cells{s.loss, s.perplexity()};
   if (s.characters_per_token > 0.0) cells.emplace_back(s.bits_per_character());

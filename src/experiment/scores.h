@@ -16,8 +16,10 @@ struct Scores {
   double deviation = 0.0;             // of forecast the mean absolute error
   double majority = 0.0;              // accuracy of always giving the most frequent answer
   double characters_per_token = 0.0;  // of the text, where it is known
+  std::int64_t examples = 0;          // that they were measured on; 0: unknown
 
   bool classes() const { return task == Task::classify || task == Task::match || task == Task::vision; }
+  double interval() const;  // half of the 95% interval of the accuracy (Wilson's); 0: unknown
   double perplexity() const;
   double bits_per_character() const;  // NaN: unknown
   void fields(FieldVisitor& v);

@@ -1,0 +1,124 @@
+#include "experiment/train_report.h"
+
+#include <fmt/format.h>
+
+#include "experiment/curves.h"
+#include "experiment/profile_text.h"
+#include "experiment/run_folder.h"
+#include "experiment/run_text.h"
+#include "experiment/samples.h"
+#include "io/json.h"
+#include "measure/machine.h"
+#include "report/html.h"
+
+namespace fovea {
+namespace {
+
+constexpr std::int64_t kMostPredicted = 5000;
+
+Figure loss_figure(const TrainReport& report) {
+  const bool numbers = report.result.scores.task == Task::forecast;
+  Plot plot;
+  plot.title = "Loss";
+  plot.x = {"step", "", Scale::linear, {0.0}};
+  plot.y = numbers ? Axis{"squared error", ""} : Axis{"cross-entropy", "nats"};
+  Curve train = read_curve(report.settings.train.out, "train");
+  Curve validation = read_curve(report.settings.train.out, "validation");
+  plot.series.push_back({"training", std::move(train.step), std::move(train.loss), true});
+  if (!validation.step.empty())
+    plot.series.push_back({"validation", std::move(validation.step), std::move(validation.loss)});
+  return {std::move(plot),
+          "Batches of the training part, under dropout and smoothed, and the validation part. Validation that rises "
+          "while training falls is learned by heart."};
+}
+
+std::optional<Figure> accuracy_figure(const TrainReport& report) {
+  const Scores& scores = report.result.scores;
+  Curve validation = read_curve(report.settings.train.out, "validation");
+  if (!scores.classes() || validation.step.empty()) return {};
+  Plot plot;
+  plot.title = "Accuracy";
+  plot.x = {"step", "", Scale::linear, {0.0}};
+  plot.y = {"accuracy", "%"};
+  plot.levels = {{100.0 * scores.majority, "most frequent answer"}};
+  Curve train = read_curve(report.settings.train.out, "train");
+  plot.series.push_back({"training", std::move(train.step), std::move(train.accuracy), true});
+  plot.series.push_back({"validation", std::move(validation.step), std::move(validation.accuracy)});
+  return Figure{std::move(plot), "The thin line is what always giving the most frequent answer reaches."};
+}
+
+std::string sentence(const TrainReport& report, const Dataset& data) {
+  const RunResult& r = report.result;
+  return fmt::format("{} trained on {} for {} steps of {} in {:.0f} s ({} tokens, peak rate {:g}, seed {}) on {}, {}.",
+                     r.name, data.name, r.steps, report.settings.train.batch, r.train_seconds, r.tokens,
+                     report.settings.train.schedule.peak, report.settings.train.seed, this_machine().text(), today());
+}
+
+std::string note(const TrainReport& report, const Dataset& data) {
+  std::string text = describe_data(data) + ". Scores are those of the best checkpoint, of step " +
+                     std::to_string(report.result.best_step) + ", on the test part.";
+  if (report.result.scores.classes())
+    text += fmt::format(" Another {} examples would give an accuracy within the ± given, 95 times of 100.",
+                        report.result.scores.examples);
+  if (report.metrics)
+    text += fmt::format(" F1 {:.3f}, Matthews' correlation {:.3f}.", report.metrics->f1, report.metrics->correlation);
+  return text;
+}
+
+std::vector<Detail> details(const TrainReport& report) {
+  std::vector<Detail> all;
+  if (report.result.profile) all.push_back({"Profile", profile_text(*report.result.profile, Terminal{})});
+  all.push_back({"What to do next", next_command(report.settings)});
+  all.push_back({"Times and settings", zones_text(report.result) + "\n\n" + json_text(write_fields(report.settings))});
+  all.push_back({"Versions and machine", fmt::format("fovea {}\n{}\noneDNN {}\n{}\n", build_text(), compiler_version(),
+                                                     onednn_version(), this_machine().text())});
+  return all;
+}
+
+// What the best checkpoint makes of the test part, or of validation where there is none.
+std::vector<Section> sections(TrainReport& report, const Dataset& data, const RunEnvironment& environment) {
+  const Split& split = empty(data.test) ? *data.validation : *data.test;
+  ContextOptions options = environment.machine;
+  options.seed = report.settings.train.seed;
+  Context context(options);
+  const Model model = load_model(context, checkpoint_of(report.settings.train.out, "train").string());
+  if (!report.result.scores.classes()) return text_sections(context, model, data, split);
+  const std::vector<Prediction> predictions =
+      predict(context, model, split,
+              {.examples = kMostPredicted, .batch = report.settings.train.eval_batch, .stop = environment.stop});
+  if (split.size() <= kMostPredicted) report.metrics = class_metrics(predictions, data.classes);
+  return class_sections(context, data, split, predictions);
+}
+
+}  // namespace
+
+std::string next_command(const RunSettings& settings) {
+  const std::string& folder = settings.train.out;
+  switch (settings.model.task) {
+    case Task::lm: return fmt::format("fovea generate {} --prompt \"...\" --tokens 200", folder);
+    case Task::seq2seq: return fmt::format("fovea generate {} --data lines.txt --out translated.txt", folder);
+    case Task::encode: return fmt::format("fovea embed {} --data lines.txt --out vectors.npy", folder);
+    default:
+      return fmt::format("fovea eval {} --data OTHER; fovea train --resume {} --steps {}", folder, folder,
+                         2 * settings.train.steps);
+  }
+}
+
+void write_train_report(TrainReport& report, const Dataset& data, const RunEnvironment& environment) {
+  const Path folder = report.settings.train.out;
+  Page page{.title = fmt::format("{}: {}", data.name, report.result.name),
+            .sentence = sentence(report, data),
+            .command = report.command,
+            .table = results_table({report.result})};
+  page.sections = sections(report, data, environment);
+  page.table_note = note(report, data);
+  page.figures.push_back(loss_figure(report));
+  write_png(page.figures.back().plot, folder / "loss.png");
+  if (auto figure = accuracy_figure(report)) page.figures.push_back(std::move(*figure));
+  page.details = details(report);
+  page.downloads = {{"metrics.csv", read_file(folder / "metrics.csv")}};
+  if (report.result.profile) page.downloads.push_back({"profile.csv", profile_csv(*report.result.profile)});
+  write_file(folder / "report.html", page_html(page));
+}
+
+}  // namespace fovea
