@@ -25,6 +25,7 @@ class SharedAdamW {
   std::vector<double> pace(double rate) const { return own_->pace(rate); }
   void apply(const Context& context, const Tensor& pace, const Tensor& go = {}) const;
   void advance() { own_->advance(); }
+  std::size_t rates() const { return own_->rates(); }
   void zero_grad();
   std::int64_t steps() const { return own_->steps(); }
   void set_steps(std::int64_t steps) { own_->set_steps(steps); }
