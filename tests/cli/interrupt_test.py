@@ -34,7 +34,7 @@ OFTEN = ["--set", "train.checkpoint_every=7", "--set", "train.eval_every=10", "-
 GENERATED = ["--set", "data.train=48", "--set", "data.validation=8", "--set", "data.test=8"]
 CASES = {
     "train-read": ["train", "--attention", "softmax", "--data", "data", "--steps", "200", "--threads", "1"],
-    "train-generated": ["train", "--attention", "transformer", "--steps", "24", "--threads", "2", *GENERATED],
+    "train-generated": ["train", "--data", "listops", "--attention", "transformer", "--steps", "24", "--threads", "2", *GENERATED],
     "lra-read": ["lra", "listops", "--attention", "norm,softmax", "--data", "data", "--steps", "90", "--threads", "2"],
     "lra-generated": ["lra", "listops", "--attention", "transformer,norm", "--steps", "12", "--threads", "2", *GENERATED],
 }
