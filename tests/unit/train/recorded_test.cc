@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "support/expect_error.h"
 #include "support/fenced_memory.h"
 #include "support/names.h"
 #include "support/recorded_cases.h"
+#include "tensor/feed.h"
 
 namespace fovea::testing {
 namespace {
@@ -64,6 +66,25 @@ TEST_P(RecordedStepsTest, HaveTheBitsOfOthersAndAreToldOnlyWhatTheyAreFed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RecordedStepsTest, ::testing::ValuesIn(recorded_cases()), kNamedAsPrinted);
+
+// What is fed is brought before the whole recording plays. Memory that it has used before it takes what is fed, or that
+// it uses again behind, would hold something else by then.
+TEST(Feeds, HaveMemoryThatTheRestOfARecordingIsNeverGiven) {
+  const Context context({.threads = 1}), source({.threads = 1});
+  std::set<const void*> used, fed;
+  const auto use = [&] { used.insert(Tensor::empty(context, {16}).data<float>()); };
+  const auto recording = Recording::make(*context.memory(), [&] {
+    for (int i = 0; i < 3; ++i) {
+      use();
+      const Tensor told = feed(context, [&] { return Tensor::zeros(source, {16}); });
+      fed.insert(told.data<float>());
+    }
+    use();
+  });
+  ASSERT_TRUE(recording->play(0));
+  EXPECT_EQ(fed.size(), 3);
+  for (const void* block : fed) EXPECT_FALSE(used.contains(block));
+}
 
 // What a recording is asked to do with sequences of other lengths, and with wrong ones.
 class RecordedShapes : public ::testing::Test {
