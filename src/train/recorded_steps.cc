@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace fovea {
 namespace {
@@ -69,7 +70,12 @@ std::string reason(const Error& error) {
   return error.where().empty() ? error.message() : fmt::format("{}: {}", error.where(), error.message());
 }
 
-std::string megabytes(std::size_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
+// "640 kB", "12.5 MB", "3.20 GB"
+std::string size_text(std::size_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  if (size < 1e6) return fmt::format("{:.0f} kB", std::ceil(size / 1e3));
+  return size < 1e9 ? fmt::format("{:.1f} MB", size / 1e6) : fmt::format("{:.2f} GB", size / 1e9);
+}
 
 }  // namespace
 
@@ -138,7 +144,7 @@ bool RecordedSteps::record(Entry& entry, std::span<const Batch> parts, std::uint
     return false;
   }
   ++counts_.recorded;
-  news_ = fmt::format("steps of {} sequences are recorded: {} of memory", parts.front().size(), megabytes(peak()));
+  news_ = fmt::format("steps of {} sequences are recorded: {} of memory", parts.front().size(), size_text(peak()));
   return true;
 }
 
