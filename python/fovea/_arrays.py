@@ -25,11 +25,19 @@ def converter(array: Any) -> Callable[[Any], Any] | None:
         return _bfloat16(array.dtype) if array.dtype.isbuiltin == 2 else None
     if is_torch(array):
         return sys.modules["torch"].from_dlpack
-    if hasattr(array, "__array_namespace__"):
-        return array.__array_namespace__().from_dlpack
+    if (namespace := _namespace(array)) is not None:
+        return namespace.from_dlpack
     if type(array).__module__.partition(".")[0] in ("jax", "jaxlib"):
         return sys.modules["jax"].dlpack.from_dlpack
     return None
+
+
+def _namespace(array: Any) -> Any:
+    """The functions of the array standard for an array; None: it has none."""
+    if hasattr(array, "__array_namespace__"):
+        return array.__array_namespace__()
+    # CuPy's arrays tell of theirs from version 14 on.
+    return sys.modules["cupy"] if type(array).__module__.partition(".")[0] == "cupy" else None
 
 
 def _bfloat16(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
@@ -71,7 +79,7 @@ def placer(array: Any) -> Callable[[np.ndarray], Any]:
     """What sends an array of NumPy to where this one lies."""
     if is_torch(array):
         return lambda x: sys.modules["torch"].from_numpy(x).to(array.device)
-    return lambda x: array.__array_namespace__().asarray(x)
+    return lambda x: _namespace(array).asarray(x)
 
 
 def framework(array: Any) -> str:

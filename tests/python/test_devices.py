@@ -1,6 +1,8 @@
 """Where arrays lie: what is refused, and in which words. What a card does is in tests/gpu/python."""
 
 import ctypes
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -42,6 +44,16 @@ def refuse(exception, words, *args, **kwargs):
 def with_cuda(monkeypatch):
     """The package as a build with CUDA has it; the engine is what it is."""
     monkeypatch.setattr(_fovea, "has_cuda", True)
+
+
+def test_results_for_cupy_of_any_version(monkeypatch):
+    """Before version 14 its arrays do not tell where their functions are."""
+    cupy = types.ModuleType("cupy")
+    cupy.from_dlpack, cupy.asarray = object(), lambda x: ("there", x)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    array = type("ndarray", (), {"__module__": "cupy"})()
+    assert _arrays.converter(array) is cupy.from_dlpack
+    assert _arrays.placer(array)(1) == ("there", 1)
 
 
 def test_the_cpu_is_a_device():

@@ -89,7 +89,13 @@ def test_types(dtype):
 
 def call_text(mechanism, names=(), records=True, **options):
     text, _ = fovea.torch._attention.split(mechanism, options, torch.device("cpu"))
-    return text + "\n" + ",".join(names) + "\n" + ("records" if records else "")
+    return text + "\t" + ",".join(names) + "\t" + ("records" if records else "")
+
+
+def test_a_call_is_told_in_one_line():
+    """Inductor writes what operators are called with into comments, as it is."""
+    text = call_text("performer", ["seed", "weights"], causal=True)
+    assert text.count("\t") == 2 and text.replace("\t", "").isprintable()
 
 
 @pytest.mark.parametrize("mechanism,options", [("softmax", {}), ("softmax", {"causal": True, "return_lse": True}),

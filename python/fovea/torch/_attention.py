@@ -133,10 +133,10 @@ def run(q: Tensor, k: Tensor, v: Tensor, text: str, tensors: Named, weights: Seq
         tensors = [(name, _narrow(x) if name == "input" else x) for name, x in tensors]
     others = [x for _, x in tensors] + list(weights)
     names = [name for name, _ in tensors] + ["weights"] * len(weights)
-    call = noted(text + "\n" + ",".join(names), (q, k, v, *others))
+    call = noted(text + "\t" + ",".join(names), (q, k, v, *others))
     if not _is_eager(q, k, v, *others):
         results = attend(q, k, v, others, call)
-    elif not call.endswith("\n") or _is_transformed():
+    elif not call.endswith("\t") or _is_transformed():
         results = Attend.apply(call, q, k, v, *others)  # type: ignore[no-untyped-call]
     else:
         results = compute(q, k, v, others, call)

@@ -1,7 +1,7 @@
 """The operators fovea::attention and fovea::attention_backward.
 
-A call is described by a text, so that one schema serves every mechanism and option. Its lines are the literal of a
-dictionary, the names of the tensors that come besides q, k and v, and "records" when a backward pass may follow, or
+A call is described by a text, so that one schema serves every mechanism and option. Its parts, with tabs between them
+as compilers write arguments into comments of one line, are the literal of a dictionary, the names of the tensors that come besides q, k and v, and "records" when a backward pass may follow, or
 "copies" when it may follow in a compiled graph: that writes other things where tensors lay which it makes again for its
 backward pass, so the recorded call must have its own.
 
@@ -41,7 +41,7 @@ class Described:
     """A call as its text tells it."""
 
     def __init__(self, text: str) -> None:
-        literal, names, records = text.split("\n")
+        literal, names, records = text.split("\t")
         options: dict[str, Any] = literal_eval(literal)
         self.engine = _fovea.mechanism(options.pop("mechanism"), {})
         self.names = names.split(",") if names else []
@@ -78,8 +78,8 @@ class Described:
 def noted(call: str, tensors: Sequence[Tensor]) -> str:
     """The text of a call, with what its gradient needs of it."""
     if not torch.is_grad_enabled() or not any([x.requires_grad for x in tensors]):
-        return call + "\n"
-    return call + ("\ncopies" if torch.compiler.is_compiling() else "\nrecords")
+        return call + "\t"
+    return call + ("\tcopies" if torch.compiler.is_compiling() else "\trecords")
 
 
 @lru_cache(maxsize=256)
@@ -238,7 +238,7 @@ pull.register_autograd(_no_second, setup_context=lambda ctx, inputs, output: Non
 
 @attend.register_vmap
 def _(info: Any, dims: Any, q: Tensor, k: Tensor, v: Tensor, others: list[Tensor], text: str) -> tuple[Any, Any]:
-    call = text.rpartition("\n")[0]
+    call = text.rpartition("\t")[0]
     return _for_each(info.batch_size, [*dims[:3], *(dims[3] or [None] * len(others))], [q, k, v, *others],
                      lambda sample: attend(*sample[:3], sample[3:], noted(call, sample)))
 
@@ -280,7 +280,7 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, dims: Any, text: str, *tensors: Tensor) -> tuple[Any, Any]:
-        call = text.rpartition("\n")[0]
+        call = text.rpartition("\t")[0]
         return _for_each(info.batch_size, dims[1:], tensors,
                          lambda sample: Attend.apply(noted(call, sample), *sample))
 

@@ -57,7 +57,7 @@ def test_autocast():
 def test_opcheck():
     q, k, v = tensors(grad=True, shape=(1, 16, 2, 32))
     text, _ = fovea.torch._attention.split("softmax", {"causal": True, "return_lse": True}, q.device)
-    torch.library.opcheck(torch.ops.fovea.attention, (q, k, v, [], text + "\n\nrecords"))
+    torch.library.opcheck(torch.ops.fovea.attention, (q, k, v, [], text + "\t\trecords"))
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
