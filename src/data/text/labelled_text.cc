@@ -96,7 +96,7 @@ struct LabelParts {
 };
 
 // Files without answers are left out. Where dev is the only other one that has some it is the test.
-LabelParts read_parts(const DataSettings& settings, std::size_t cap) {
+LabelParts read_label_parts(const DataSettings& settings, std::size_t cap) {
   if (!is_folder(settings.source)) return {read_part_file(settings.source, settings, cap), nullptr, nullptr};
   LabelParts parts{read_part(settings, kTrainNames, cap), read_part(settings, kValidationNames, cap),
                    read_part(settings, kTestNames, cap)};
@@ -121,7 +121,7 @@ void fill_parts(const LabelParts& files, const LabelNames& names, const TextEnco
 
 Dataset load_tables(const Context& context, const DataSettings& settings, const DataUse& use, Task task) {
   const std::size_t cap = within_memory(kTextCap, context);
-  const LabelParts files = read_parts(settings, cap);
+  const LabelParts files = read_label_parts(settings, cap);
   if (!files.train) fail(ErrorCode::bad_input, "no train.tsv with labels", settings.source, "fovea list data");
   const std::vector<std::string_view>& texts = files.train->table.first;
   if (files.train->table.second.empty() != (task == Task::classify))
