@@ -21,7 +21,7 @@ dist::Mesh RankOptions::mesh_of(const Console& console) const {
 void add_rank_options(const Arguments& verb, RankOptions& options) {
   verb.add_option("--mesh", options.mesh, "how the ranks that mpirun started share the work [data=all]")
       .type_name("data=N");
-  verb.add_flag("--divide-state", options.divide_state, "each rank keeps a share of the optimiser's state");
+  verb.add_flag("--divide-state", options.divide_state, "each rank keeps a share of the optimiser's state").common();
   verb.add_option("--rank-timeout", options.timeout, "seconds to wait for another rank")
       .type_name("S")
       .check(in_range(1, 1e6))
