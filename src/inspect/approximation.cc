@@ -5,6 +5,7 @@
 
 #include "fovea/inspect.h"
 #include "inspect/layer.h"
+#include "inspect/row_math.h"
 #include "inspect/source.h"
 
 namespace fovea {
@@ -12,12 +13,11 @@ namespace {
 
 using inspection::MapRow;
 using inspection::MapShape;
+using inspection::size;
 
 constexpr std::int64_t kBlocks = 4, kBlockRows = 64;  // of rows whose maps are compared, evenly along the sequence
 constexpr std::size_t kTopKeys = 8;
 constexpr double kLeastShare = 1e-12;
-
-std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 // Shares of some rows of all heads.
 class SomeRows final : public inspection::MapSink {

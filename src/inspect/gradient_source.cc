@@ -10,8 +10,6 @@
 namespace fovea::inspection {
 namespace {
 
-std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 // Keeps the last value that an engine gave.
 class LastOutput final : public AttentionWatch {
  public:

@@ -9,8 +9,6 @@
 namespace fovea::inspection {
 namespace {
 
-std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 // Sums the shares of all heads: one share for each head keeps their order.
 class HeadMean final : public MapSink {
  public:

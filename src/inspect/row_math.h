@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tile/contract.h"
@@ -7,6 +8,8 @@
 // Sums over a row of scores or weights. Loops that are compiled for each instruction set; sums are of f32 for a few
 // hundred numbers and of f64 beyond.
 namespace fovea::inspection {
+
+inline std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 // What a row of scores becomes under a weight, up to a factor for softmax and its kin.
 struct RowWeighing {

@@ -11,7 +11,6 @@ namespace {
 
 constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
 
-std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // So many shares that threads have work, so few that their sums are small beside the rows: 8 n numbers of each.
