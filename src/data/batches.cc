@@ -28,7 +28,8 @@ Batch to_device(const Context& context, Batch batch) {
   return batch;
 }
 
-Batch BatchPlan::make(const Context& context, const Split& split) const {
+Batch make_batch(const Context& context, const Split& split, std::span<const std::int64_t> examples,
+                 std::uint64_t draw) {
   if (context.device() == Device::cpu) return split.batch(context, examples, draw);
   const Context host({.threads = context.threads(), .seed = context.seed()});
   return to_device(context, split.batch(host, examples, draw));

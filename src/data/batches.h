@@ -28,6 +28,9 @@ struct BatchPosition {
 // Takes a batch from the host to where the context is: what is made of numbers. Token ids and classes stay: a model
 // checks them on the host, against its own limits, when it takes them along (nn/embedding.h).
 Batch to_device(const Context& context, Batch batch);
+// Where the context is, made on the host.
+Batch make_batch(const Context& context, const Split& split, std::span<const std::int64_t> examples,
+                 std::uint64_t draw = 0);
 
 // Which examples make up a batch, and the number that its random choices depend on.
 struct BatchPlan {
@@ -35,8 +38,7 @@ struct BatchPlan {
   std::uint64_t draw = 0;
   BatchPosition after;  // where the iteration stands when the batch has been used
 
-  // Where the context is, made on the host.
-  Batch make(const Context& context, const Split& split) const;
+  Batch make(const Context& context, const Split& split) const { return make_batch(context, split, examples, draw); }
 };
 
 // Hands out every example of a split once per epoch, in an order that depends on the seed and the epoch alone. The

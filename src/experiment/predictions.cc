@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "data/batches.h"
+
 namespace fovea {
 namespace {
 
@@ -32,7 +34,7 @@ std::vector<Prediction> predict(Context& context, const Model& model, const Spli
     if (options.stop != nullptr && options.stop->load()) break;
     std::vector<std::int64_t> picks(static_cast<std::size_t>(std::min(options.batch, count - first)));
     std::iota(picks.begin(), picks.end(), first);
-    const Batch batch = split.batch(context, picks, 0);
+    const Batch batch = make_batch(context, split, picks);
     Tape tape(context, {.record = false});
     const Tensor logits = model.forward(tape, batch).value();
     const std::vector<float> numbers = logits.to_vector<float>();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/batches.h"
 #include "fovea/generate.h"
 #include "fovea/tokenizer.h"
 
@@ -69,7 +70,7 @@ struct Prompted {
 Prompted prompts_of(const Context& context, const Dataset& data, const Split& split, bool translates) {
   Prompted out;
   for (const std::int64_t pick : some_of(split, translates ? std::int64_t{kShown} : kPrompts)) {
-    const Batch batch = split.batch(context, std::span(&pick, 1), 0);
+    const Batch batch = make_batch(context, split, std::span(&pick, 1));
     const auto text = [&](const std::vector<std::int32_t>& ids) { return data.tokenizer->decode(ids); };
     out.prompts.push_back(text(ids_of(batch.input, translates ? INT64_MAX : kPromptTokens)));
     if (translates) out.wanted.push_back(text(ids_of(batch.second, INT64_MAX)));
@@ -94,7 +95,7 @@ std::vector<std::string> example_texts(const Context& context, const Dataset& da
                                        std::span<const std::int64_t> examples) {
   std::vector<std::string> texts;
   for (const std::int64_t example : examples) {
-    const Batch batch = split.batch(context, std::span(&example, 1), 0);
+    const Batch batch = make_batch(context, split, std::span(&example, 1));
     std::string text;
     if (data.tokenizer && batch.input.ids.defined()) {
       text = readable(data.tokenizer->decode(batch.input.ids.to_vector<std::int32_t>()));

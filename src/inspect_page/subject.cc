@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "data/batches.h"
 #include "data/pictures/pictures.h"
 #include "fovea/error.h"
 #include "fovea/inspect_page.h"
@@ -160,7 +161,7 @@ InspectSubject inspect_example(const Context& context, const Model& model, const
     fail(ErrorCode::usage, fmt::format("no example {}: {} has {}", example, data.name, split.size()), "example",
          fmt::format("0 to {}", split.size() - 1));
   InspectSubject out;
-  out.batch = split.batch(context, std::array{example}, 0);
+  out.batch = make_batch(context, split, std::array{example});
   out.tokens.input = example_names(data, out.batch.input);
   out.tokens.second = example_names(data, out.batch.second);
   if (model.config().image && out.batch.input.values.defined() && model.config().task == Task::vision)

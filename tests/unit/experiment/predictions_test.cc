@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "experiment/scores.h"
+#include "support/fenced_memory.h"
+#include "support/tiny.h"
 
 namespace fovea {
 namespace {
@@ -46,6 +48,22 @@ TEST(Predictions, IntervalOfAnAccuracy) {
   EXPECT_NEAR(scores.interval(), 0.1388, 1e-4);  // Wilson's is not 0 where all are right
   scores.examples = 0;
   EXPECT_EQ(scores.interval(), 0.0);
+}
+
+TEST(Predictions, OfAModelOnADeviceThatTheHostCannotTouch) {
+  const Dataset data = tiny::dataset(1, 4, 10);
+  const auto of = [&](Context context) {
+    const Model model(context, tiny::config("transnormer-t2"));
+    return predict(context, model, *data.validation, {.batch = 4});
+  };
+  const std::vector<Prediction> there = of(Context({.threads = 1, .pages = std::make_shared<testing::FencedMemory>()})),
+                                here = of(Context({.threads = 1}));
+  ASSERT_EQ(there.size(), 10u);
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    EXPECT_EQ(there[i].answer, here[i].answer);
+    EXPECT_EQ(there[i].given, here[i].given);
+    EXPECT_EQ(there[i].confidence, here[i].confidence);
+  }
 }
 
 }  // namespace
