@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "autograd/add_into.h"
-#include "autograd/host_stream.h"
 #include "mechanisms/diagonal_bias.h"
 #include "mechanisms/layout.h"
 #include "mechanisms/mask.h"
@@ -150,7 +149,7 @@ SharedCall describe(const Call& call, const Tiled& tiled, double scale) {
   out->keys = call.keys;
   tile::Dropout dropout;
   if (options.dropout_p > 0.0 && call.tape.training())
-    dropout = {static_cast<float>(options.dropout_p), call.tape.context().seed(), next_host_stream(call.tape)};
+    dropout = {static_cast<float>(options.dropout_p), call.tape.context().seed(), call.tape.next_stream()};
   for (Run& run : out->runs) {
     run.work.rule = tiled.rule;
     tile::Problem& p = run.work.problem;

@@ -22,6 +22,10 @@ struct DropoutRule {
   FOVEA_HD static DropoutRule of(float p, std::uint64_t seed, std::uint64_t stream) {
     return {seed + stream * kGolden, 0, drop_threshold(p)};
   }
+  // The rule of as many streams later; null: of this one.
+  FOVEA_HD DropoutRule shifted_by(const std::uint64_t* streams) const {
+    return {streams == nullptr ? key : key + *streams * kGolden, high, threshold};
+  }
   FOVEA_HD DropoutRule at(std::int64_t batch, std::int64_t head) const {
     return {key, static_cast<std::uint64_t>(batch) << 32 | static_cast<std::uint64_t>(head), threshold};
   }

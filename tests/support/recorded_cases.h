@@ -46,7 +46,10 @@ inline std::vector<RecordedCase> recorded_cases() {
   for (const DType dtype : {DType::bf16, DType::f16})
     classifier(std::string(name_of(dtype)), "", [&](ModelConfig& c) { c.dtype = dtype; });
   classifier("recomputed", "", [](ModelConfig& c) { c.checkpointing = true; });
-  classifier("weights_dropped", drawn, [](ModelConfig& c) { c.attention_dropout = 0.1; });
+  classifier("weights_dropped", "", [](ModelConfig& c) { c.attention_dropout = 0.1; });
+  cases.push_back({"gpt_dropped", families::family("gpt", DType::f32)});
+  ModelConfig& gpt = cases.back().config;
+  gpt.dropout = gpt.inner_dropout = gpt.attention_dropout = 0.1;
   classifier("parts", "", [](ModelConfig&) {});
   cases.back().parts = 2;
   return cases;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/stream_shift.h"
 #include "policy/softmax.h"
 #include "tile/check.h"
 #include "tile/cuda/launch.h"
@@ -44,6 +45,7 @@ Call call_of(const Problem& problem, const Schedule& schedule) {
   call.bias = problem.bias;
   call.has_dropout = problem.dropout.p > 0;
   call.dropout = DropoutRule::of(problem.dropout.p, problem.dropout.seed, problem.dropout.stream);
+  call.drop_shift = stream_shift();
   call.first_head = problem.dropout.first_head;
   call.first_query = problem.dropout.first_query;
   call.first_key = problem.dropout.first_key;

@@ -79,6 +79,7 @@ struct Call {
   const double* alibi = nullptr;
   BiasArray<const void*> bias;
   DropoutRule dropout;
+  const std::uint64_t* drop_shift = nullptr;  // on the card: what a recorded step adds to the stream of the rule
   std::int64_t first_head = 0, first_query = 0, first_key = 0;  // of dropout
   double drop_scale = 1.0;
   RowRule rule;

@@ -72,7 +72,7 @@ struct Dropper {
   __device__ Dropper(const Call& call, const PieceView& piece, std::int32_t head)
       : call(call),
         piece(piece),
-        rule(call.dropout.at(piece.batch, call.first_head + head)),
+        rule(call.dropout.shifted_by(call.drop_shift).at(piece.batch, call.first_head + head)),
         factor(static_cast<R>(call.drop_scale)) {}
   __device__ R operator()(Pair at) const { return rule.keep(query_row(at), key_row(at)) ? factor : R{0}; }
   // Two neighbouring keys, which mostly share a call of Philox.

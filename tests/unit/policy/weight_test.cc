@@ -163,6 +163,12 @@ TEST(DropoutPolicy, CounterIsFixed) {
   }
 }
 
+TEST(DropoutPolicy, ShiftedByStreamsItIsTheRuleOfALaterOne) {
+  const std::uint64_t later = 5;
+  EXPECT_EQ(DropoutRule::of(0.5f, 42, 7).shifted_by(&later).key, DropoutRule::of(0.5f, 42, 12).key);
+  EXPECT_EQ(DropoutRule::of(0.5f, 42, 7).shifted_by(nullptr).key, DropoutRule::of(0.5f, 42, 7).key);
+}
+
 TEST(DropoutPolicy, DropsTheShareItWasAskedFor) {
   for (float p : {0.0f, 0.1f, 0.5f, 0.9f}) {
     const DropoutRule rule = DropoutRule::of(p, 1, 2).at(0, 0);
