@@ -27,9 +27,10 @@ Making::Making(Recording& recording) { t_current = &recording; }
 Making::~Making() { t_current = nullptr; }
 
 std::unique_ptr<Recording> Recording::make(Memory& memory, std::function<void()> body) {
-  const std::unique_lock lock(g_making);
-  auto recording = visit_built(BuiltDevices(), kernels_of(memory.device()),
-                               [&]<Device D>() { return kernels::new_recording<D>(memory, body); });
+  std::unique_ptr<Recording> recording;
+  const std::unique_lock lock(g_making);  // gone before a recording that is given up: what it holds waits for the lock
+  recording = visit_built(BuiltDevices(), kernels_of(memory.device()),
+                          [&]<Device D>() { return kernels::new_recording<D>(memory, body); });
   recording->record(body);
   return recording;
 }
