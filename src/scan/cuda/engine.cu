@@ -91,28 +91,30 @@ void write_total_decay(const Launch& launch, const Call& call, std::size_t piece
 
 }  // namespace
 
-void forward(const Launch& launch, const Problem& problem, const Forward& io) {
+Kernels forward(const Launch& launch, const Problem& problem, const Forward& io) {
   scan::check(problem, io);
-  if (problem.pieces.empty()) return;
+  if (problem.pieces.empty()) return Kernels::none;
   // A single step is causal either way, and its state needs no sum of its own then.
   const auto schedule = schedule_for(problem, problem.causal || is_step(problem));
   const Call call = forward_call(problem, *schedule, io);
   if (io.total_decay != nullptr)
     problem.dtype == DType::f64 ? write_total_decay<double>(launch, call, problem.pieces.size(), io.total_decay)
                                 : write_total_decay<float>(launch, call, problem.pieces.size(), io.total_decay);
-  if (problem.dtype == DType::f64) return portable_forward<double>(launch, call, *schedule, io);
-  if (mma_forward(launch, call, *schedule, io)) return;
-  portable_forward<float>(launch, call, *schedule, io);
+  if (mma_forward(launch, call, *schedule, io)) return Kernels::tensor_cores;
+  problem.dtype == DType::f64 ? portable_forward<double>(launch, call, *schedule, io)
+                              : portable_forward<float>(launch, call, *schedule, io);
+  return Kernels::portable;
 }
 
-void backward(const Launch& launch, const Problem& problem, const Backward& io) {
+Kernels backward(const Launch& launch, const Problem& problem, const Backward& io) {
   scan::check(problem, io);
-  if (problem.pieces.empty()) return;
+  if (problem.pieces.empty()) return Kernels::none;
   const auto schedule = schedule_for(problem, problem.causal);
   const Call call = backward_call(problem, *schedule, io);
-  if (problem.dtype == DType::f64) return portable_backward<double>(launch, call, *schedule, io);
-  if (mma_backward(launch, call, *schedule, io)) return;
-  portable_backward<float>(launch, call, *schedule, io);
+  if (mma_backward(launch, call, *schedule, io)) return Kernels::tensor_cores;
+  problem.dtype == DType::f64 ? portable_backward<double>(launch, call, *schedule, io)
+                              : portable_backward<float>(launch, call, *schedule, io);
+  return Kernels::portable;
 }
 
 }  // namespace fovea::scan::cuda

@@ -10,7 +10,10 @@ namespace fovea::scan::cuda {
 
 using namespace device;  // NOLINT: what the engines on a card share
 
-void forward(const Launch& launch, const Problem& problem, const Forward& io);
-void backward(const Launch& launch, const Problem& problem, const Backward& io);
+// Which kernels did the work; none where there are no pieces.
+enum class Kernels : std::uint8_t { none, portable, tensor_cores };
+
+Kernels forward(const Launch& launch, const Problem& problem, const Forward& io);
+Kernels backward(const Launch& launch, const Problem& problem, const Backward& io);
 
 }  // namespace fovea::scan::cuda

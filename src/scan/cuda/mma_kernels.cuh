@@ -104,7 +104,7 @@ __device__ __forceinline__ void each_chunk(int chunks, const Fetch& fetch, const
 // Sums x^T y over a segment: of keys and values, or of queries and gradients.
 template <int kD, bool kQueries>
 struct MmaSum {
-  static constexpr int kStages = kD == 64 ? 4 : 3;
+  static constexpr int kStages = kD <= 64 ? 4 : 3;
   using Memory = MmaMemory<kD, 2, kStages, 0>;
 
   __device__ static void run(const MmaCall& mma) {
@@ -135,8 +135,8 @@ struct MmaSum {
 // o = f(q) S, and with kScan the triangle of the chunk, S running along.
 template <int kD, bool kScan>
 struct MmaForward {
-  static constexpr int kTiles = kScan ? 3 : 1, kStages = kD == 64 && !kScan ? 4 : 2;
-  static constexpr int kStates = kScan && kD == 64 ? 2 : 1;
+  static constexpr int kTiles = kScan ? 3 : 1, kStages = kD <= 64 && !kScan ? 4 : 2;
+  static constexpr int kStates = kScan && kD <= 64 ? 2 : 1;
   using Memory = MmaMemory<kD, kTiles, kStages, kStates>;
 
   __device__ static void run(const MmaCall& mma) {
@@ -206,7 +206,7 @@ struct MmaForward {
 // its registers sum up D = f(q)^T dy instead, while the rows are at hand.
 template <int kD, bool kScan>
 struct MmaQueries {
-  static constexpr int kTiles = kScan ? 5 : 3, kStages = kD == 64 ? 2 : 1, kBuffers = kScan && kD == 64 ? 2 : 1;
+  static constexpr int kTiles = kScan ? 5 : 3, kStages = kD <= 64 ? 2 : 1, kBuffers = kScan && kD <= 64 ? 2 : 1;
   using Memory = MmaMemory<kD, kTiles, kStages, 2 * kBuffers>;
 
   __device__ static void put(const Memory& memory, const StateRows<kD>& state, int buffer) {
@@ -289,7 +289,7 @@ struct MmaQueries {
 // dk = (v D^T + (v dy^T) f(q)) f'(k),   dv = f(k) D + (f(k) f(q)^T) dy, with D running from the right to the left.
 template <int kD, bool kScan>
 struct MmaKeys {
-  static constexpr int kTiles = kScan ? 4 : 2, kStages = kD == 64 ? 2 : 1, kStates = kScan && kD == 64 ? 2 : 1;
+  static constexpr int kTiles = kScan ? 4 : 2, kStages = kD <= 64 ? 2 : 1, kStates = kScan && kD <= 64 ? 2 : 1;
   using Memory = MmaMemory<kD, kTiles, kStages, kStates>;
 
   __device__ static void run(const MmaCall& mma) {

@@ -15,7 +15,7 @@ bool is_aligned(const Array<Pointer>& a) {
 }
 
 bool takes(const Call& call, const Schedule& schedule) {
-  const bool size = call.d_k == call.d_v && (call.d_k == 64 || call.d_k == 128);
+  const bool size = call.d_k == call.d_v && (call.d_k == 32 || call.d_k == 64 || call.d_k == 128);
   const bool kind = call.decay == Decay::none || call.decay == Decay::head;
   const bool reads = std::all_of(schedule.host_pieces.begin(), schedule.host_pieces.end(),
                                  [](const PieceView& piece) { return piece.shift >= 0; });
@@ -69,8 +69,11 @@ class MmaRun {
 
   void run(const Cuts& cuts, MmaStep step, bool scans) {
     mma_.cuts = cuts.data;
-    call_.d_k == 64 ? run_mma<64>(launch_, mma_, cuts.count, step, scans)
-                    : run_mma<128>(launch_, mma_, cuts.count, step, scans);
+    switch (call_.d_k) {
+      case 32: return run_mma<32>(launch_, mma_, cuts.count, step, scans);
+      case 64: return run_mma<64>(launch_, mma_, cuts.count, step, scans);
+      default: return run_mma<128>(launch_, mma_, cuts.count, step, scans);
+    }
   }
   void stand(const float* states) {
     mma_.start = states;

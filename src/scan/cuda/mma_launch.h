@@ -2,8 +2,8 @@
 
 #include "scan/cuda/schedule.h"
 
-// The tensor-core kernels: bf16, heads of 64 or 128 columns in rows of whole 16-byte pieces, no decay or one for each
-// head, no denominator. They return false for what they do not take.
+// The tensor-core kernels: bf16, heads of 32, 64 or 128 columns in rows of whole 16-byte pieces, no decay or one for
+// each head, no denominator. They return false for what they do not take.
 namespace fovea::scan::cuda {
 
 bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule, const Forward& io);

@@ -3,21 +3,29 @@
 namespace fovea::scan::cuda {
 namespace {
 
-__global__ void __launch_bounds__(32 * MmaNorm::kMostHeads, 1) norm_kernel(const __grid_constant__ MmaCall mma) {
-  MmaNorm::run(mma);
+template <int kD>
+__global__ void __launch_bounds__(32 * MmaNorm<kD>::kMostHeads, 1) norm_kernel(const __grid_constant__ MmaCall mma) {
+  MmaNorm<kD>::run(mma);
+}
+
+template <int kD>
+void launch_norm(const Launch& launch, const MmaCall& mma, std::int32_t cuts) {
+  auto* kernel = norm_kernel<kD>;
+  const int bytes = MmaNorm<kD>::bytes(mma.call.heads);
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "linear attention");
+  kernel<<<static_cast<unsigned>(cuts), 32 * mma.call.heads, bytes, launch.stream>>>(mma);
+  check_cuda(cudaGetLastError(), "norm of linear attention");
 }
 
 }  // namespace
 
 bool takes_norm(const Call& call) {
-  return call.rms_norm && !call.causal && call.d_v == MmaNorm::kD && call.heads <= MmaNorm::kMostHeads;
+  const bool size = call.d_v == 32 || call.d_v == 64;
+  return call.rms_norm && !call.causal && size && call.heads <= MmaNorm<64>::kMostHeads;
 }
 
 void run_mma_norm(const Launch& launch, const MmaCall& mma, std::int32_t cuts) {
-  const int bytes = MmaNorm::bytes(mma.call.heads);
-  check_cuda(cudaFuncSetAttribute(norm_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "linear attention");
-  norm_kernel<<<static_cast<unsigned>(cuts), 32 * mma.call.heads, bytes, launch.stream>>>(mma);
-  check_cuda(cudaGetLastError(), "norm of linear attention");
+  mma.call.d_v == 32 ? launch_norm<32>(launch, mma, cuts) : launch_norm<64>(launch, mma, cuts);
 }
 
 }  // namespace fovea::scan::cuda

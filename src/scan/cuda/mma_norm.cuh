@@ -6,8 +6,9 @@ namespace fovea::scan::cuda {
 
 // o = f(q) S with the norm over all heads: a warp for each head, whose states all stand in shared memory. Each warp
 // streams its own rows, 16 at a time; all meet once for the sums of their squares.
+template <int kD>
 struct MmaNorm {
-  static constexpr int kD = 64, kStages = 3, kMostHeads = 16;
+  static constexpr int kStages = kD == 32 ? 6 : 3, kMostHeads = 16;  // as many bytes on the way
   static constexpr int kStep = SharedTile<kD>::bytes(16), kState = SharedTile<kD>::bytes(kD);
   static constexpr int kHeadBytes = kState + kStages * kStep;
   static constexpr int bytes(int heads) {
@@ -63,10 +64,12 @@ struct MmaNorm {
 
  private:
   __device__ __forceinline__ static void put_state(const SharedTile<kD>& tile, const float* state) {
+    constexpr int kPairs = kD / 2;  // of a row: a warp has one row at a time, or two
+    const int own = lane() / kPairs, pair = lane() % kPairs;
 #pragma unroll 8
-    for (int row = 0; row < kD; ++row) {
+    for (int row = 0; row < kD; row += 32 / kPairs) {
       const float2 x = reinterpret_cast<const float2*>(state + row * kD)[lane()];
-      store_shared(pack<bfloat16>(x.x, x.y), tile.at(row, lane() / 4) + lane() % 4 * 4);
+      store_shared(pack<bfloat16>(x.x, x.y), tile.at(row + own, pair / 4) + pair % 4 * 4);
     }
     __syncwarp();
   }

@@ -21,7 +21,7 @@ void launch_mma(const Launch& launch, const MmaCall& mma, std::int32_t cuts) {
 
 template <int kD, bool kScan>
 void launch_step(const Launch& launch, const MmaCall& mma, std::int32_t cuts, MmaStep step) {
-  constexpr int kMany = kD == 64 ? 3 : 1, kFew = kD == 64 ? 2 : 1;
+  constexpr int kMany = kD == 32 ? 10 : (kD == 64 ? 3 : 1), kFew = kD == 32 ? 8 : (kD == 64 ? 2 : 1);
   switch (step) {
     case MmaStep::sum_keys: return launch_mma<kD, MmaSum<kD, false>, kMany>(launch, mma, cuts);
     case MmaStep::sum_queries: return launch_mma<kD, MmaSum<kD, true>, kMany>(launch, mma, cuts);

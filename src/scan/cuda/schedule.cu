@@ -8,8 +8,9 @@
 namespace fovea::scan::cuda {
 namespace {
 
-constexpr std::int64_t kChunk = 64;   // rows that tensor cores take at a time
-constexpr std::int64_t kUnits = 528;  // blocks that fill an H200: 4 on each multiprocessor
+constexpr std::int64_t kChunk = 64;      // rows that tensor cores take at a time
+constexpr std::int64_t kUnits = 528;     // blocks that fill an H200: 4 on each multiprocessor
+constexpr std::int64_t kNormWarps = 12;  // of the norm on a multiprocessor, if its blocks are small
 constexpr std::int64_t kSegmentRows = 256, kRangeRows = 128;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -39,7 +40,9 @@ std::shared_ptr<const Schedule> make_schedule(const Problem& problem, bool causa
   std::vector<Cut> segments, query_segments, query_ranges, key_ranges, norm_ranges;
   std::int64_t queries = 0;
   for (const Piece& piece : problem.pieces) queries += piece.nq;
-  const std::int64_t norm_rows = divide_up(std::max<std::int64_t>(1, divide_up(queries, kUnits / 4)), kChunk) * kChunk;
+  // A block of the norm has a warp for each head: few heads leave room for more blocks on a multiprocessor.
+  const std::int64_t norm_blocks = kUnits / 4 * std::max<std::int64_t>(1, kNormWarps / problem.heads);
+  const std::int64_t norm_rows = divide_up(std::max<std::int64_t>(1, divide_up(queries, norm_blocks)), kChunk) * kChunk;
   for (std::size_t p = 0; p < problem.pieces.size(); ++p) {
     const Piece& piece = problem.pieces[p];
     PieceView view{piece.batch,      piece.q0,      piece.nq, piece.k0, piece.nk, causal ? piece.nk - piece.nq : 0,

@@ -26,7 +26,7 @@ struct Schedule {
   bool is_cut = false;            // some piece has several segments
   Cuts segments;                  // causal: positions that start from a state of their own; else the keys of sums
   Cuts query_segments;            // the queries of sums
-  Cuts norm_ranges;               // queries for as many blocks as an H200 has multiprocessors
+  Cuts norm_ranges;               // queries for as many blocks as run on an H200 at once
   Cuts query_ranges, key_ranges;  // short ranges that have nothing to do with each other
 };
 

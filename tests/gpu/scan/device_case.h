@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <vector>
@@ -29,7 +30,12 @@ class CardArray {
     return {device_, outer_ * heads_ * (dim_ + gap_), heads_ * (dim_ + gap_), dim_ + gap_};
   }
   void* data() const { return device_; }
-  const std::vector<T>& raw() const { return host_; }
+  bool gaps_are_untouched() const {
+    const auto pitch = static_cast<std::size_t>(dim_ + gap_), dim = static_cast<std::size_t>(dim_);
+    for (std::size_t i = 0; i < host_.size(); ++i)
+      if (i % pitch >= dim && !std::isnan(static_cast<Wide<T>>(host_[i]))) return false;
+    return true;
+  }
   std::vector<double> values() const {
     std::vector<double> out(count_);
     for (std::size_t i = 0; i < count_; ++i) out[i] = static_cast<double>(static_cast<Wide<T>>(host_[place(i)]));
@@ -49,9 +55,15 @@ class CardArray {
   void* device_ = nullptr;
 };
 
+// Which kernels ran.
+struct Ran {
+  cuda::Kernels forward, backward;
+};
+
 struct CardOptions {
   std::int64_t gap = 0;
   bool wide_outputs = false, with_rest = false;
+  Ran* ran = nullptr;  // if not null, told
 };
 
 // Forward and backward in T on the card. What the engine leaves alone stays NaN.
@@ -89,15 +101,19 @@ Results run_card(const Case& s, const Values& values, const CardOptions& options
   Forward forward{q.template view<In>(),  k.template view<In>(), v.template view<In>(), g.template view<In>(),
                   o.template view<Out>(), row_statistic(Out{}),  pointer(initial),      pointer(final)};
   forward.rest = optional(Out{}, rest, options.with_rest);
-  cuda::forward({}, problem, forward);
+  Ran ran{};
+  ran.forward = cuda::forward({}, problem, forward);
   Backward backward{q.template view<In>(),   k.template view<In>(),    v.template view<In>(),
                     g.template view<In>(),   o.template view<In>(),    row_statistic(In{}),
                     d_o.template view<In>(), pointer(initial),         s.save_state ? pointer(final) : nullptr,
                     pointer(d_final),        dq.template view<Out>(),  dk.template view<Out>(),
                     dv.template view<Out>(), d_g.template view<Out>(), pointer(d_initial)};
   backward.rest = optional(In{}, rest, options.with_rest && columns != 0);
-  cuda::backward({}, problem, backward);
+  ran.backward = cuda::backward({}, problem, backward);
+  if (options.ran != nullptr) *options.ran = ran;
   mirror.finish();
+  EXPECT_TRUE(o.gaps_are_untouched() && rest.gaps_are_untouched() && dq.gaps_are_untouched() &&
+              dk.gaps_are_untouched() && dv.gaps_are_untouched());
   return {o.values(),  statistic.values(), final.values(),     dq.values(),
           dk.values(), dv.values(),        d_initial.values(), d_g.values()};
 }

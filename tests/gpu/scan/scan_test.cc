@@ -143,6 +143,72 @@ TEST(CudaScan, EveryFormInHalf) {
   }
 }
 
+void expect_tensor_cores(const Ran& ran) {
+  EXPECT_EQ(ran.forward, cuda::Kernels::tensor_cores);
+  EXPECT_EQ(ran.backward, cuda::Kernels::tensor_cores);
+}
+
+// Two packed pieces and a shorter item, or every item whole. No causal query stands in front of all keys.
+Case of_32(std::int64_t heads, std::int64_t n, bool causal, bool packed) {
+  Case s;
+  s.batch = 2;
+  s.heads = s.kv_heads = heads;
+  s.d_k = s.d_v = 32;
+  s.rows_k = n;
+  s.rows_q = n - n / 5;
+  s.causal = causal;
+  const std::int64_t a = s.rows_q / 3, b = s.rows_k / 3;
+  s.pieces = {{0, 0, s.rows_q, 0, n}, {1, 0, s.rows_q, 0, n}};
+  if (packed) s.pieces = {{0, 0, a, 0, b}, {0, a + 2, s.rows_q - a - 2, b + 1, n - b - 1}, {1, 1, a, 0, n - 3}};
+  return s;
+}
+
+// Heads of 32: two and eight have the norm in the pass that reads the states, seventeen after it.
+TEST(CudaScan, HeadsOf32OnTensorCores) {
+  std::uint64_t number = 0;
+  int forward = 0, backward = 0;
+  for (const std::int64_t heads : {2, 8, 17})
+    for (const std::int64_t n : {16, 33, 64, 100, 300, 1100})
+      for (int form = 0; form < 8; ++form) {
+        Case s = of_32(heads, n, form % 2 == 1, form / 2 % 2 == 1);
+        if (n == 1100 && heads == 17) continue;  // the CPU takes long
+        ++number;
+        s.map = static_cast<Map>(number % 4);
+        s.rms_norm = form / 4 == 0 || !s.causal;
+        if (s.causal && form / 4 == 1) {
+          s.decay = Decay::head;
+          for (std::int64_t g = 0; g < heads; ++g)
+            s.log_decay.push_back(g == 1 ? -30.0 : -0.02 * static_cast<double>(g));
+        }
+        s.eps = 0.1;
+        s.states = number % 3 != 0;
+        s.save_state = number % 2 == 0;
+        Ran ran{};
+        check_case<bf16>(s, random_values(s, number, 0.1), {number % 2 == 0 ? 8 : 0, false, number % 3 == 1, &ran});
+        expect_tensor_cores(ran);
+        forward += ran.forward == cuda::Kernels::tensor_cores;
+        backward += ran.backward == cuda::Kernels::tensor_cores;
+      }
+  std::printf("heads of 32 on tensor cores: %d forward, %d backward of %d\n", forward, backward,
+              static_cast<int>(number));
+}
+
+// What the kernels do not take goes to the portable ones: grouped heads backward, other widths, rows off their pieces.
+TEST(CudaScan, HeadsOf32FallBack) {
+  Case grouped = of_32(2, 100, false, true), narrow = grouped, shifted = grouped;
+  grouped.heads = 4;
+  narrow.d_v = 24;
+  const auto ran_of = [](const Case& s, std::int64_t gap) {
+    Ran ran{};
+    check_case<bf16>(s, random_values(s, 21), {gap, false, false, &ran});
+    return ran;
+  };
+  EXPECT_EQ(ran_of(grouped, 0).forward, cuda::Kernels::tensor_cores);
+  EXPECT_EQ(ran_of(grouped, 0).backward, cuda::Kernels::portable);
+  EXPECT_EQ(ran_of(narrow, 0).forward, cuda::Kernels::portable);
+  EXPECT_EQ(ran_of(shifted, 3).forward, cuda::Kernels::portable);
+}
+
 TEST(CudaScan, UnequalLengthsAlignAtTheEnd) {
   const std::int64_t lengths[][2] = {{3, 9}, {9, 3}, {1, 40}, {40, 1}, {5, 0}, {0, 5}, {33, 70}, {170, 83}};
   for (const auto& [nq, nk] : lengths)
@@ -189,7 +255,7 @@ double relative(const std::vector<double>& a, const std::vector<double>& b) {
 
 // The gradient of q cancels when v has a mean: the state and the gradient of y must keep more than their dtype does.
 TEST(CudaScan, HalfPrecisionKeepsTheGradientOfQ) {
-  for (const std::int64_t d : {64, 128})
+  for (const std::int64_t d : {32, 64, 128})
     for (bool causal : {false, true}) {
       Case setup = single(4096, 4096);
       setup.d_k = setup.d_v = d;
@@ -203,8 +269,10 @@ TEST(CudaScan, HalfPrecisionKeepsTheGradientOfQ) {
       for (double& x : values.d_final) x = 0;
       round_to<bf16>(values);
       const Results exact = run_engine<double>(make_context(8), setup, values);
-      const Results half = run_card<bf16>(setup, values);
+      Ran ran{};
+      const Results half = run_card<bf16>(setup, values, {.ran = &ran});
       SCOPED_TRACE(setup.text());
+      expect_tensor_cores(ran);
       EXPECT_LT(relative(half.o, exact.o), 4e-3);
       EXPECT_LT(relative(half.dq, exact.dq), 6e-3);
       EXPECT_LT(relative(half.dk, exact.dk), 6e-3);
