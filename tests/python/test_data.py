@@ -90,7 +90,7 @@ def test_errors(text, pictures, tmp_path):
         fovea.Model(model="gpt", data=fovea.load_data(pictures))
     with pytest.raises(ValueError, match="unknown task"):
         fovea.load_data(text, task="lmm")
-    with pytest.raises(ValueError, match="no folder or file"):
+    with pytest.raises(ValueError, match="no such file or folder"):
         fovea.load_data(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="lenght"):
         fovea.load_data(text, lenght=3)
