@@ -29,12 +29,13 @@ class Browser:
         self._start(program)
         self._last, self._buffer = 0, b""
         self.errors, self.requests, self._events = [], [], []
+        self._names, self._saved = {}, []  # of downloads: names by their id, names of those that are complete
         targets = self._call("Target.getTargets")["targetInfos"]
         page = next(t["targetId"] for t in targets if t["type"] == "page")
         self._session = self._call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
-        self._call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads), session=False)
+        self._call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads), eventsEnabled=True, session=False)
         self.resize(width, height)
         self.prefer("light")
 
@@ -93,6 +94,10 @@ class Browser:
             self._blame(about["entry"]["text"])
         elif method == "Network.requestWillBeSent":
             self.requests.append(about["request"]["url"])
+        elif method == "Browser.downloadWillBegin":
+            self._names[about["guid"]] = about["suggestedFilename"]
+        elif method == "Browser.downloadProgress" and about["state"] == "completed":
+            self._saved.append(self._names.pop(about["guid"]))
         self._events.append(method)
 
     def _blame(self, words):
@@ -170,16 +175,16 @@ class Browser:
         Path(path).write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png", **more)["data"]))
 
     def download(self, seconds=20):
-        """The file that the page has just saved."""
+        """The file that the page has just saved. A name in the folder is no sign of it: Chromium reserves names with empty files."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            done = [f for f in self.downloads.iterdir() if f.suffix != ".crdownload"]
-            if done:
-                content = done[0].name, done[0].read_bytes()
-                done[0].unlink()
-                return content
+        while not self._saved:
+            if time.monotonic() > end:
+                raise RuntimeError(f"nothing was saved; begun: {list(self._names.values())}")
             self._receive_waiting(0.05)
-        raise RuntimeError("nothing was saved")
+        file = self.downloads / self._saved.pop(0)
+        content = file.name, file.read_bytes()
+        file.unlink()
+        return content
 
     def _receive_waiting(self, seconds):
         message = self._receive(seconds)
