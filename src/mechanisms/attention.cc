@@ -275,9 +275,11 @@ AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, 
   const ZoneTimer timer(tape.context().zones(), Zone::attention);
   check_operands(q, k, v, mechanism, options);
   const Call call = make_call(tape, q, k, v, mechanism, options);
+  AttentionWatch* const watch = AttentionWatch::current();
+  if (watch != nullptr && !watch->lets_run(call)) return {};
   AttentionResult result = run_aligned(call);
   check_bias(tape.context(), options, result.output.value());
-  if (AttentionWatch* watch = AttentionWatch::current()) result.output = watch->on_attention(call, result.output);
+  if (watch != nullptr) result.output = watch->on_attention(call, result.output);
   return result;
 }
 

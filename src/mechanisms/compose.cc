@@ -45,10 +45,21 @@ Var nothing(const Call& call, const Shape& shape) {
       .front();
 }
 
+// The sequences of a value share its gradient: each adds its rows alone, so that all of them cost as much as one pass.
+void sequence_backward(Tape& tape, Node& node) {
+  const Tape::Target target = tape.target(node.inputs[0]);
+  if (target.fresh) target.grad.fill(0.0);
+  const Tensor part = rows_of(target.grad, std::any_cast<const Sequences::Rows&>(node.attributes));
+  if (target.fresh)
+    part.copy_from(node.grad());
+  else
+    add_into(tape.context(), part, node.grad());
+}
+
+constexpr Op kSequence{"sequence", sequence_backward};
+
 Var sequence_of(Tape& tape, const Var& x, const Sequences::Rows& rows) {
-  if (!x.defined()) return x;
-  const Var item = slice(tape, x, 0, rows.batch, rows.batch + 1);
-  return slice(tape, item, 1, rows.begin, rows.begin + rows.count);
+  return x.defined() ? tape.record(kSequence, {x}, rows_of(x.value(), rows), {}, rows) : x;
 }
 
 bool is_whole(const Call& call) {

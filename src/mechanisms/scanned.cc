@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mechanisms/compose.h"
+#include "mechanisms/feature_map.h"
 #include "mechanisms/layout.h"
 #include "mechanisms/watch.h"
 #include "ops/work.h"
@@ -22,16 +23,6 @@ struct ScanCall {
 using SharedCall = std::shared_ptr<const ScanCall>;
 
 enum Saved : std::size_t { kQ, kK, kV, kLogDecay, kO, kRest, kStatistic, kInitialState, kFinalState };
-
-Activation activation_of(scan::Map map) {
-  switch (map) {
-    case scan::Map::elu_plus_one: return Activation::elu_plus_one;
-    case scan::Map::elu: return Activation::elu;
-    case scan::Map::relu: return Activation::relu;
-    case scan::Map::identity: break;
-  }
-  return Activation::identity;
-}
 
 scan::Decay decay_of(const Scanned& scanned) {
   if (scanned.log_decay.defined())
@@ -143,11 +134,22 @@ constexpr Op kScan{"scan_attention", scan_backward};
 
 }  // namespace
 
+Activation activation_of(scan::Map map) {
+  switch (map) {
+    case scan::Map::elu_plus_one: return Activation::elu_plus_one;
+    case scan::Map::elu: return Activation::elu;
+    case scan::Map::relu: return Activation::relu;
+    case scan::Map::identity: break;
+  }
+  return Activation::identity;
+}
+
+Var with_range(Tape& tape, const Var& x) { return x.dtype() == DType::f16 ? cast(tape, x, DType::f32) : x; }
+
 AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   Tape& tape = call.tape;
-  // Gradients of features may leave the range of f16; turned back, they would be NaN, also where the map is flat.
   if (call.options.rotary && call.q.dtype() == DType::f16)
-    return run_on_features(call, {cast(tape, call.q, DType::f32), cast(tape, call.k, DType::f32)}, scanned);
+    return run_on_features(call, {with_range(tape, call.q), with_range(tape, call.k)}, scanned);
   const Context& context = tape.context();
   Var q = call.q, k = call.k;
   const bool map_first = call.options.rotary.has_value();

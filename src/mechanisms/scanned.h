@@ -20,6 +20,10 @@ struct Scanned {
   Var log_decay = {};
 };
 
+// x, f16 as f32: gradients of features may leave the range of f16, and where they are turned back, or meet a slope of
+// 0, infinities become NaN.
+Var with_range(Tape& tape, const Var& x);
+
 // Runs the call on the scan engine and records it. With rotary positions the feature map runs first, as an operation of
 // its own, because the rotation comes between it and the scan.
 AttentionResult run_scanned(const Call& call, const Scanned& scanned);

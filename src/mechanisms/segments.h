@@ -51,4 +51,11 @@ struct Stacked {
 };
 Var attend_segments(const Call& call, const Segments& segments, const Stacked& stacked, double scale);
 
+// What mechanisms have in common whose segments read memories of those before them, whose flag "stop" keeps gradients
+// out of the memories.
+inline constexpr Features kSegmented{Feature::scale, Feature::causal,  Feature::bidirectional,
+                                     Feature::cross, Feature::padding, Feature::packed,
+                                     Feature::step,  Feature::grouped, Feature::strict};
+inline bool stops_at_memory(const Mechanism& mechanism) { return mechanism.flag("stop"); }
+
 }  // namespace fovea

@@ -246,14 +246,38 @@ void tiled_backward(Tape& tape, Node& node) {
 constexpr Op kTiled{"tiled_attention", tiled_backward};
 
 // Runs one part forward, and joins it to what earlier runs left.
-void attend_run(const Context& context, const Run& run, const tile::ForwardTensors& a) {
+void attend_run(const Context& context, const Run& run, const tile::ForwardTensors& a,
+                const tile::StatisticsTensors& statistics) {
   const Heads& h = run.heads;
   const Tensor o = h.of(a.o), lse = h.of(a.lse);
   const Tensor to = run.joins ? Tensor::empty(context, o.shape(), o.dtype()) : o;
   const Tensor to_lse = run.joins ? Tensor::empty(context, lse.shape(), lse.dtype()) : lse;
   if (run.joins) to_lse.fill(-INFINITY);
-  tile::forward(context, run.work, {inputs_of(run, a.in), to, to_lse, h.of(a.rest)});
+  const tile::ForwardTensors io{inputs_of(run, a.in), to, to_lse, h.of(a.rest)};
+  statistics.entropy.defined() ? tile::forward_measured(context, run.work, io, statistics)
+                               : tile::forward(context, run.work, io);
   if (run.joins) tile::merge(context, {o, lse}, {to, to_lse}, {o, lse});
+}
+
+// What a watch wants to know of the rows of each run.
+std::vector<tile::StatisticsTensors> wanted_statistics(const Context& context, const TiledCall& call, const Tensor& q) {
+  std::vector<tile::StatisticsTensors> all(call.runs.size());
+  const AttentionWatch* watch = AttentionWatch::current();
+  const std::int64_t top = watch == nullptr ? 0 : watch->top_keys();
+  if (top <= 0 || context.device() != Device::cpu) return all;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const Run& run = call.runs[r];
+    if (run.work.rule || run.work.problem.weight != tile::Weight::softmax) continue;
+    const std::int64_t heads = run.work.problem.heads;
+    const DType wide = wide_type(q.dtype());
+    all[r] = {Tensor::empty(context, {q.dim(0), q.dim(1), heads}, wide),
+              Tensor::empty(context, {q.dim(0), q.dim(1), heads, top}, DType::i32),
+              Tensor::empty(context, {q.dim(0), q.dim(1), heads, top}, wide)};
+    all[r].entropy.fill(NAN);
+    all[r].top_keys.fill(-1.0);
+    all[r].top_scores.fill(-INFINITY);
+  }
+  return all;
 }
 
 }  // namespace
@@ -309,8 +333,10 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
     lse = Tensor::empty(context, {q.dim(0), q.dim(1), q.dim(2)}, wide_type(q.dtype()));
     lse.fill(-INFINITY);
   }
-  for (const Run& run : described->runs)
-    attend_run(context, run, {{tq, tk, tv, bias.value(), described->slopes}, o, lse, rest});
+  const std::vector<tile::StatisticsTensors> statistics = wanted_statistics(context, *described, tq);
+  for (std::size_t r = 0; r < described->runs.size(); ++r)
+    attend_run(context, described->runs[r], {{tq, tk, tv, bias.value(), described->slopes}, o, lse, rest},
+               statistics[r]);
 
   std::vector<Tensor> outputs{o};
   if (call.options.return_lse) outputs.push_back(lse);
@@ -319,8 +345,11 @@ AttentionResult run_tiled(const Call& call, const Tiled& tiled) {
   const Var output = tiled.wide ? results[0] : cast(tape, results[0], q.dtype());
   if (AttentionWatch* watch = AttentionWatch::current()) {
     TiledSeen seen{{}, lse, call.v, output};
-    for (const Run& run : described->runs)
-      seen.runs.push_back({run.work, inputs_of(run, {tq, tk, tv, bias.value(), described->slopes}), run.heads.begin});
+    for (std::size_t r = 0; r < described->runs.size(); ++r) {
+      const Run& run = described->runs[r];
+      seen.runs.push_back(
+          {run.work, inputs_of(run, {tq, tk, tv, bias.value(), described->slopes}), run.heads.begin, statistics[r]});
+    }
     watch->on_tiled(seen);
   }
   return {output, results.size() > 1 ? results[1] : Var(), {}};

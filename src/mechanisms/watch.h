@@ -2,7 +2,7 @@
 
 #include "mechanisms/kind.h"
 #include "scan/launch.h"
-#include "tile/launch.h"
+#include "tile/row_statistics.h"
 
 // What the attention calls of a thread do, for whoever measures them.
 namespace fovea {
@@ -12,6 +12,7 @@ struct TiledRun {
   const tile::Work& work;
   tile::Inputs in;  // of these heads
   std::int64_t first_head = 0;
+  tile::StatisticsTensors statistics;  // of softmax rows, where they are wanted
 };
 // A call of the tiled engine. Several runs share the log-sum-exp of a row.
 struct TiledSeen {
@@ -36,6 +37,10 @@ class AttentionWatch {
 
   static AttentionWatch* current();  // null: nobody
 
+  // Before a call that is in order is made. Without it nothing comes back to the caller.
+  virtual bool lets_run(const Call&) { return true; }
+  // Keys that are kept of each row of softmax weights; 0: no statistics.
+  virtual std::int64_t top_keys() const { return 0; }
   // A call that is done. What it gives back is what the caller gets.
   virtual Var on_attention(const Call&, const Var& output) { return output; }
   virtual void on_tiled(const TiledSeen&) {}

@@ -1,6 +1,7 @@
 #include "core/visit_device.h"
 #include "fovea/ops.h"
 #include "ops/column_sum.h"
+#include "ops/dropout_parts.h"
 #include "ops/elementwise_kernels.h"
 #include "ops/work.h"
 
@@ -119,7 +120,29 @@ constexpr Op kSub{"sub", sub_backward};
 constexpr Op kMul{"mul", mul_backward};
 constexpr Op kScale{"scale", scale_backward};
 constexpr Op kExpScale{"exp_scale", exp_scale_backward};
+struct PartsOfDropout {
+  Dropout keep;
+  std::vector<DropoutPart> parts;
+};
+
+Tensor dropped_parts(const Context& context, const Tensor& x, const PartsOfDropout& dropout) {
+  const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
+  const Tensor from = in.reshape({in.numel()}), to = y.reshape({y.numel()});
+  for (const DropoutPart& part : dropout.parts) {
+    const kernels::DropoutTensors io{dropout.keep, from.slice(0, part.begin, part.end),
+                                     to.slice(0, part.begin, part.end), part.first};
+    visit_device(context, io, [&]<Device D>() { kernels::dropout<D>(context, io); });
+  }
+  return y;
+}
+
+void dropout_parts_backward(Tape& tape, Node& node) {
+  tape.accumulate(node.inputs[0],
+                  dropped_parts(tape.context(), node.grad(), std::any_cast<const PartsOfDropout&>(node.attributes)));
+}
+
 constexpr Op kDropout{"dropout", dropout_backward};
+constexpr Op kDropoutParts{"dropout_parts", dropout_parts_backward};
 constexpr Op kCast{"cast", cast_backward};
 
 }  // namespace
@@ -155,6 +178,12 @@ Var dropout(Tape& tape, const Var& x, double p) {
   const Dropout keep = next_dropout(tape, p);
   if (!keep.active()) return x;
   return tape.record(kDropout, {x}, dropped(tape.context(), x.value(), keep), {}, keep);
+}
+
+Var dropout_parts(Tape& tape, const Var& x, double p, std::vector<DropoutPart> parts) {
+  const PartsOfDropout dropout{next_dropout(tape, p), std::move(parts)};
+  if (!dropout.keep.active()) return x;
+  return tape.record(kDropoutParts, {x}, dropped_parts(tape.context(), x.value(), dropout), {}, dropout);
 }
 
 Var cast(Tape& tape, const Var& x, DType dtype) {

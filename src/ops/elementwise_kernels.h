@@ -40,10 +40,11 @@ struct ExpScaleVjp {
 template <Device>
 void exp_scale_backward(const Context& context, const ExpScaleVjp& io);
 
-// y = x where kept, times the scale; 0 elsewhere.
+// y = x where kept, times the scale; 0 elsewhere. Element 0 draws as element `first` of something larger.
 struct DropoutTensors {
   Dropout keep;
   Tensor x, y;
+  std::int64_t first = 0;
 };
 template <Device>
 void dropout(const Context& context, const DropoutTensors& io);

@@ -7,7 +7,7 @@ namespace fovea {
 
 ChannelMoments channel_moments(const Context& context, const Tensor& values, double eps, DType dtype) {
   const Shape shape{values.dim(0), values.dim(2)};
-  const kernels::MeasureChannels io{
+  const kernels::MeasureSeries io{
       eps, values.contiguous(context), {Tensor::empty(context, shape, dtype), Tensor::empty(context, shape, dtype)}};
   visit_device(context, io, [&]<Device D>() { kernels::channel_moments<D>(context, io); });
   return io.moments;

@@ -5,13 +5,13 @@
 // Dense: values f32 (b, n, channels), moments (b, channels) in f32 or f64.
 namespace fovea::kernels {
 
-struct MeasureChannels {
+struct MeasureSeries {
   double eps;
   Tensor values;
   ChannelMoments moments;
 };
 template <Device>
-void channel_moments(const Context& context, const MeasureChannels& io);
+void channel_moments(const Context& context, const MeasureSeries& io);
 
 struct Standardize {
   Tensor values;

@@ -51,9 +51,11 @@ struct SigmoidWeight {
   FOVEA_HD R weigh(R score) const {
     return math::sigmoid(score + static_cast<R>(offset));
   }
+  // weight (1 - weight), whose difference from 1 would lose a saturated weight's digits.
   template <class R>
-  FOVEA_HD static R vjp(R, R weight, R grad) {
-    return weight == 0 ? R{0} : weight * (1 - weight) * grad;
+  FOVEA_HD R vjp(R score, R weight, R grad) const {
+    const R e = math::exp(-math::absolute(score + static_cast<R>(offset))), y = 1 / (1 + e);
+    return weight == 0 ? R{0} : e * y * y * grad;
   }
 };
 

@@ -76,12 +76,14 @@ inline Matrix softmax_rows(Matrix a) {
   return a;
 }
 
-// (x - mean) / sqrt(variance + eps) of every row.
+// (x - mean) / sqrt(variance + eps) of every row. Of equal entries exactly 0: the second mean is what the first lost.
 inline Matrix layer_norm_rows(Matrix a, double eps) {
   const auto width = static_cast<double>(a.columns);
   for (std::int64_t i = 0; i < a.rows; ++i) {
-    double mean = 0.0, variance = 0.0;
+    double mean = 0.0, rest = 0.0, variance = 0.0;
     for (std::int64_t j = 0; j < a.columns; ++j) mean += a(i, j) / width;
+    for (std::int64_t j = 0; j < a.columns; ++j) rest += (a(i, j) - mean) / width;
+    mean += rest;
     for (std::int64_t j = 0; j < a.columns; ++j) variance += (a(i, j) - mean) * (a(i, j) - mean) / width;
     for (std::int64_t j = 0; j < a.columns; ++j) a(i, j) = (a(i, j) - mean) / std::sqrt(variance + eps);
   }

@@ -43,14 +43,16 @@ Row top_k_weights(const Row& scores, std::int64_t k) {
 }
 
 Row sparsemax_weights(const Row& scores) {
-  double sum = 0.0, tau = kInfinity, count = 0.0;
-  for (double z : sorted(scores)) {
-    sum += z;
+  const Row order = sorted(scores);
+  double sum = 0.0, tau = kInfinity, count = 0.0;  // of what lies below the largest: sums of scores would lose digits
+  for (double z : order) {
+    const double x = z - order.front();
+    sum += x;
     count += 1.0;
-    if (1.0 + count * z > sum) tau = (sum - 1.0) / count;
+    if (1.0 + count * x > sum) tau = (sum - 1.0) / count;
   }
   Row weights;
-  for (double s : scores) weights.push_back(std::max(s - tau, 0.0));
+  for (double s : scores) weights.push_back(order.empty() ? 0.0 : std::max((s - order.front()) - tau, 0.0));
   return weights;
 }
 

@@ -1,6 +1,7 @@
 #include "tile/check.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "fovea/error.h"
@@ -88,12 +89,13 @@ void check_arrays(const Problem& problem, const Backward& io) {
 void check_dropout(const Dropout& dropout, std::span<const Piece> pieces) {
   if (!(dropout.p >= 0.0f && dropout.p < 1.0f))
     refuse(ErrorCode::usage, "dropout " + std::to_string(dropout.p), "a probability from 0 to below 1");
-  if (dropout.first_head < 0 || dropout.first_query < 0 || dropout.first_key < 0)
-    refuse(ErrorCode::usage, "dropout of a part that starts before the whole");
-  for (const Piece& piece : pieces)
+  for (const Piece& piece : pieces) {
+    if (dropout.first_head < 0 || dropout.first_query + piece.q0 < 0 || dropout.first_key + piece.k0 < 0)
+      refuse(ErrorCode::usage, "dropout of a part that starts before the whole");
     if (!rows_fit(dropout.first_query + piece.q0, piece.nq, piece.q_step) ||
         !rows_fit(dropout.first_key + piece.k0, piece.nk, piece.k_step))
       refuse(ErrorCode::shape, "dropout beyond row 2^32");
+  }
 }
 
 void check_rule(const RowRule& rule) {
@@ -131,6 +133,19 @@ void check(const Problem& problem) {
 void check(const Problem& problem, const Forward& io) {
   check(problem);
   check_arrays(problem, io);
+}
+
+void check(const Problem& problem, const Forward& io, const RowStatistics& statistics) {
+  check(problem, io);
+  if (problem.weight != Weight::softmax) refuse(ErrorCode::unsupported, "statistics of weights other than softmax");
+  if (statistics.top < 1) refuse(ErrorCode::usage, std::to_string(statistics.top) + " keys kept of a row", "1 or more");
+  for (const Piece& piece : problem.pieces)
+    if (piece.nk > 0 && piece.key_row(piece.nk - 1) > std::numeric_limits<std::int32_t>::max())
+      refuse(ErrorCode::shape, "statistics of keys beyond row 2^31");
+  if (!rows_of(problem).queries) return;
+  need(statistics.entropy, "the entropy of rows");
+  need(statistics.top_keys, "the array of the largest keys");
+  need(statistics.top_scores, "the array of the largest scores");
 }
 
 void check(const Problem& problem, const Backward& io) {

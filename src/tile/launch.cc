@@ -4,6 +4,7 @@
 #include "tensor/array_of.h"
 #include "tile/piece_gradients_kernels.h"
 #include "tile/query.h"
+#include "tile/row_statistics.h"
 #include "tile/score_rows.h"
 
 namespace fovea::tile {
@@ -55,6 +56,22 @@ Problem problem_of(const Work& work, const Inputs& in) {
   return problem;
 }
 
+Forward arrays_of(const ForwardTensors& io) {
+  return {array_of<In>(io.in.q), array_of<In>(io.in.k), array_of<In>(io.in.v),
+          array_of<Out>(io.o),   array_of<Out>(io.lse), array_of<Out>(io.rest)};
+}
+
+// What nothing but the CPU has.
+template <class Run>
+void on_the_host(const Context& context, const ForwardTensors& io, const Run& run) {
+  visit_device(context, io, [&]<Device D>() {
+    if constexpr (D == Device::cpu)
+      run();
+    else
+      fail(ErrorCode::unsupported, "rows of scores and weights are made on the CPU", "device");
+  });
+}
+
 }  // namespace
 
 void PieceList::add(Piece piece, const Pattern& pattern) {
@@ -65,10 +82,19 @@ void PieceList::add(Piece piece, const Pattern& pattern) {
 
 void forward(const Context& context, const Work& work, const ForwardTensors& io) {
   visit_device(context, io, [&]<Device D>() {
-    const Forward arrays{array_of<In>(io.in.q), array_of<In>(io.in.k), array_of<In>(io.in.v),
-                         array_of<Out>(io.o),   array_of<Out>(io.lse), array_of<Out>(io.rest)};
     const Problem problem = problem_of(work, io.in);
+    const Forward arrays = arrays_of(io);
     work.rule ? rule_forward<D>(context, problem, *work.rule, arrays) : forward<D>(context, problem, arrays);
+  });
+}
+
+void forward_measured(const Context& context, const Work& work, const ForwardTensors& io,
+                      const StatisticsTensors& statistics) {
+  if (work.rule) fail(ErrorCode::unsupported, "statistics of a row rule", "tiled attention");
+  on_the_host(context, io, [&] {
+    forward_measured(context, problem_of(work, io.in), arrays_of(io),
+                     {statistics.top_keys.dim(3), array_of<Out>(statistics.entropy), array_of<Out>(statistics.top_keys),
+                      array_of<Out>(statistics.top_scores)});
   });
 }
 
@@ -96,13 +122,18 @@ void backward(const Context& context, const Work& work, const BackwardTensors& i
 
 void visit_score_rows(const Context& context, const Work& work, const Inputs& in, const WantedRows& wanted,
                       RowVisitor& visitor) {
-  const ForwardTensors io{in, {}, {}, {}};
-  visit_device(context, io, [&]<Device D>() {
-    if constexpr (D == Device::cpu)
-      visit_score_rows(context, problem_of(work, in), work.rule ? &*work.rule : nullptr, array_of<In>(in.q),
-                       array_of<In>(in.k), wanted, visitor);
-    else
-      fail(ErrorCode::unsupported, "rows of scores are made on the CPU", "device");
+  on_the_host(context, {in, {}, {}, {}}, [&] {
+    visit_score_rows(context, problem_of(work, in), work.rule ? &*work.rule : nullptr, array_of<In>(in.q),
+                     array_of<In>(in.k), wanted, visitor);
+  });
+}
+
+void visit_weight_tiles(const Context& context, const Work& work, const Inputs& in, const Tensor& lse,
+                        const WantedRows& wanted, TileVisitor& visitor) {
+  if (work.rule) fail(ErrorCode::unsupported, "tiles of weights of a row rule", "tiled attention");
+  on_the_host(context, {in, {}, {}, {}}, [&] {
+    visit_weight_tiles(context, problem_of(work, in), {array_of<In>(in.q), array_of<In>(in.k), array_of<In>(lse)},
+                       wanted, visitor);
   });
 }
 

@@ -14,10 +14,10 @@ struct PartialOutput {
 // Any strides; `to` may be `a` or `b`. Rows that both parts leave empty become zero.
 void merge(const Context& context, const PartialOutput& a, const PartialOutput& b, const PartialOutput& to);
 
-// The gradient of one part. d_o and d_lse may be undefined: zero. All dense.
+// The gradient of one part; `lse` is that of both. d_o and d_lse may be undefined: zero. All dense.
 struct MergeGradient {
-  PartialOutput merged, part;
-  Tensor d_o, d_lse;
+  PartialOutput part, other;
+  Tensor lse, d_o, d_lse;
   PartialOutput d_part;
 };
 void merge_backward(const Context& context, const MergeGradient& io);

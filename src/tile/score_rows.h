@@ -44,8 +44,38 @@ struct WantedRows {
 void visit_score_rows(const Context& context, const Problem& problem, const RowRule* rule, const In& q, const In& k,
                       const WantedRows& wanted, RowVisitor& visitor);
 
+// Softmax weights of one head of a piece, between some of its queries and keys (local rows).
+struct WeightTile {
+  const Piece* piece;
+  std::int64_t head;
+  std::int64_t query, queries;
+  std::int64_t key, keys;
+  float* weights;  // [keys, lanes], queries are lanes: 0 for hidden pairs, in rows without a log-sum-exp, past the last
+                   // query
+  std::int64_t lanes;
+};
+
+struct WeightTilesArrays {
+  In q, k, lse;
+};
+
+class TileVisitor {
+ public:
+  virtual ~TileVisitor() = default;
+  // Tiles of one share (and head) come on one thread, in an order that is always the same; `weights` may be written
+  // over.
+  virtual void visit(const WeightTile& tile, std::int64_t share) = 0;
+};
+
+// The weights e^(s - lse), for whoever sums them. lse: of the whole rows, (batch, n_q, heads), f32 (f64 for f64).
+// Shares go by the first query of a tile.
+void visit_weight_tiles(const Context& context, const Problem& problem, const WeightTilesArrays& in,
+                        const WantedRows& wanted, TileVisitor& visitor);
+
 // The same with tensors of the host: `work` as a mechanism gave it to the engine.
 void visit_score_rows(const Context& context, const Work& work, const Inputs& in, const WantedRows& wanted,
                       RowVisitor& visitor);
+void visit_weight_tiles(const Context& context, const Work& work, const Inputs& in, const Tensor& lse,
+                        const WantedRows& wanted, TileVisitor& visitor);
 
 }  // namespace fovea::tile

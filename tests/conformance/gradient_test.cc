@@ -62,13 +62,13 @@ class Gradient : public Law {
   Roundings roundings(DType dtype) const {
     return {.dtype = dtype,
             .scores = !mechanism().kind().chooses,
-            .between = dtype == DType::bf16 && GetParam().isa == Isa::avx512_bf16 ? 1 : 0};  // weights in pairs
+            .weights = dtype == DType::bf16 && GetParam().isa == Isa::avx512_bf16};
   }
 
   // Twice what an honest computation loses, for each gradient: measured once for the instruction sets that round alike.
   std::vector<double>& allowed(const ExactCall& call, const Roundings& roundings, const std::string& name, int draws) {
-    static std::map<std::tuple<std::string, std::string, DType, int>, std::vector<double>> known;
-    std::vector<double>& bounds = known[{call.mechanism.text(), name, roundings.dtype, roundings.between}];
+    static std::map<std::tuple<std::string, std::string, DType, bool>, std::vector<double>> known;
+    std::vector<double>& bounds = known[{call.mechanism.text(), name, roundings.dtype, roundings.weights}];
     if (bounds.empty() || draws > kDraws) {
       bounds = honest_errors(call, roundings, draws);
       for (double& bound : bounds) bound *= 2.0;
@@ -148,9 +148,8 @@ TEST_P(Gradient, NearlyConstantRows) {
     });
     const Inputs doubles = wide(context_, inputs);
     Roundings as_given = roundings(dtype);
-    as_given.values = false;
-    // Rows that learned weights make, and memories of earlier segments, are numbers of the type.
-    if (!inputs.weights.empty() || mechanism().kind().stops_gradient != nullptr) ++as_given.between;
+    // Memories of earlier segments, pooled or not, are numbers of the type.
+    as_given.values = mechanism().kind().stops_gradient != nullptr;
     const Gradients want = gradients(context_, doubles, mechanism(), trial, {dtype});
     const auto of_scores = [](const Gradients& all) { return Gradients{all.q, all.k, {}, {}, {}, {}, {}, {}}; };
     const Gradients of_q_and_k = of_scores(want);

@@ -99,23 +99,23 @@ std::vector<double> honest_errors(const ExactCall& call, const Roundings& roundi
     for (std::size_t p = 0; p < want.size(); ++p)
       if (!want[p].values->empty()) errors[p] = std::fmax(errors[p], scale * distance(*got[p].values, *want[p].values));
   };
+  const Trial& t = call.trial;
+  const double keys = std::sqrt(static_cast<double>(std::max<std::int64_t>(t.n_k, 1)));
   const Isa isa = chosen_isa();
   for (int draw = 0; draw < draws; ++draw) {
     const auto seed = static_cast<std::uint64_t>(draw + 1);
     force_isa(draw % 2 == 0 ? Isa::portable : isa);
     note({roundings.dtype}, {roundings.dtype, last_bit, seed}, wide / last_bit);
     force_isa(isa);
-    note(roundings, {roundings.dtype, unit, seed}, 1.0);
+    note(roundings, {roundings.dtype, unit, seed, roundings.weights ? unit / keys : 0.0}, 1.0);
   }
   const std::vector<double> natural = natural_sizes(call);
-  const Trial& t = call.trial;
-  const double keys = std::sqrt(static_cast<double>(std::max<std::int64_t>(t.n_k, 1))),
-               sums =
-                   wide * std::sqrt(static_cast<double>(std::max({t.n_q * t.heads / t.kv_heads, t.n_k, t.d_k, t.d_v})));
+  const double sums =
+      wide * std::sqrt(static_cast<double>(std::max({t.n_q * t.heads / t.kv_heads, t.n_k, t.d_k, t.d_v})));
   for (std::size_t p = 0; p < want.size(); ++p) {
     const double size = norm(*want[p].values),
                  least = least_of(roundings.dtype) * keys * std::sqrt(static_cast<double>(want[p].values->size()));
-    errors[p] += (unit + sums) * size + (sums + roundings.between * unit / keys) * natural[p] + least;
+    errors[p] += (unit + sums) * size + sums * natural[p] + least;
   }
   return errors;
 }

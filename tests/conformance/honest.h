@@ -32,7 +32,9 @@ struct Roundings {
   DType dtype;
   bool scores = true;  // q, k, weights and biases: a mechanism that chooses would choose otherwise
   bool values = true;  // v
-  int between = 0;     // how often the type also rounds on the way, after which the sums of a row hardly fit each other
+  // Those of a row before their product with v: the row is then as if multiplied with a sum of them that is off by one
+  // rounding over the root of the keys, and backward subtracts what no longer fits.
+  bool weights = false;
 };
 
 // The error of each gradient of `named`, as an Euclidean norm: how far it moves in so many draws of these roundings.

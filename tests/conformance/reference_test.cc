@@ -21,6 +21,7 @@ class Reference : public Law {
         EXPECT_LT(relative_error(result.lse.value().to_vector<double>(), wanted.lse), tolerance);
       }
       if (result.final_state.defined()) {
+        EXPECT_EQ(result.final_state.dim(1), trial.kv_heads) << "states belong to heads of k and v";
         EXPECT_LT(relative_error(result.final_state.value().to_vector<double>(), wanted.final_state), tolerance);
       }
     }

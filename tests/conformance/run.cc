@@ -248,6 +248,25 @@ Weighted weighted(Context& context, const AttentionResult& result, const Pull& p
   return w;
 }
 
+// Every row that the tiled engine attends times 1 + noise or 1 - noise, as its backward and what comes after it find
+// it. (Observers only look; this one is a rounding.)
+class RowNoise final : public TapeObserver {
+ public:
+  RowNoise(double noise, std::uint64_t seed) : noise_(noise), random_(seed, 7) {}
+  void on_values(const Tape&, const Op& op, std::span<const Tensor> values) override {
+    if (op.name != std::string_view("tiled_attention") || noise_ == 0.0) return;
+    double factor = 1.0;
+    edit(values[0], [&](double x, std::size_t i) {
+      if (static_cast<std::int64_t>(i) % values[0].dim(-1) == 0) factor = moved(1.0, noise_, random_);
+      return x * factor;
+    });
+  }
+
+ private:
+  double noise_;
+  Random random_;
+};
+
 std::vector<double> grad_of(const Var& leaf) {
   if (!leaf.defined() || !leaf.needs_grad()) return {};
   if (!leaf.grad().defined()) return std::vector<double>(at(leaf.value().numel()), 0.0);  // nothing flowed there
@@ -261,7 +280,8 @@ Gradients gradients(Context& context, const Inputs& in, const Mechanism& mechani
   leaves.insert(leaves.end(), {s.options.bias, s.options.diagonal_bias, s.options.initial_state});
   for (const Var& leaf : leaves)
     if (leaf.needs_grad()) leaf.slot()->grad = Tensor();
-  Tape tape(context, {.training = s.training});
+  RowNoise rows(pull.rows, pull.seed);
+  Tape tape(context, {.training = s.training, .observer = pull.rows > 0.0 ? &rows : nullptr});
   const Weighted w = weighted(context, run(context, tape, in, mechanism, s), pull);
   tape.backward(w.outputs, w.weights);
   Gradients g{grad_of(in.q),

@@ -72,11 +72,13 @@ struct Gradients {
   std::vector<std::vector<double>> weights;
 };
 // How w goes in: rounded to the type of the output, or to that of a coarser call that this one is held against, and
-// then times 1 + noise or 1 - noise, at random.
+// then times 1 + noise or 1 - noise, at random. `rows`: so much noise for each row of the attended values, as backward
+// finds them.
 struct Pull {
   std::optional<DType> rounded;
   double noise = 0.0;
   std::uint64_t seed = 0;
+  double rows = 0.0;
 };
 Gradients gradients(Context& context, const Inputs& inputs, const Mechanism& mechanism, const Trial& trial,
                     const Pull& pull = {});

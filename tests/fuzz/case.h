@@ -33,11 +33,13 @@ struct Part {
   std::vector<double> values;
 };
 
-// Every input and every gradient of an output times 1 + size * a random sign.
+// Every input and every gradient of an output times 1 + size * a random sign; or, of a call as it is, what forward has
+// given out, which backward may read.
 struct Noise {
   double size = 0.0;
   std::uint64_t seed = 0;
   bool portable = false;  // on the weakest instruction set, which sums in another order
+  bool of_outputs = false;
 };
 
 struct Outcome {

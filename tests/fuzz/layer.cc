@@ -161,7 +161,7 @@ Layer::Layer(Context& context, const Spec& spec, DType dtype, const std::vector<
 
 Layer::~Layer() = default;
 
-Var Layer::run(Tape& tape) const { return (*layer_)(tape, vars_.front(), {queries_of(spec_), {}, {}, {}}); }
+Var Layer::run(Tape& tape) const { return (*layer_)(tape, vars_.front(), {queries_of(spec_), {}, {}, {}, {}}); }
 
 std::vector<double> define_layer(const Case& c, const std::vector<Leaf>& leaves) {
   Context context({.threads = 1, .seed = 7});

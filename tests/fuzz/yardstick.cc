@@ -33,19 +33,22 @@ void add(const std::vector<Part>& still, const std::vector<Part>& moved, Spread:
 
 }  // namespace
 
-Spread::Spread(const Case& c, const Outcome& still, double size) : c_(c), still_(still), size_(size) { more(kDraws); }
+Spread::Spread(const Case& c, const Outcome& still, double size, bool of_outputs)
+    : c_(c), still_(still), size_(size), of_outputs_(of_outputs) {
+  more(kDraws);
+}
 
 void Spread::more(std::uint64_t draws) {
   for (const std::uint64_t end = drawn_ + draws; drawn_ < end; ++drawn_) {
     const double size = size_ * (drawn_ >= kDraws && drawn_ % 2 == 1 ? 2.0 : 1.0);
-    const Outcome moved = run_exact(c_, {size, 1 + drawn_, drawn_ % 2 == 0});
+    const Outcome moved = run_exact(c_, {size, 1 + drawn_, drawn_ % 2 == 0, of_outputs_});
     add(still_.outputs, moved.outputs, outputs_);
     add(still_.gradients, moved.gradients, gradients_);
   }
 }
 
 Yardstick::Yardstick(const Case& c, const Outcome& still, DType dtype, Spread& last_bit)
-    : rounding_(rounding_of(dtype)), last_bit_(last_bit) {
+    : c_(c), still_(still), rounding_(rounding_of(dtype)), wide_(rounding_of(wide_type(dtype))), last_bit_(last_bit) {
   if (dtype != DType::f64) coarse_.emplace(c, still, rounding_);
   double out = 0.0;
   for (const Part& part : still.outputs) out = std::hypot(out, norm(part.values));
@@ -60,26 +63,26 @@ Yardstick::Yardstick(const Case& c, const Outcome& still, DType dtype, Spread& l
   }
   const auto terms = static_cast<double>(longest);
   least_ = conformance::least_of(dtype) * std::sqrt(terms) * largest;
-  slack_ = kSlack * (1.0 + std::sqrt(terms) * rounding_of(wide_type(dtype)) / rounding_);
+  slack_ = kSlack * (1.0 + std::sqrt(terms) * wide_ / rounding_);
 }
 
-std::vector<double> Yardstick::of_output(std::size_t part) const {
-  return joined(last_bit_.outputs()[part], coarse_ ? &coarse_->outputs()[part] : nullptr);
-}
-
-std::vector<double> Yardstick::of_gradient(std::size_t part) const {
-  return joined(last_bit_.gradients()[part], coarse_ ? &coarse_->gradients()[part] : nullptr);
-}
+std::vector<double> Yardstick::of_output(std::size_t part) const { return joined(&Spread::outputs, part); }
+std::vector<double> Yardstick::of_gradient(std::size_t part) const { return joined(&Spread::gradients, part); }
 
 void Yardstick::look_closer() {
   last_bit_.more(kMoreDraws);
   if (coarse_) coarse_->more(kMoreDraws);
+  given_.emplace(c_, still_, 2.0 * rounding_of(DType::f64), true);
 }
 
-std::vector<double> Yardstick::joined(const std::vector<double>& fine, const std::vector<double>* coarse) const {
-  std::vector<double> out;
-  for (std::size_t row = 0; row < fine.size(); ++row)
-    out.push_back(std::fmax(fine[row] * rounding_ / rounding_of(DType::f64), coarse != nullptr ? (*coarse)[row] : 0.0));
+std::vector<double> Yardstick::joined(Rows rows, std::size_t part) const {
+  constexpr double kFine = 0x1p-53;
+  std::vector<double> out = (last_bit_.*rows)()[part];
+  for (std::size_t row = 0; row < out.size(); ++row) {
+    out[row] *= rounding_ / kFine;
+    if (coarse_) out[row] = std::fmax(out[row], ((*coarse_).*rows)()[part][row]);
+    if (given_) out[row] = std::fmax(out[row], ((*given_).*rows)()[part][row] * wide_ / kFine);
+  }
   return out;
 }
 

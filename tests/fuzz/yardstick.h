@@ -15,7 +15,7 @@ class Spread {
  public:
   using Rows = std::vector<std::vector<double>>;
 
-  Spread(const Case& c, const Outcome& still, double size);
+  Spread(const Case& c, const Outcome& still, double size, bool of_outputs = false);
 
   void more(std::uint64_t draws);
   const Rows& outputs() const { return outputs_; }
@@ -25,12 +25,14 @@ class Spread {
   const Case& c_;
   const Outcome& still_;
   double size_;  // of the noise
+  bool of_outputs_;
   std::uint64_t drawn_ = 0;
   Rows outputs_, gradients_;
 };
 
 // What errors of a type are held against. Two things move the results: the noise of one rounding on all that goes in,
-// and the roundings on the way, which the last bit of double shows: they are as much larger as the type is coarser.
+// and the roundings on the way, which the last bit of double shows: they are as much larger as the type is coarser. An
+// output that hardly depends on what goes in (the norm of a row of one number) does not show its own rounding so.
 class Yardstick {
  public:
   Yardstick(const Case& c, const Outcome& still, DType dtype, Spread& last_bit);
@@ -43,17 +45,20 @@ class Yardstick {
   // ||outputs|| / ||leaf||: the gradient if one followed the other. Terms that cancel leave a rounding of it.
   double floor_of_gradient(std::size_t part) const { return (rounding_ + least_) * natural_[part] + least_; }
   double floor_of_output() const { return least_; }
-  // A kink may lie where few draws look.
+  // A kink may lie where few draws look; and outputs, which backward reads, are rounded.
   void look_closer();
 
  private:
-  std::vector<double> joined(const std::vector<double>& fine, const std::vector<double>* coarse) const;
+  using Rows = const Spread::Rows& (Spread::*)() const;
+  std::vector<double> joined(Rows rows, std::size_t part) const;
 
-  double rounding_;
-  double least_ = 0.0;  // what weights too small for the type leave of a sum over inputs
+  const Case& c_;
+  const Outcome& still_;
+  double rounding_, wide_;  // of the type, and of the one that sums are kept in
+  double least_ = 0.0;      // what weights too small for the type leave of a sum over inputs
   double slack_ = 0.0;
   Spread& last_bit_;
-  std::optional<Spread> coarse_;
+  std::optional<Spread> coarse_, given_;
   std::vector<double> natural_;
 };
 

@@ -4,16 +4,9 @@
 
 #include <cmath>
 
-#include "core/rng.h"
-#include "fovea/model.h"
+#include "support/drawn_parameters.h"
 
 namespace fovea {
-
-// Larger than the initial values, so that nothing hides in the noise; biases and gains too.
-inline void stir(const Model& model, Random& random) {
-  for (const Parameter& p : model.parameters())
-    for (std::int64_t i = 0; i < p.var.value().numel(); ++i) p.var.value().data<double>()[i] += 0.3 * random.normal();
-}
 
 // A few entries of a parameter's gradient against central differences of the loss, in double.
 template <class Loss>

@@ -7,6 +7,7 @@
 #include "fovea/pretrained.h"
 #include "fovea/safetensors.h"
 #include "io/json.h"
+#include "support/drawn_parameters.h"
 #include "support/families.h"
 #include "support/temporary_folder.h"
 
@@ -43,11 +44,8 @@ inline ModelConfig small(const std::string& name) {
 
 // Parameters that are all different, also those that start as zeros and ones.
 inline void draw_all(const Model& model, std::uint64_t seed) {
-  Random random(seed, 5);
-  for (const Parameter& p : model.parameters()) {
-    float* values = p.var.value().data<float>();
-    for (std::int64_t i = 0; i < p.var.value().numel(); ++i) values[i] = static_cast<float>(0.3 * random.normal());
-  }
+  Random draws(seed, 5);
+  testing::draw(model, draws, 0.3);
 }
 
 inline Model drawn(Context& context, const ModelConfig& config, std::uint64_t seed = 1) {

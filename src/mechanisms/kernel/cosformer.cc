@@ -79,8 +79,11 @@ Var rebased(const Call& call, const Var& state, const std::vector<double>& angle
 
 AttentionResult run(const Call& call) {
   const std::vector<double> angles = angles_of(call);
-  const Var q = rotated_features(call.tape, call.q, rotations_of(call, call.q, call.queries, angles));
-  const Var k = rotated_features(call.tape, call.k, rotations_of(call, call.k, call.keys, angles));
+  const auto features = [&](const Var& x, const std::vector<Sequences::Rows>& rows) {
+    const Var ranged = with_range(call.tape, x);
+    return rotated_features(call.tape, ranged, rotations_of(call, ranged, rows, angles));
+  };
+  const Var q = features(call.q, call.queries), k = features(call.k, call.keys);
   AttentionResult result = run_on_features(
       call, {q, k}, {.denominator = scan::Denominator::clamp, .denominator_eps = call.mechanism.number("eps")});
   result.final_state = rebased(call, result.final_state, angles);

@@ -139,8 +139,6 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& s)
   return {keys, values};
 }
 
-bool stops(const Mechanism& mechanism) { return mechanism.flag("stop"); }
-
 }  // namespace
 
 const MechanismKind& compressive_kind() {
@@ -160,15 +158,14 @@ const MechanismKind& compressive_kind() {
                       {"mean", "max", "conv"},
                       "how tokens are compressed; conv: a learned convolution of keys, and one of values"},
                      {"stop", true, 0, 0, {}, "no gradient flows into the memories"}},
-      .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
-                   Feature::packed, Feature::step, Feature::grouped, Feature::strict},
+      .features = kSegmented,
       .subquadratic = true,
       .step = cached_step(first_needed),
       .run = run,
       .reference = define,
       .flops = flops,
       .weights = weights,
-      .stops_gradient = stops,
+      .stops_gradient = stops_at_memory,
       .picture = "compressive:segment=8,memory=8,rate=2,slots=8",
       .tested = "compressive:segment=4,memory=3",
   };

@@ -139,8 +139,6 @@ std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions&, s
   return std::max<std::int64_t>(0, start - mechanism.integer("memory")) / length * length;
 }
 
-bool stops(const Mechanism& mechanism) { return mechanism.flag("stop"); }
-
 }  // namespace
 
 const MechanismKind& transformer_xl_kind() {
@@ -152,15 +150,14 @@ const MechanismKind& transformer_xl_kind() {
       .parameters = {{"segment", std::int64_t{128}, 1, 1048576, {}, "tokens per segment"},
                      {"memory", std::int64_t{128}, 0, 1048576, {}, "tokens before the segment that it reads"},
                      {"stop", true, 0, 0, {}, "no gradient flows into the memory"}},
-      .features = {Feature::scale, Feature::causal, Feature::bidirectional, Feature::cross, Feature::padding,
-                   Feature::packed, Feature::step, Feature::grouped, Feature::strict},
+      .features = kSegmented,
       .subquadratic = true,
       .step = cached_step(first_needed),
       .run = run,
       .reference = define,
       .flops = flops,
       .weights = weights,
-      .stops_gradient = stops,
+      .stops_gradient = stops_at_memory,
       .picture = "transformer-xl:segment=8,memory=12",
   };
   return kind;

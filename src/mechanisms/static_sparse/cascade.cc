@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "mechanisms/static_sparse/sparse.h"
+#include "mechanisms/static_sparse/set.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -17,8 +17,6 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes& sizes) {
   return {{Pattern::window(side, side)}};
 }
 
-AttentionResult run(const Call& call) { return run_parts(call, parts); }
-
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   double window = static_cast<double>(mechanism.integer("window"));
   for (std::int64_t l = 0; l < problem.layer; ++l) window *= static_cast<double>(mechanism.integer("factor"));
@@ -26,8 +24,6 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
     return window == 0.0 || std::abs(static_cast<double>(query - key)) < window;
   });
 }
-
-Flops flops(const Sizes& s, const Mechanism& mechanism) { return parts_flops(s, mechanism, parts); }
 
 std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen) {
   const std::int64_t side = reach(mechanism, options.layer);
@@ -52,9 +48,9 @@ const MechanismKind& cascade_kind() {
       .features = kPairwise,
       .subquadratic = true,
       .step = cached_step(first_needed),
-      .run = run,
+      .run = run_set<parts>,
       .reference = define,
-      .flops = flops,
+      .flops = set_flops<parts>,
       .picture = "cascade",
   };
   return kind;

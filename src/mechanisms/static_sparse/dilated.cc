@@ -1,4 +1,4 @@
-#include "mechanisms/static_sparse/sparse.h"
+#include "mechanisms/static_sparse/set.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -20,8 +20,6 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes& sizes) {
            steps.dilation}};
 }
 
-AttentionResult run(const Call& call) { return run_parts(call, parts); }
-
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   reference::Steps steps{mechanism.integer("left"), mechanism.integer("right"), mechanism.integer("dilation")};
   constexpr std::int64_t kFar = std::int64_t{1} << 40;  // further than any key
@@ -30,8 +28,6 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
   return reference::sparse(
       problem, [&](std::int64_t, std::int64_t query, std::int64_t key) { return reads_steps(query, key, steps); });
 }
-
-Flops flops(const Sizes& s, const Mechanism& mechanism) { return parts_flops(s, mechanism, parts); }
 
 std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen) {
   const Steps steps = steps_of(mechanism, options.layer);
@@ -53,9 +49,9 @@ const MechanismKind& dilated_kind() {
       .features = kPairwise,
       .subquadratic = true,
       .step = cached_step(first_needed),
-      .run = run,
+      .run = run_set<parts>,
       .reference = define,
-      .flops = flops,
+      .flops = set_flops<parts>,
       .picture = "dilated:left=3,right=3,dilation=3",
   };
   return kind;

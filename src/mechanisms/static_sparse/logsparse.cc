@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "mechanisms/layout.h"
-#include "mechanisms/static_sparse/sparse.h"
+#include "mechanisms/static_sparse/set.h"
 #include "ops/sequence.h"
 #include "reference/sparse.h"
 
@@ -77,8 +77,6 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
   });
 }
 
-Flops flops(const Sizes& s, const Mechanism& mechanism) { return parts_flops(s, mechanism, parts); }
-
 }  // namespace
 
 const MechanismKind& logsparse_kind() {
@@ -99,7 +97,7 @@ const MechanismKind& logsparse_kind() {
       .step = cached_step(),
       .run = run,
       .reference = define,
-      .flops = flops,
+      .flops = set_flops<parts>,
       .log_factor = true,
       .picture = "logsparse",
   };

@@ -1,4 +1,4 @@
-#include "mechanisms/static_sparse/sparse.h"
+#include "mechanisms/static_sparse/set.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -15,8 +15,6 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes&) {
   return {{pattern}};
 }
 
-AttentionResult run(const Call& call) { return run_parts(call, parts); }
-
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   const std::int64_t block = mechanism.integer("block"), summary = mechanism.integer("summary");
   const bool first = mechanism.choice("columns") == "lra";
@@ -24,8 +22,6 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
     return reference::reads_fixed(query, key, block, summary) || (first && key % block == 0);
   });
 }
-
-Flops flops(const Sizes& s, const Mechanism& mechanism) { return parts_flops(s, mechanism, parts); }
 
 }  // namespace
 
@@ -47,9 +43,9 @@ const MechanismKind& sparse_fixed_kind() {
       .features = kPairwise,
       .subquadratic = false,  // at a given size; O(n sqrt n) where it grows with the length
       .step = cached_step(),
-      .run = run,
+      .run = run_set<parts>,
       .reference = define,
-      .flops = flops,
+      .flops = set_flops<parts>,
       .picture = "sparse-fixed:block=8,summary=2",
   };
   return kind;

@@ -1,4 +1,4 @@
-#include "mechanisms/static_sparse/sparse.h"
+#include "mechanisms/static_sparse/set.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -15,8 +15,6 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes&) {
   return {{near}, {~near, mechanism.integer("stride")}};
 }
 
-AttentionResult run(const Call& call) { return run_parts(call, parts); }
-
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   const std::int64_t stride = mechanism.integer("stride");
   const std::int64_t local = mechanism.choice("local") == "paper" ? stride + 1 : stride;
@@ -24,8 +22,6 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
     return reference::reads_strided(query, key, stride, local);
   });
 }
-
-Flops flops(const Sizes& s, const Mechanism& mechanism) { return parts_flops(s, mechanism, parts); }
 
 }  // namespace
 
@@ -45,9 +41,9 @@ const MechanismKind& sparse_strided_kind() {
       .features = kPairwise,
       .subquadratic = false,  // at a given size; O(n sqrt n) where it grows with the length
       .step = cached_step(),
-      .run = run,
+      .run = run_set<parts>,
       .reference = define,
-      .flops = flops,
+      .flops = set_flops<parts>,
       .picture = "sparse-strided:stride=7",
   };
   return kind;

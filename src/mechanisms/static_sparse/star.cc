@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "mechanisms/compose.h"
-#include "mechanisms/static_sparse/sparse.h"
+#include "mechanisms/static_sparse/set.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -52,8 +52,6 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
                                                    : reference::Ring::open);
 }
 
-Flops flops(const Sizes& s, const Mechanism& mechanism) { return parts_flops(s, mechanism, parts); }
-
 }  // namespace
 
 const MechanismKind& star_kind() {
@@ -73,7 +71,7 @@ const MechanismKind& star_kind() {
       .step = cached_step(),
       .run = run,
       .reference = define,
-      .flops = flops,
+      .flops = set_flops<parts>,
       .picture = "star:ring=closed",
   };
   return kind;

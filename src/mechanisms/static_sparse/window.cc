@@ -1,4 +1,4 @@
-#include "mechanisms/static_sparse/sparse.h"
+#include "mechanisms/static_sparse/set.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -8,15 +8,11 @@ std::vector<Part> parts(const Mechanism& mechanism, const PartSizes&) {
   return {{Pattern::window(mechanism.integer("left"), mechanism.integer("right"))}};
 }
 
-AttentionResult run(const Call& call) { return run_parts(call, parts); }
-
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {
   const reference::Steps steps{mechanism.integer("left"), mechanism.integer("right"), 1};
   return reference::sparse(
       problem, [&](std::int64_t, std::int64_t query, std::int64_t key) { return reads_steps(query, key, steps); });
 }
-
-Flops flops(const Sizes& s, const Mechanism& mechanism) { return parts_flops(s, mechanism, parts); }
 
 std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& options, std::int64_t seen) {
   return window_needs(mechanism.integer("left"), options, seen);
@@ -35,9 +31,9 @@ const MechanismKind& window_kind() {
       .features = kPairwise,
       .subquadratic = true,
       .step = cached_step(first_needed),
-      .run = run,
+      .run = run_set<parts>,
       .reference = define,
-      .flops = flops,
+      .flops = set_flops<parts>,
       .picture = "window:left=4,right=4",
   };
   return kind;

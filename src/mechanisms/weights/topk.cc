@@ -1,3 +1,4 @@
+#include "mechanisms/compose.h"
 #include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 #include "reference/row_rules.h"
@@ -5,9 +6,18 @@
 namespace fovea {
 namespace {
 
-AttentionResult run(const Call& call) {
+Var keep_largest(const Call& call) {
   return run_tiled(call, {.pattern = Pattern::full(),
-                          .rule = tile::RowRule{.kind = tile::RowRuleKind::top_k, .k = call.mechanism.integer("k")}});
+                          .rule = tile::RowRule{.kind = tile::RowRuleKind::top_k, .k = call.mechanism.integer("k")}})
+      .output;
+}
+
+// Rows of q and k that are made here, turned or of length 1, are not rounded to half before keys are chosen by them:
+// the products of row rules are of f32 in any case.
+AttentionResult run(const Call& call) {
+  const std::string& score = call.mechanism.choice("score");
+  const bool made = call.options.rotary || score == "cosine" || score == "bilinear";
+  return {made ? in_wide_type(call, keep_largest) : keep_largest(call), {}, {}};
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& mechanism) {

@@ -91,7 +91,7 @@ void dropout_range(const kernels::DropoutTensors& io, std::int64_t begin, std::i
     ChunkIn<T> in;
     ChunkOut<T> out;
     for_chunks(begin, end, [&](std::int64_t i, std::int64_t count) {
-      dropout_factors(io.keep, i, count, factors);
+      dropout_factors(io.keep, io.first + i, count, factors);
       mul_to<Wide<T>>(in.read(x + i, count), factors, out.place(y + i), count);
       out.write(y + i, count);
     });

@@ -71,15 +71,17 @@ Wide<T> row_squares(const T* HWY_RESTRICT x, Wide<T> shift, std::int64_t width) 
 }
 
 template <class T, class U>
-Wide<T> row_dot(const T* HWY_RESTRICT x, const U* HWY_RESTRICT y, std::int64_t width) {
+Wide<T> row_dot(const T* HWY_RESTRICT x, const U* HWY_RESTRICT y, std::int64_t width, Wide<T> shift = 0) {
   using R = Wide<T>;
   const hn::ScalableTag<R> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto shifts = hn::Set(d, shift);
   auto sums = hn::Zero(d);
   std::int64_t i = 0;
-  for (; i + lanes <= width; i += lanes) sums = hn::MulAdd(load_wide(d, x + i), load_wide(d, y + i), sums);
+  for (; i + lanes <= width; i += lanes)
+    sums = hn::MulAdd(hn::Sub(load_wide(d, x + i), shifts), load_wide(d, y + i), sums);
   R sum = hn::GetLane(hn::SumOfLanes(d, sums));
-  for (; i < width; ++i) sum += static_cast<R>(x[i]) * static_cast<R>(y[i]);
+  for (; i < width; ++i) sum += (static_cast<R>(x[i]) - shift) * static_cast<R>(y[i]);
   return sum;
 }
 

@@ -29,11 +29,13 @@ HWY_FLATTEN void log_softmax_row(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std
   for (std::int64_t i = 0; i < width; ++i) y[i] = T((static_cast<R>(x[i]) - top) - log_sum);
 }
 
+// dx = y (g - mean g), the mean in two steps: where one share is nearly 1, g - mean nearly cancels, and the second
+// brings back what the first lost to its rounding and to that of the shares, whose sum is not exactly 1.
 template <class T>
 void vjp_row(const T* HWY_RESTRICT g, const T* HWY_RESTRICT y, T* HWY_RESTRICT dx, std::int64_t width) {
   using R = Wide<T>;
-  const R dot = row_dot(g, y, width);
-  for (std::int64_t i = 0; i < width; ++i) dx[i] = T(static_cast<R>(y[i]) * (static_cast<R>(g[i]) - dot));
+  const R mean = row_dot(g, y, width), rest = row_dot(g, y, width, mean);
+  for (std::int64_t i = 0; i < width; ++i) dx[i] = T(static_cast<R>(y[i]) * ((static_cast<R>(g[i]) - mean) - rest));
 }
 
 template <class T>

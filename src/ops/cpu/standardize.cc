@@ -21,7 +21,7 @@ std::vector<double> mean_of_rows(const float* values, std::int64_t n, std::int64
 }  // namespace
 
 template <>
-void kernels::channel_moments<Device::cpu>(const Context& context, const MeasureChannels& io) {
+void kernels::channel_moments<Device::cpu>(const Context& context, const MeasureSeries& io) {
   const ZoneTimer timer(context.zones(), Zone::elementwise);
   const std::int64_t n = io.values.dim(1), channels = io.values.dim(2);
   visit_wide(io.moments.mean.dtype(), [&]<class R>() {

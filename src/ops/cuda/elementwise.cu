@@ -43,7 +43,8 @@ struct TimesExp {
 template <class R>
 struct DropOut {
   DropoutFactors<R> factors;
-  __device__ Philox of_eight(std::int64_t i) const { return factors.of_eight(i); }
+  std::int64_t first;  // a multiple of 8
+  __device__ Philox of_eight(std::int64_t i) const { return factors.of_eight(first + i); }
   __device__ R operator()(const Philox& words, int in_eight, R x) const { return x * factors.factor(words, in_eight); }
 };
 
@@ -88,7 +89,10 @@ void kernels::exp_scale_backward<Device::cuda>(const Context& context, const Exp
 
 template <>
 void kernels::dropout<Device::cuda>(const Context& context, const DropoutTensors& io) {
-  visit_wide(io.x.dtype(), [&]<class R>() { map<R>(context, DropOut<R>{DropoutFactors<R>(io.keep)}, io.y, io.x); });
+  if (io.first % 8 != 0) fail(ErrorCode::unsupported, "dropout of a part that does not begin with a multiple of 8");
+  visit_wide(io.x.dtype(), [&]<class R>() {
+    map<R>(context, DropOut<R>{DropoutFactors<R>(io.keep), io.first}, io.y, io.x);
+  });
 }
 
 }  // namespace fovea

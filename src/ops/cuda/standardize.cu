@@ -27,7 +27,7 @@ Tensor for_rows(const Tensor& x) { return x.reshape({x.dim(0), 1, x.dim(1)}); }
 
 // A thread for each channel of an item: series are short.
 template <>
-void kernels::channel_moments<Device::cuda>(const Context& context, const MeasureChannels& io) {
+void kernels::channel_moments<Device::cuda>(const Context& context, const MeasureSeries& io) {
   const std::int64_t n = io.values.dim(1), channels = io.values.dim(2);
   const float* const values = pointer<float>(io.values);
   const Elements<double> mean = elements<double>(io.moments.mean), deviation = elements<double>(io.moments.deviation);

@@ -7,4 +7,9 @@ void run_mma<64>(const Launch& launch, const MmaCall& mma, std::int32_t cuts, Mm
   scans ? launch_step<64, true>(launch, mma, cuts, step) : launch_step<64, false>(launch, mma, cuts, step);
 }
 
+template <>
+int mma_bytes<64>(bool backward, bool scans) {
+  return scans ? step_bytes<64, true>(backward) : step_bytes<64, false>(backward);
+}
+
 }  // namespace fovea::scan::cuda

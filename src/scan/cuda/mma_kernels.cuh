@@ -44,7 +44,7 @@ struct MmaPlace {
   }
   __device__ const float* start() const {
     if (mma.start == nullptr) return nullptr;
-    return mma.start + mma.state_at(mma.start_by_cut ? blockIdx.y : cut.piece, kv_head);
+    return mma.start + mma.state_at(mma.start_by_cut ? mma.first_cut + blockIdx.y : cut.piece, kv_head);
   }
   // For the heads of a group one writes.
   __device__ float* end(bool back) const {
@@ -128,7 +128,7 @@ struct MmaSum {
         [&](int c, int stage) {
           state.add(memory.tile(stage, 0), memory.tile(stage, 1), powers, at.count(at.row(c, back)), back);
         });
-    state.save(mma.end + mma.state_at(blockIdx.y, at.kv_head));
+    state.save(mma.end + mma.state_at(mma.first_cut + blockIdx.y, at.kv_head));
   }
 };
 
@@ -282,7 +282,7 @@ struct MmaQueries {
           store_rows<kD>(rest, acc, at.to(at.call.dq, row, true), at.call.dq.row, at.queries(row));
           if constexpr (!kScan) state.add(q, g, powers, at.count(row), false);
         });
-    if constexpr (!kScan) state.save(mma.end + mma.state_at(blockIdx.y, at.kv_head));
+    if constexpr (!kScan) state.save(mma.end + mma.state_at(mma.first_cut + blockIdx.y, at.kv_head));
   }
 };
 

@@ -14,6 +14,14 @@ bool is_aligned(const Array<Pointer>& a) {
   return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 8 == 0 && a.row % 8 == 0 && a.head % 8 == 0;
 }
 
+// Cards with little shared memory do without the widest heads.
+bool fits(const Call& call, bool backward) {
+  const int bytes = call.d_k == 32   ? mma_bytes<32>(backward, call.causal)
+                    : call.d_k == 64 ? mma_bytes<64>(backward, call.causal)
+                                     : mma_bytes<128>(backward, call.causal);
+  return bytes <= current_card(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+}
+
 bool takes(const Call& call, const Schedule& schedule) {
   const bool size = call.d_k == call.d_v && (call.d_k == 32 || call.d_k == 64 || call.d_k == 128);
   const bool kind = call.decay == Decay::none || call.decay == Decay::head;
@@ -149,7 +157,8 @@ class MmaRun {
 bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule, const Forward& io) {
   // The heads of a group would read the state that one of them writes.
   const bool in_place = io.final_state != nullptr && io.final_state == io.initial_state && call.group() > 1;
-  if (!takes(call, schedule) || !is_aligned(call.out) || !is_aligned(call.out_rest) || in_place) return false;
+  if (!takes(call, schedule) || !is_aligned(call.out) || !is_aligned(call.out_rest) || in_place || !fits(call, false))
+    return false;
   MmaRun(launch, call, schedule).forward(io);
   return true;
 }
@@ -157,7 +166,7 @@ bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedul
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule, const Backward& io) {
   const bool aligned = is_aligned(call.d_o) && is_aligned(call.o) && is_aligned(call.rest) && is_aligned(call.dq) &&
                        is_aligned(call.dk) && is_aligned(call.dv);
-  if (!takes(call, schedule) || !aligned || call.group() > 1) return false;
+  if (!takes(call, schedule) || !aligned || call.group() > 1 || !fits(call, true)) return false;
   MmaRun(launch, call, schedule).backward(io);
   return true;
 }

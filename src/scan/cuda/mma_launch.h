@@ -13,6 +13,7 @@ bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedu
 struct MmaCall {
   Call call;
   const Cut* cuts = nullptr;
+  std::int32_t first_cut = 0;           // number of the first of them
   const float* start = nullptr;         // null: zero
   bool start_by_cut = false;            // else by piece
   float* end = nullptr;                 // by piece, from its last segment; of sums by cut. Null: not wanted
@@ -29,6 +30,10 @@ enum class MmaStep : std::uint8_t { sum_keys, sum_queries, forward, queries, key
 // Runs a step of kD columns: over segments with a state that runs along, or with one that stands.
 template <int kD>
 void run_mma(const Launch& launch, const MmaCall& mma, std::int32_t cuts, MmaStep step, bool scans);
+
+// Bytes of shared memory that the steps of a forward or a backward have at most.
+template <int kD>
+int mma_bytes(bool backward, bool scans);
 
 // Reads states that stand and normalises over all heads in the same pass.
 bool takes_norm(const Call& call);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+
+#include "core/cuda/slabs.h"
 #include "scan/cuda/mma_kernels.cuh"
 
 namespace fovea::scan::cuda {
@@ -14,8 +17,12 @@ void launch_mma(const Launch& launch, const MmaCall& mma, std::int32_t cuts) {
   auto* kernel = mma_kernel<kD, Pass, kBlocks>;
   constexpr int kBytes = Pass::Memory::kBytes;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "linear attention");
-  const dim3 grid(static_cast<unsigned>(mma.call.heads), static_cast<unsigned>(cuts));
-  kernel<<<grid, 2 * kD, kBytes, launch.stream>>>(mma);
+  each_slab(cuts, [&](std::int64_t first, unsigned count) {
+    MmaCall part = mma;
+    part.cuts += first;
+    part.first_cut = static_cast<std::int32_t>(first);
+    kernel<<<dim3(static_cast<unsigned>(mma.call.heads), count), 2 * kD, kBytes, launch.stream>>>(part);
+  });
   check_cuda(cudaGetLastError(), "linear attention");
 }
 
@@ -29,6 +36,14 @@ void launch_step(const Launch& launch, const MmaCall& mma, std::int32_t cuts, Mm
     case MmaStep::queries: return launch_mma<kD, MmaQueries<kD, kScan>, kFew>(launch, mma, cuts);
     case MmaStep::keys: return launch_mma<kD, MmaKeys<kD, kScan>, kFew>(launch, mma, cuts);
   }
+}
+
+// The most that a step has.
+template <int kD, bool kScan>
+constexpr int step_bytes(bool backward) {
+  return backward ? std::max({MmaSum<kD, false>::Memory::kBytes, MmaSum<kD, true>::Memory::kBytes,
+                              MmaQueries<kD, kScan>::Memory::kBytes, MmaKeys<kD, kScan>::Memory::kBytes})
+                  : std::max(MmaSum<kD, false>::Memory::kBytes, MmaForward<kD, kScan>::Memory::kBytes);
 }
 
 }  // namespace fovea::scan::cuda

@@ -93,12 +93,14 @@ class VjpTile {
 
   template <class SumsOf>
   void visit_row(const Head& head, std::int32_t query_block, BlockRange keys, const SumsOf& sums_of) {
+    at_ = query_tile<R>(unit_, query_block);
     for (const Plan::Entry& entry : unit_.plan().row(query_block)) {
       if (entry.block >= keys.end) break;
       const std::int32_t end = std::min(entry.block + entry.count, keys.end);
       for (std::int32_t block = std::max(entry.block, keys.begin); block < end; ++block) {
         open(block, sums_of(block));
-        visit(head, query_block, entry.mask);
+        at_.enter(unit_, block, entry.mask);
+        visit(head, query_block);
       }
     }
   }
@@ -107,16 +109,9 @@ class VjpTile {
     keys_ = packed_.keys(key_block);
     sums_ = sums;
     key_block_ = key_block;
-    at_.k0 = std::int64_t{key_block} * unit_.plan().tile_k;
-    at_.kc = std::min<std::int64_t>(unit_.plan().tile_k, unit_.piece->nk - at_.k0);
   }
 
-  void visit(const Head& head, std::int32_t query_block, std::int32_t mask) {
-    const TileAt queries = query_tile<R>(unit_, query_block);
-    at_.q0 = queries.q0;
-    at_.qc = queries.qc;
-    at_.lanes = queries.lanes;
-    at_.mask = mask;
+  void visit(const Head& head, std::int32_t query_block) {
     const QuerySlot<M> slot = packed_.queries({head.index, query_block});
     score(slot);
     if (head.modifier.touches(at_.mask)) head.modifier.apply(at_, t_.s, t_.spare);

@@ -25,12 +25,6 @@ namespace fovea {
 namespace tile {
 namespace HWY_NAMESPACE {
 
-// Rows of vector operands, padded.
-template <class R>
-std::int64_t padded_width(std::int64_t width) {
-  return static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(width)));
-}
-
 // One key block. ld_k, ld_v: padded widths.
 template <class M>
 struct KeySlot {
@@ -204,17 +198,6 @@ struct BackwardScratch {
   }
 };
 
-// The queries of a tile; its keys are filled in by those who have any.
-template <class R>
-TileAt query_tile(const Unit& unit, std::int32_t query_block) {
-  TileAt at{};
-  at.q0 = std::int64_t{query_block} * unit.plan().tile_q;
-  at.qc = std::min<std::int64_t>(unit.plan().tile_q, unit.piece->nq - at.q0);
-  at.lanes = padded_width<R>(at.qc);
-  at.mask = Plan::kWhole;
-  return at;
-}
-
 template <class M>
 void pack_keys(const BackwardCall& call, const Unit& unit, std::int32_t key_block) {
   const Problem& problem = call.problem;
@@ -330,13 +313,12 @@ class QueryPacker {
 
   // to[elements(width), lanes] = the rows, transposed
   void transpose(Rectangle<const R> from, Element* to, std::int64_t width) const {
-    const std::int64_t height = elements<M>(width);
-    if (at_.qc < at_.lanes) std::fill_n(to, height * at_.lanes, Element{0});
     if constexpr (M::kPaired) {
+      const std::int64_t height = elements<M>(width);
       round_along<M>(from, {t_.halves, height}, at_.qc, width);
-      transpose_tile<Element>({t_.halves, height}, {to, at_.lanes}, at_.qc, height);
+      turn_across<Element>({t_.halves, height}, at_, height, to);
     } else {
-      transpose_tile<R>(from, {to, at_.lanes}, at_.qc, width);
+      turn_across<R>(from, at_, width, to);
     }
   }
 

@@ -111,11 +111,20 @@ HWY_NOINLINE void softmax(const Columns<R>& columns, const PerLane<R>& top) {
   for_each_lane<R>([&](std::int64_t l) { sum[l] = Softmax::close(sum[l]); });
   columns.each([&](R& s, std::int64_t l) { s *= sum[l]; });
 }
+// dS = P (g - mean g) in two steps: where one key has nearly all weight, g - mean nearly cancels, and the second mean
+// brings back what the first lost to its rounding and to that of the weights, whose sum is not exactly 1.
+template <class R>
+HWY_NOINLINE void subtract_mean(const Columns<R>& columns) {
+  PerLane<R> mean(0);
+  columns.each_pair([&](R p, R g, std::int64_t l) { mean[l] += p == 0 ? R{0} : p * g; });
+  columns.each_pair([&](R, R& g, std::int64_t l) { g -= mean[l]; });
+}
 template <class R>
 HWY_NOINLINE void vjp_softmax(const Columns<R>& columns) {
-  PerLane<R> delta(0);
-  columns.each_pair([&](R p, R g, std::int64_t l) { delta[l] += p == 0 ? R{0} : p * g; });
-  columns.each_pair([&](R p, R& g, std::int64_t l) { g = Softmax::vjp(R{0}, p, g, delta[l]); });
+  subtract_mean(columns);
+  PerLane<R> rest(0);
+  columns.each_pair([&](R p, R g, std::int64_t l) { rest[l] += p == 0 ? R{0} : p * g; });
+  columns.each_pair([&](R p, R& g, std::int64_t l) { g = Softmax::vjp(R{0}, p, g, rest[l]); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -26,7 +26,7 @@ class ForwardDriver {
   ForwardDriver(const Context& context, const ForwardCall& call)
       : context_(context),
         call_(call),
-        kernel_(forward_kernel(call.problem)),
+        kernel_(forward_kernel(call)),
         units_(list_units(call.problem, [&](const Plan& plan) { return cut_narrow(plan, max_keys()); })),
         scratch_bytes_(most_bytes(call.problem,
                                   [&](const Plan& plan) { return kernel_.scratch_bytes(call.problem, plan.tile()); })),
@@ -207,6 +207,14 @@ void forward<Device::cpu>(const Context& context, const Problem& problem, const 
   check(problem, io);
   if (problem.pieces.empty()) return;
   const ForwardCall call{problem, io, store_mode_for(problem)};
+  ForwardDriver(context, call).run();
+}
+
+void forward_measured(const Context& context, const Problem& problem, const Forward& io,
+                      const RowStatistics& statistics) {
+  check(problem, io, statistics);
+  if (problem.pieces.empty()) return;
+  const ForwardCall call{problem, io, store_mode_for(problem), &statistics};
   ForwardDriver(context, call).run();
 }
 

@@ -5,6 +5,7 @@
 #include "hwy/highway.h"
 #include "tile/cpu/kernel.h"
 #include "tile/cpu/operands-inl.h"
+#include "tile/cpu/row_statistics-inl.h"
 #include "tile/cpu/rows-inl.h"
 #include "tile/cpu/score-inl.h"
 #include "tile/cpu/weights-inl.h"
@@ -49,8 +50,8 @@ struct PackedKeys {
   std::uint8_t* finite_;
 };
 
-// One thread's tiles.
-template <class M>
+// One thread's tiles. S: what is collected of rows besides their output, NoStatistics or RowSums.
+template <class M, class S>
 struct ForwardScratch {
   using R = typename M::Real;
   using Element = typename M::Element;
@@ -64,11 +65,14 @@ struct ForwardScratch {
   R* top;           // [lanes]
   R* sum;           // [lanes]
   R* factor;        // [lanes]
+  S statistics;
   std::size_t bytes;
 
-  ForwardScratch(const Problem& problem, TileSize tile, Room room) {
-    const auto lanes = static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(tile.query)));
-    Carver carver(room);
+  ForwardScratch(const Problem& problem, TileSize tile, Room room) : ForwardScratch(problem, tile, Carver(room)) {}
+
+ private:
+  ForwardScratch(const Problem& problem, TileSize tile, Carver carver) : statistics(tile, carver) {
+    const std::int64_t lanes = padded_width<R>(tile.query);
     q = carver.take<Element>(elements<M>(problem.d_k) * lanes);
     s = carver.take<R>(tile.key * lanes);
     if constexpr (M::kPaired)
@@ -108,36 +112,35 @@ HWY_NOINLINE void fold(R* HWY_RESTRICT factor, const R* HWY_RESTRICT top, R* HWY
 // One query block of one head: for every key block of its row in the plan,
 //   S^T = K Q^T, modified; fold the row maxima; P = weigh(S); O^T = O^T factor + V^T P^T.
 // Lanes are queries throughout, so maxima and sums are vertical, and the rescaling of O is part of loading it.
-template <class M>
+template <class M, template <class R> class Statistics>
 class QueryTile {
  public:
   using R = typename M::Real;
+  using S = Statistics<R>;
   using Element = typename M::Element;
 
-  QueryTile(const ForwardCall& call, const Unit& unit, std::int64_t head, Room scratch)
+  QueryTile(const ForwardCall& call, const Unit& unit, HeadBlock queries, Room scratch)
       : problem_(call.problem),
         io_(call.io),
+        unit_(unit),
         piece_(*unit.piece),
-        island_(unit.island),
-        head_(head),
-        rows_{call.problem, *unit.piece, head},
+        queries_(queries),
+        rows_{call.problem, *unit.piece, queries.head},
         keys_(call.problem, unit),
         t_(call.problem, unit.plan().tile(), scratch),
         weights_(passes_of<R>(call.problem.weight)),
-        modifier_(call.problem, *unit.piece, head, weights_.unit),
-        dropout_(call.problem, *unit.piece, head),
-        stores_(call.stores) {}
+        modifier_(call.problem, *unit.piece, queries.head, weights_.unit),
+        dropout_(call.problem, *unit.piece, queries.head),
+        at_(query_tile<R>(unit, queries.block)),
+        stores_(call.stores),
+        statistics_(call.statistics) {}
 
-  void run(std::int32_t query_block, const AttendRoom& room) {
-    const Plan& plan = *piece_.plan;
+  void run(const AttendRoom& room) {
     next_ = room.next;
-    at_.q0 = std::int64_t{query_block} * plan.tile_q;
-    at_.qc = std::min<std::int64_t>(plan.tile_q, piece_.nq - at_.q0);
-    at_.lanes = static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(at_.qc)));
     if (room.part.is_first) open();
-    for (const Plan::Entry& entry : plan.row(query_block)) {
-      const std::int32_t end = std::min(entry.block + entry.count, island_.key_end);
-      for (std::int32_t block = std::max(entry.block, island_.key_begin); block < end; ++block)
+    for (const Plan::Entry& entry : unit_.plan().row(queries_.block)) {
+      const std::int32_t end = std::min(entry.block + entry.count, unit_.island.key_end);
+      for (std::int32_t block = std::max(entry.block, unit_.island.key_begin); block < end; ++block)
         visit(block, entry.mask);
     }
     if (room.part.is_last) close();
@@ -149,22 +152,26 @@ class QueryTile {
   void open() {
     const std::int64_t width = elements<M>(problem_.d_k);
     M::load(rows_(io_.q, at_, problem_.d_k), M::operand_scale(unit_scale()), t_.q_rows, width);
-    if (at_.qc < at_.lanes) std::fill_n(t_.q, width * at_.lanes, Element{0});
-    transpose_tile<Element>({t_.q_rows, width}, {t_.q, at_.lanes}, at_.qc, width);
+    turn_across<Element>({t_.q_rows, width}, at_, width, t_.q);
     std::fill_n(t_.top, at_.lanes, Softmax::kFloor<R>);
     std::fill_n(t_.sum, at_.lanes, R{0});
     std::fill_n(t_.o, problem_.d_v * at_.lanes, R{0});
+    if constexpr (S::kActive) meter().open(at_);
   }
 
   void visit(std::int32_t key_block, std::int32_t mask) {
-    at_.k0 = std::int64_t{key_block} * piece_.plan->tile_k;
-    at_.kc = std::min<std::int64_t>(piece_.plan->tile_k, piece_.nk - at_.k0);
-    at_.mask = mask;
+    at_.enter(unit_, key_block, mask);
     const auto keys = keys_.block(key_block);
     if (weights_.has_top) std::copy_n(t_.top, at_.lanes, t_.factor);
     score(keys.k);
+    if constexpr (S::kActive) meter().fold(at_, t_.factor, t_.top, t_.sum);
     if (weights_.has_top) fold(t_.factor, t_.top, t_.sum, at_.lanes);
-    weights_.weigh(problem_, at_, t_.s, t_.top, t_.sum);
+    if constexpr (S::kActive) {
+      meter().keep_top(at_, t_.s);
+      meter().weigh(at_, t_.s, t_.top, t_.sum);
+    } else {
+      weights_.weigh(problem_, at_, t_.s, t_.top, t_.sum);
+    }
     if (dropout_.active()) dropout_.apply(at_, t_.s, t_.spare);
     round_woven<M>({t_.s, at_.lanes}, {t_.p, at_.lanes}, at_.kc, at_.lanes);
     gather(keys.v, *keys.finite != 0 || !modifier_.may_hide(mask));
@@ -215,25 +222,29 @@ class QueryTile {
     }
     if (weights_.has_top && io_.lse.data != nullptr)
       for (std::int64_t l = 0; l < at_.qc; ++l) {
-        void* lse = element(io_.lse, dtype_of<R>, piece_.batch, piece_.query_row(at_.q0 + l), head_);
+        void* lse = element(io_.lse, dtype_of<R>, piece_.batch, piece_.query_row(at_.q0 + l), queries_.head);
         *static_cast<R*>(lse) = Softmax::statistic(t_.top[l], t_.sum[l]);
       }
+    if constexpr (S::kActive) meter().close(at_, t_.sum);
   }
+
+  RowMeter<R> meter() const { return {*statistics_, piece_, queries_.head, t_.statistics}; }
 
   const Problem& problem_;
   const Forward& io_;
+  const Unit& unit_;
   const Piece& piece_;
-  const Plan::Island& island_;
-  std::int64_t head_;
+  HeadBlock queries_;
   QueryRows rows_;
   PackedKeys<M> keys_;
-  ForwardScratch<M> t_;
+  ForwardScratch<M, S> t_;
   WeightPasses<R> weights_;
   ScoreModifier<R> modifier_;
   WeightDropout dropout_;
-  TileAt at_{};
+  TileAt at_;
   Prefetch* next_ = nullptr;
   StoreMode stores_;
+  const RowStatistics* statistics_;
 };
 
 template <class M>
@@ -241,9 +252,9 @@ UnitBytes unit_bytes(const Problem& problem, const Unit& unit) {
   return PackedKeys<M>(problem, without_room(unit)).bytes;
 }
 
-template <class M>
+template <class M, template <class R> class Statistics>
 std::size_t scratch_bytes(const Problem& problem, TileSize tile) {
-  return ForwardScratch<M>(problem, tile, {}).bytes;
+  return ForwardScratch<M, Statistics<typename M::Real>>(problem, tile, Room{}).bytes;
 }
 
 template <class M>
@@ -256,17 +267,24 @@ void pack(const ForwardCall& call, const Unit& unit, std::int32_t key_block) {
   *to.finite = M::load_woven(v, to.v, problem.d_v);
 }
 
-template <class M>
+template <class M, template <class R> class Statistics>
 void attend(const ForwardCall& call, const Unit& unit, HeadBlock queries, const AttendRoom& room) {
-  QueryTile<M>(call, unit, queries.head, room.scratch).run(queries.block, room);
+  QueryTile<M, Statistics>(call, unit, queries, room.scratch).run(room);
 }
 
 template <class M>
 struct ForwardTable {
-  static constexpr ForwardKernel kKernel{unit_bytes<M>, scratch_bytes<M>, pack<M>, attend<M>};
+  static constexpr ForwardKernel kKernel{unit_bytes<M>, scratch_bytes<M, NoStatistics>, pack<M>,
+                                         attend<M, NoStatistics>};
+};
+template <class M>
+struct MeasuredTable {
+  static constexpr ForwardKernel kKernel{unit_bytes<M>, scratch_bytes<M, RowSums>, pack<M>, attend<M, RowSums>};
 };
 
-const ForwardKernel* find_forward(Numbers numbers) { return choose<ForwardTable>(numbers); }
+const ForwardKernel* find_forward(Numbers numbers, bool measured) {
+  return measured ? choose<MeasuredTable>(numbers) : choose<ForwardTable>(numbers);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tile
@@ -277,9 +295,9 @@ HWY_AFTER_NAMESPACE();
 namespace fovea::tile {
 HWY_EXPORT(find_forward);
 
-const ForwardKernel& forward_kernel(const Problem& problem) {
-  const Numbers numbers = numbers_of(problem);
-  return *HWY_DYNAMIC_DISPATCH(find_forward)(numbers);
+const ForwardKernel& forward_kernel(const ForwardCall& call) {
+  const Numbers numbers = numbers_of(call.problem);
+  return *HWY_DYNAMIC_DISPATCH(find_forward)(numbers, call.statistics != nullptr);
 }
 
 }  // namespace fovea::tile

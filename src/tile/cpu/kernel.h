@@ -8,6 +8,7 @@
 #include "core/scratch.h"
 #include "simd/prefetch.h"
 #include "tile/contract.h"
+#include "tile/row_statistics.h"
 
 // What the drivers (forward.cc, backward.cc) know of the kernels: functions for one instruction set and kind of
 // numbers. The kernels know nothing of threads; the drivers know nothing of vectors.
@@ -87,6 +88,7 @@ struct ForwardCall {
   const Problem& problem;
   const Forward& io;
   StoreMode stores = StoreMode::cached;
+  const RowStatistics* statistics = nullptr;  // null: nobody asks
 };
 
 // Which part of a query block's keys a unit has: sums are opened at the first and written after the last.
@@ -111,7 +113,7 @@ struct ForwardKernel {
   // part of the keys to the next.
   void (*attend)(const ForwardCall& call, const Unit& unit, HeadBlock queries, const AttendRoom& room);
 };
-const ForwardKernel& forward_kernel(const Problem& problem);
+const ForwardKernel& forward_kernel(const ForwardCall& call);
 
 struct BackwardCall {
   const Problem& problem;

@@ -52,21 +52,30 @@ void merge_rows(const Context& context, const Merge& io) {
   });
 }
 
-// d_part = share d_o; d_lse_part = share (d_o . (part - o) + d_lse).
+// d_part = share d_o; d_lse_part = share (share of the other d_o . (part - other) + d_lse). (part - o is the same times
+// less, but loses what o, rounded, has of the smaller share.)
 template <class T>
 void vjp_rows(const Context& context, const MergeGradient& io) {
   using R = Wide<T>;
-  const std::int64_t width = io.merged.o.dim(-1);
-  parallel_ranges(context, io.merged.lse.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = io.part.o.dim(-1);
+  parallel_ranges(context, io.lse.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const R share = MergeShares<R>::share(io.part.lse.data<R>()[r], io.merged.lse.data<R>()[r]);
-      R d_lse = io.d_lse.defined() ? io.d_lse.data<R>()[r] : R(0);
-      for (std::int64_t c = r * width; c < (r + 1) * width; ++c) {
-        const R g = io.d_o.defined() ? static_cast<R>(io.d_o.data<T>()[c]) : R(0);
-        io.d_part.o.data<T>()[c] = static_cast<T>(share * g);
-        d_lse += g * (static_cast<R>(io.part.o.data<T>()[c]) - static_cast<R>(io.merged.o.data<T>()[c]));
+      const auto share_of = [&](const PartialOutput& part) {
+        return MergeShares<R>::share(part.lse.data<R>()[r], io.lse.data<R>()[r]);
+      };
+      const R share = share_of(io.part), rest = share_of(io.other);
+      const T* d_o = io.d_o.defined() ? io.d_o.data<T>() + r * width : nullptr;
+      T* d_part = io.d_part.o.data<T>() + r * width;
+      for (std::int64_t c = 0; c < width; ++c)
+        d_part[c] = static_cast<T>(d_o == nullptr ? R(0) : share * static_cast<R>(d_o[c]));
+      R apart = 0;
+      if (d_o != nullptr && share > 0 && rest > 0) {
+        const T *own = io.part.o.data<T>() + r * width, *other = io.other.o.data<T>() + r * width;
+        for (std::int64_t c = 0; c < width; ++c)
+          apart += static_cast<R>(d_o[c]) * (static_cast<R>(own[c]) - static_cast<R>(other[c]));
       }
-      io.d_part.lse.data<R>()[r] = share * d_lse;
+      const R d_lse = io.d_lse.defined() ? io.d_lse.data<R>()[r] : R(0);
+      io.d_part.lse.data<R>()[r] = share * (rest * apart + d_lse);
     }
   });
 }
@@ -80,7 +89,7 @@ void merge<Device::cpu>(const Context& context, const Merge& io) {
 
 template <>
 void merge_backward<Device::cpu>(const Context& context, const MergeGradient& io) {
-  visit_float(io.merged.o.dtype(), [&]<class T>() { vjp_rows<T>(context, io); });
+  visit_float(io.part.o.dtype(), [&]<class T>() { vjp_rows<T>(context, io); });
 }
 
 }  // namespace fovea::tile::kernels

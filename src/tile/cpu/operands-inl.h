@@ -187,6 +187,12 @@ const auto* choose(Numbers numbers) {
   return numbers == Numbers::f64 ? &Table<Plain<double>>::kKernel : &Table<Plain<float>>::kKernel;
 }
 
+// The same where all numbers are converted to one of two types.
+template <template <class R> class Table>
+const auto* choose_type(bool is_double) {
+  return is_double ? &Table<double>::kKernel : &Table<float>::kKernel;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace tile
 }  // namespace fovea

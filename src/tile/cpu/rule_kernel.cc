@@ -177,9 +177,7 @@ struct RuleTable {
                                       rule_attend<R>,     rule_vjp<R>,           rule_finish<R>};
 };
 
-const RuleKernel* find_rule(bool is_double) {
-  return is_double ? &RuleTable<double>::kKernel : &RuleTable<float>::kKernel;
-}
+const RuleKernel* find_rule(bool is_double) { return choose_type<RuleTable>(is_double); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tile

@@ -147,9 +147,7 @@ class RuleRow {
     first_ = 0;
     for (const Plan::Entry& entry : plan().row(queries_.block))
       for (std::int32_t block = entry.block; block < entry.block + entry.count; ++block, first_ += at_.kc) {
-        at_.k0 = std::int64_t{block} * plan().tile_k;
-        at_.kc = std::min<std::int64_t>(plan().tile_k, unit_.piece->nk - at_.k0);
-        at_.mask = entry.mask;
+        at_.enter(unit_, block, entry.mask);
         f(block, keys_.block(block));
       }
   }
@@ -164,8 +162,7 @@ class RuleRow {
   // Returns whether every element is finite.
   bool load(const Rows<const void*>& from, R scale, const Operand& to) const {
     const bool finite = load_rows<R>(from, scale, to.rows, to.ld);
-    if (at_.qc < at_.lanes) std::fill_n(to.across, to.width * at_.lanes, R{0});
-    transpose_tile<R>({to.rows, to.ld}, {to.across, at_.lanes}, at_.qc, to.width);
+    turn_across<R>({to.rows, to.ld}, at_, to.width, to.across);
     return finite;
   }
 

@@ -38,7 +38,31 @@ struct TileAt {
   std::int64_t q0, qc, k0, kc;
   std::int64_t lanes;  // qc padded, and the row length of every tile
   std::int32_t mask;   // Plan::kWhole or a mask of the plan
+
+  // Goes on to other keys.
+  void enter(const Unit& unit, std::int32_t key_block, std::int32_t mask_of_block) {
+    k0 = std::int64_t{key_block} * unit.plan().tile_k;
+    kc = std::min<std::int64_t>(unit.plan().tile_k, unit.piece->nk - k0);
+    mask = mask_of_block;
+  }
 };
+
+// Rows of vector operands, padded.
+template <class R>
+std::int64_t padded_width(std::int64_t width) {
+  return static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(width)));
+}
+
+// The queries of a tile; its keys are filled in by those who have any.
+template <class R>
+TileAt query_tile(const Unit& unit, std::int32_t query_block) {
+  TileAt at{};
+  at.q0 = std::int64_t{query_block} * unit.plan().tile_q;
+  at.qc = std::min<std::int64_t>(unit.plan().tile_q, unit.piece->nq - at.q0);
+  at.lanes = padded_width<R>(at.qc);
+  at.mask = Plan::kWhole;
+  return at;
+}
 
 // to[j][i] = from[i][j] for i < rows, j < columns; nothing else is touched.
 template <class R>
@@ -50,6 +74,13 @@ template <class R>
 void transpose_tile(Rectangle<const R> from, Rectangle<R> to, std::int64_t rows, std::int64_t columns) {
   transpose_within<R>({from.data, static_cast<std::size_t>(from.ld)}, {to.data, static_cast<std::size_t>(to.ld)},
                       static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
+
+// Rows of a tile's queries as lanes: to [width, lanes], with zeros in the lanes of no query.
+template <class R>
+void turn_across(Rectangle<const R> rows, const TileAt& at, std::int64_t width, R* to) {
+  if (at.qc < at.lanes) std::fill_n(to, width * at.lanes, R{0});
+  transpose_tile<R>(rows, {to, at.lanes}, at.qc, width);
 }
 
 // The caller's rows under a tile's queries, for one head of a piece.

@@ -19,7 +19,7 @@ std::int64_t keys_of_row(const Plan& plan, std::int64_t block) { return count_bl
 class ScoreRowsDriver {
  public:
   ScoreRowsDriver(const Context& context, const ScoreRowsCall& call, const WantedRows& wanted)
-      : context_(context), call_(call), wanted_(wanted), kernel_(score_rows_kernel(call.problem)) {
+      : context_(context), call_(call), wanted_(wanted), kernel_(score_rows_kernel(call)) {
     for (const Unit& unit : list_units(call.problem, [](const Plan& plan) { return plan.islands; }))
       if (wants(unit)) units_.push_back(unit);
   }
@@ -111,17 +111,30 @@ class ScoreRowsDriver {
   std::vector<Unit> units_;
 };
 
+// Values are not read, and weights not dropped.
+Problem without_values(const Problem& problem) {
+  Problem narrow = problem;
+  narrow.d_v = 1;
+  narrow.dropout = {};
+  check(narrow);
+  return narrow;
+}
+
 }  // namespace
 
 void visit_score_rows(const Context& context, const Problem& problem, const RowRule* rule, const In& q, const In& k,
                       const WantedRows& wanted, RowVisitor& visitor) {
-  Problem narrow = problem;  // values are not read
-  narrow.d_v = 1;
-  narrow.dropout = {};
-  check(narrow);
-  if (narrow.pieces.empty()) return;
-  const ScoreRowsCall call{narrow, rule, q, k, visitor};
-  ScoreRowsDriver(context, call, wanted).run();
+  const Problem narrow = without_values(problem);
+  if (!narrow.pieces.empty()) ScoreRowsDriver(context, {narrow, rule, q, k, &visitor, nullptr}, wanted).run();
+}
+
+void visit_weight_tiles(const Context& context, const Problem& problem, const WeightTilesArrays& in,
+                        const WantedRows& wanted, TileVisitor& visitor) {
+  const Problem narrow = without_values(problem);
+  if (narrow.weight != Weight::softmax)
+    fail(ErrorCode::unsupported, "tiles of weights other than softmax", "tiled attention");
+  if (!narrow.pieces.empty())
+    ScoreRowsDriver(context, {narrow, nullptr, in.q, in.k, nullptr, &visitor, in.lse}, wanted).run();
 }
 
 }  // namespace fovea::tile

@@ -11,7 +11,9 @@ struct ScoreRowsCall {
   const Problem& problem;
   const RowRule* rule;  // may be null
   In q, k;
-  RowVisitor& visitor;
+  RowVisitor* rows;    // one of these
+  TileVisitor* tiles;  // reads lse
+  In lse = {};
 };
 
 // What a task writes to besides its scratch.
@@ -27,6 +29,7 @@ struct ScoreRowsKernel {
   void (*pack)(const ScoreRowsCall& call, const Unit& unit, std::int32_t key_block);
   void (*visit)(const ScoreRowsCall& call, const Unit& unit, HeadBlock queries, const ScoreRowsRoom& room);
 };
-const ScoreRowsKernel& score_rows_kernel(const Problem& problem);
+// Rows for a RowVisitor, or tiles of weights for a TileVisitor.
+const ScoreRowsKernel& score_rows_kernel(const ScoreRowsCall& call);
 
 }  // namespace fovea::tile

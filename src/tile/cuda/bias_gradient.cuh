@@ -176,8 +176,7 @@ __device__ void add_own(const Call& call, const PieceView& piece, const BiasWork
 template <class R, class W>
 __global__ void __launch_bounds__(kSimtThreads) bias_gradient_kernel(const __grid_constant__ Call call, BiasWork work) {
   extern __shared__ char memory[];
-  if (work.piece < 0) work.piece = static_cast<std::int32_t>(blockIdx.z);  // all of them at once
-  const PieceView& piece = call.pieces[work.piece];
+  const PieceView& piece = call.pieces[blockIdx.z];
   const SimtRoom<R> room(memory, 0);
   work.query_blocks = static_cast<std::int32_t>((piece.nq + piece.rows[0].own - 1) / piece.rows[0].own);
   work.key_blocks = static_cast<std::int32_t>((piece.nk + piece.rows[0].streamed - 1) / piece.rows[0].streamed);

@@ -23,7 +23,6 @@ bool pieces_are_apart(const BiasArray<void*>& bias, const Schedule& schedule);
 
 struct BiasWork {
   BiasOwner owner;
-  std::int32_t piece;   // -1: all of them
   bool sums_heads;      // the heads share as well
   std::int32_t parity;  // of the diagonal
   std::int32_t query_blocks, key_blocks;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/cuda/slabs.h"
 #include "core/stream_shift.h"
 #include "policy/softmax.h"
 #include "tile/check.h"
@@ -88,8 +89,10 @@ void write_statistics(const Launch& launch, const Call& call, const Schedule& sc
   constexpr int kThreads = 256;
   const auto start = [&](auto* kernel, std::int64_t lanes) {
     const std::int64_t rows = kThreads / lanes, blocks = (longest * call.heads + rows - 1) / rows;
-    const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(schedule.host_pieces.size()));
-    kernel<<<grid, kThreads, 0, launch.stream>>>(call, static_cast<RowStatistic<R>*>(to));
+    each_slab(std::ssize(schedule.host_pieces), [&](std::int64_t first, unsigned count) {
+      const dim3 grid(static_cast<unsigned>(blocks), count);
+      kernel<<<grid, kThreads, 0, launch.stream>>>(from_piece(call, first), static_cast<RowStatistic<R>*>(to));
+    });
   };
   if constexpr (std::is_same_v<R, float>) {
     constexpr int kLanes = 8;

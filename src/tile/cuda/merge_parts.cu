@@ -54,21 +54,25 @@ __global__ void merge_kernel(Sizes s, PartArrays a, PartArrays b, PartArrays to)
   if (threadIdx.x % kLanes == 0) static_cast<R*>(to.lse.data)[row.in(to.lse)] = shares.whole;
 }
 
-// d_part = share d_o; d_lse_part = share (d_o . (part - o) + d_lse).
+// d_part = share d_o; d_lse_part = share (share of the other d_o . (part - other) + d_lse).
 template <class R>
-__global__ void vjp_kernel(Sizes s, PartArrays merged, PartArrays part, PartArrays d, PartArrays d_part) {
+__global__ void vjp_kernel(Sizes s, PartArrays part, PartArrays other, Out lse, PartArrays d, PartArrays d_part) {
   if (warp_row() >= s.rows) return;
   const Row row(s, warp_row());
-  const R share = MergeShares<R>::share(lse_of<R>(part, row), lse_of<R>(merged, row));
+  const R whole = static_cast<const R*>(lse.data)[row.in(lse)];
+  const R share = MergeShares<R>::share(lse_of<R>(part, row), whole),
+          rest = MergeShares<R>::share(lse_of<R>(other, row), whole);
+  const bool apart = share > 0 && rest > 0;
   const auto at = [&](const Out& x, std::int64_t c) { return load_as<R>(x.data, s.dtype, row.in(x) + c); };
   R sum = 0;
   for (std::int64_t c = threadIdx.x % kLanes; c < s.width; c += kLanes) {
     const R g = d.o.data != nullptr ? at(d.o, c) : R{0};
     store_as<R>(d_part.o.data, s.dtype, row.in(d_part.o) + c, share * g);
-    sum += g * (at(part.o, c) - at(merged.o, c));
+    if (apart) sum += g * (at(part.o, c) - at(other.o, c));
   }
   for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
   if (threadIdx.x % kLanes != 0) return;
+  sum *= rest;
   if (d.lse.data != nullptr) sum += lse_of<R>(d, row);
   static_cast<R*>(d_part.lse.data)[row.in(d_part.lse)] = share * sum;
 }
@@ -96,10 +100,10 @@ void merge<Device::cuda>(const Context& context, const Merge& io) {
 
 template <>
 void merge_backward<Device::cuda>(const Context& context, const MergeGradient& io) {
-  const Sizes sizes = sizes_of(io.merged.o);
+  const Sizes sizes = sizes_of(io.part.o);
   const auto run = [&](auto* kernel) {
-    start(context, sizes, kernel, arrays_of(io.merged), arrays_of(io.part), arrays_of({io.d_o, io.d_lse}),
-          arrays_of(io.d_part));
+    start(context, sizes, kernel, arrays_of(io.part), arrays_of(io.other), array_of<Out>(io.lse),
+          arrays_of({io.d_o, io.d_lse}), arrays_of(io.d_part));
   };
   sizes.dtype == DType::f64 ? run(vjp_kernel<double>) : run(vjp_kernel<float>);
 }

@@ -3,8 +3,7 @@
 namespace fovea::tile::cuda {
 
 extern const MmaKernel mma_column_bf16_128[2];
-const MmaKernel mma_column_bf16_128[2] = {
-    {128, 1, Variant::softmax, Role::column, run_mma_backward<bfloat16, 128, 1, false, Role::column>},
-    {128, 1, Variant::general, Role::column, run_mma_backward<bfloat16, 128, 1, true, Role::column>}};
+const MmaKernel mma_column_bf16_128[2] = {kMmaBackward<bfloat16, 128, 1, false, Role::column>,
+                                          kMmaBackward<bfloat16, 128, 1, true, Role::column>};
 
 }  // namespace fovea::tile::cuda

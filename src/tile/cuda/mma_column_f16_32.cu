@@ -3,9 +3,8 @@
 namespace fovea::tile::cuda {
 
 extern const MmaKernel mma_column_f16_32[3];
-const MmaKernel mma_column_f16_32[3] = {
-    {32, 2, Variant::softmax, Role::column, run_mma_backward<float16, 32, 2, false, Role::column>},
-    {32, 1, Variant::softmax, Role::column, run_mma_backward<float16, 32, 1, false, Role::column>},
-    {32, 1, Variant::general, Role::column, run_mma_backward<float16, 32, 1, true, Role::column>}};
+const MmaKernel mma_column_f16_32[3] = {kMmaBackward<float16, 32, 2, false, Role::column>,
+                                        kMmaBackward<float16, 32, 1, false, Role::column>,
+                                        kMmaBackward<float16, 32, 1, true, Role::column>};
 
 }  // namespace fovea::tile::cuda

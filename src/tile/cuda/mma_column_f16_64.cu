@@ -3,9 +3,8 @@
 namespace fovea::tile::cuda {
 
 extern const MmaKernel mma_column_f16_64[3];
-const MmaKernel mma_column_f16_64[3] = {
-    {64, 2, Variant::softmax, Role::column, run_mma_backward<float16, 64, 2, false, Role::column>},
-    {64, 1, Variant::softmax, Role::column, run_mma_backward<float16, 64, 1, false, Role::column>},
-    {64, 1, Variant::general, Role::column, run_mma_backward<float16, 64, 1, true, Role::column>}};
+const MmaKernel mma_column_f16_64[3] = {kMmaBackward<float16, 64, 2, false, Role::column>,
+                                        kMmaBackward<float16, 64, 1, false, Role::column>,
+                                        kMmaBackward<float16, 64, 1, true, Role::column>};
 
 }  // namespace fovea::tile::cuda

@@ -3,7 +3,6 @@
 namespace fovea::tile::cuda {
 
 extern const MmaKernel mma_forward_bf16_256[1];
-const MmaKernel mma_forward_bf16_256[1] = {
-    {256, 1, Variant::general, Role::forward, run_mma_forward<bfloat16, 256, 1, true>}};
+const MmaKernel mma_forward_bf16_256[1] = {kMmaForward<bfloat16, 256, 1, true>};
 
 }  // namespace fovea::tile::cuda

@@ -3,9 +3,7 @@
 namespace fovea::tile::cuda {
 
 extern const MmaKernel mma_forward_bf16_32[3];
-const MmaKernel mma_forward_bf16_32[3] = {
-    {32, 2, Variant::softmax, Role::forward, run_mma_forward<bfloat16, 32, 2, false>},
-    {32, 1, Variant::softmax, Role::forward, run_mma_forward<bfloat16, 32, 1, false>},
-    {32, 1, Variant::general, Role::forward, run_mma_forward<bfloat16, 32, 1, true>}};
+const MmaKernel mma_forward_bf16_32[3] = {kMmaForward<bfloat16, 32, 2, false>, kMmaForward<bfloat16, 32, 1, false>,
+                                          kMmaForward<bfloat16, 32, 1, true>};
 
 }  // namespace fovea::tile::cuda

@@ -3,7 +3,6 @@
 namespace fovea::tile::cuda {
 
 extern const MmaKernel mma_forward_f16_256[1];
-const MmaKernel mma_forward_f16_256[1] = {
-    {256, 1, Variant::general, Role::forward, run_mma_forward<float16, 256, 1, true>}};
+const MmaKernel mma_forward_f16_256[1] = {kMmaForward<float16, 256, 1, true>};
 
 }  // namespace fovea::tile::cuda

@@ -55,19 +55,17 @@ int best_tiles(const Schedule::Items (&items)[2], std::int64_t heads) {
 // Can this device run code of sm_90a, and was any built?
 bool has_warpgroups() {
 #if defined(FOVEA_CUDA_HOPPER)
-  int device = 0, major = 0;
-  check_cuda(cudaGetDevice(&device), "the current device");
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "the current device");
-  return major == 9;
+  return current_card(cudaDevAttrComputeCapabilityMajor) == 9;
 #else
   return false;
 #endif
 }
 
 const MmaKernel* find(std::span<const MmaKernel> kernels, Variant variant, Role role, int width, int tiles) {
+  const int room = current_card(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   const MmaKernel* found = nullptr;
   for (const MmaKernel& kernel : kernels) {
-    if (kernel.variant != variant || kernel.role != role || kernel.width < width) continue;
+    if (kernel.variant != variant || kernel.role != role || kernel.width < width || kernel.bytes > room) continue;
     if (found == nullptr || kernel.width < found->width || (kernel.width == found->width && kernel.tiles == tiles))
       found = &kernel;
   }

@@ -39,4 +39,19 @@ void run_mma_backward(const Launch& launch, const Call& call, dim3 grid) {
       launch, call, grid, MmaBackward<T, kWidth, kTiles, kGeneral, kRole>::kBytes, kMmaThreads);
 }
 
+template <class T, int kWidth, int kTiles, bool kGeneral>
+inline constexpr MmaKernel kMmaForward{kWidth,
+                                       kTiles,
+                                       MmaForward<T, kWidth, kTiles, kGeneral>::kBytes,
+                                       kGeneral ? Variant::general : Variant::softmax,
+                                       Role::forward,
+                                       run_mma_forward<T, kWidth, kTiles, kGeneral>};
+template <class T, int kWidth, int kTiles, bool kGeneral, Role kRole>
+inline constexpr MmaKernel kMmaBackward{kWidth,
+                                        kTiles,
+                                        MmaBackward<T, kWidth, kTiles, kGeneral, kRole>::kBytes,
+                                        kGeneral ? Variant::general : Variant::softmax,
+                                        kRole,
+                                        run_mma_backward<T, kWidth, kTiles, kGeneral, kRole>};
+
 }  // namespace fovea::tile::cuda

@@ -18,6 +18,7 @@ enum class Variant : std::uint8_t { softmax, hopper, general };
 
 struct MmaKernel {
   int width, tiles;  // widest head, blocks of an own tile
+  int bytes;         // of shared memory: cards that have less do without it
   Variant variant;
   Role role;
   void (*run)(const Launch& launch, const Call& call, dim3 grid);

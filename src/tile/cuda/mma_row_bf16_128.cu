@@ -3,8 +3,7 @@
 namespace fovea::tile::cuda {
 
 extern const MmaKernel mma_row_bf16_128[2];
-const MmaKernel mma_row_bf16_128[2] = {
-    {128, 1, Variant::softmax, Role::row, run_mma_backward<bfloat16, 128, 1, false, Role::row>},
-    {128, 1, Variant::general, Role::row, run_mma_backward<bfloat16, 128, 1, true, Role::row>}};
+const MmaKernel mma_row_bf16_128[2] = {kMmaBackward<bfloat16, 128, 1, false, Role::row>,
+                                       kMmaBackward<bfloat16, 128, 1, true, Role::row>};
 
 }  // namespace fovea::tile::cuda

@@ -3,9 +3,8 @@
 namespace fovea::tile::cuda {
 
 extern const MmaKernel mma_row_f16_32[3];
-const MmaKernel mma_row_f16_32[3] = {
-    {32, 2, Variant::softmax, Role::row, run_mma_backward<float16, 32, 2, false, Role::row>},
-    {32, 1, Variant::softmax, Role::row, run_mma_backward<float16, 32, 1, false, Role::row>},
-    {32, 1, Variant::general, Role::row, run_mma_backward<float16, 32, 1, true, Role::row>}};
+const MmaKernel mma_row_f16_32[3] = {kMmaBackward<float16, 32, 2, false, Role::row>,
+                                     kMmaBackward<float16, 32, 1, false, Role::row>,
+                                     kMmaBackward<float16, 32, 1, true, Role::row>};
 
 }  // namespace fovea::tile::cuda

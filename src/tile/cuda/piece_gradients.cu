@@ -12,12 +12,12 @@ struct Rows {
   std::int64_t pieces, heads, width, items, rows, item_stride, row_stride;
 };
 
-// Grid: (columns, rows of the gradient).
+// Grid: (rows of the gradient, columns).
 template <class T>
 __global__ void add_kernel(Rows r, const std::int64_t* batch, const T* parts, T* to) {
-  const std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t column = std::int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   if (column >= r.width) return;
-  const std::int64_t item = blockIdx.y / r.rows, row = blockIdx.y % r.rows;
+  const std::int64_t item = blockIdx.x / r.rows, row = blockIdx.x % r.rows;
   T sum = 0;
   for (std::int64_t piece = 0; piece < r.pieces; ++piece) {
     if (r.items > 1 && batch[piece] != item) continue;
@@ -40,8 +40,8 @@ void add_piece_gradients<Device::cuda>(const Context& context, const PieceGradie
   const device::DeviceScratch items(launch, batch.size() * sizeof(std::int64_t));
   context.memory()->write(items.data(), batch.data(), batch.size() * sizeof(std::int64_t));
   constexpr int kThreads = 256;
-  const dim3 grid(static_cast<unsigned>((rows.width + kThreads - 1) / kThreads),
-                  static_cast<unsigned>(rows.items * rows.rows));
+  const dim3 grid(static_cast<unsigned>(rows.items * rows.rows),
+                  static_cast<unsigned>((rows.width + kThreads - 1) / kThreads));
   const auto run = [&]<class T>() {
     add_kernel<T><<<grid, kThreads, 0, launch.stream>>>(rows, static_cast<const std::int64_t*>(items.data()),
                                                         io.parts.data<T>(), io.to.data<T>());

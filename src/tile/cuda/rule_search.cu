@@ -24,9 +24,8 @@ void search_rows(const Launch& launch, const Call& call, const Schedule& schedul
   const DeviceScratch scratch(launch, static_cast<std::size_t>(blocks * bytes));
   Call with_items = call;
   with_items.items = items.data;
-  const std::size_t shared = SimtRoom<R>::bytes(0, 0);
   auto* kernel = rule_search_kernel<R>;
-  allow_shared_memory(reinterpret_cast<const void*>(kernel), shared);
+  const std::size_t shared = allow_shared_memory<R>(reinterpret_cast<const void*>(kernel), call, 0, 0);
   const SearchRoom room{static_cast<char*>(scratch.data()), bytes, longest, backward};
   kernel<<<to_grid(blocks), kSimtThreads, shared, launch.stream>>>(with_items, room, parts, count, terms);
   check_cuda(cudaGetLastError(), "the search of a row rule");

@@ -1,22 +1,33 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
+#include "core/cuda/slabs.h"
 #include "tile/cuda/bias_gradient.cuh"
 #include "tile/cuda/simt.cuh"
 #include "tile/cuda/simt_launch.h"
 
 namespace fovea::tile::cuda {
 
-inline void allow_shared_memory(const void* kernel, std::size_t bytes) {
-  if (bytes <= 48 * 1024) return;
-  const cudaError_t status =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  if (status != cudaSuccess) {
-    cudaGetLastError();
-    fail(ErrorCode::unsupported, "heads so wide that a tile does not fit this card's shared memory", "tiled attention",
-         "widths up to 256, in f64 up to 128, or the CPU");
+// The shared memory of a tile with results of d1 and of d2 columns.
+template <class R>
+std::size_t allow_shared_memory(const void* kernel, const Call& call, std::int64_t d1, std::int64_t d2) {
+  const std::size_t bytes = SimtRoom<R>::bytes(d1, d2), empty = SimtRoom<R>::bytes(0, 0);
+  if (bytes <= 48 * 1024) return bytes;
+  const auto room = static_cast<std::size_t>(current_card(cudaDevAttrMaxSharedMemoryPerBlockOptin));
+  if (bytes > room) {
+    const std::size_t column = SimtRoom<R>::bytes(d1 > 0, d2 > 0) - empty;
+    fail(ErrorCode::unsupported,
+         "heads of " + std::to_string(call.d_k) + " and " + std::to_string(call.d_v) + " in " +
+             std::string(name_of(call.dtype)) + ": a tile takes " + std::to_string(bytes >> 10) +
+             " KB of shared memory, this card has " + std::to_string(room >> 10),
+         "tiled attention on CUDA",
+         "heads of up to " + std::to_string((room - empty) / column / 8 * 8) + ", or --device cpu");
   }
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+             "tiled attention");
+  return bytes;
 }
 
 inline constexpr std::int64_t kCheckers = 132;  // blocks that look for flags: one on each multiprocessor of an H200
@@ -31,9 +42,8 @@ void run_role(const Launch& launch, Call call, const Schedule& schedule, int gro
   call.items = items.data;
   const int parts = group * ((schedule.largest_own[kByColumns] + kSimtRows<R> - 1) / kSimtRows<R>);
   const std::int64_t d1 = kRole == Role::forward ? call.d_v : call.d_k, d2 = kByColumns ? call.d_v : 0;
-  const std::size_t bytes = SimtRoom<R>::bytes(d1, d2);
   auto* kernel = simt_kernel<R, W, kRole>;
-  allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
+  const std::size_t bytes = allow_shared_memory<R>(reinterpret_cast<const void*>(kernel), call, d1, d2);
   const SimtWork work{group, parts, items.count, kByColumns ? call.kv_heads : call.heads};
   const std::int64_t blocks = call.flags == nullptr ? work.count() : std::min<std::int64_t>(work.count(), kCheckers);
   kernel<<<to_grid(blocks), kSimtThreads, bytes, launch.stream>>>(call, work);
@@ -69,22 +79,27 @@ void run_bias(const Launch& launch, const Call& call, const Schedule& schedule) 
   const BiasOwner owner = owner_of(call.d_bias);
   const bool sums_heads = owner != BiasOwner::diagonal && call.d_bias.head == 0 && call.heads > 1;
   const bool apart = pieces_are_apart(call.d_bias, schedule);
-  const auto count = static_cast<std::int32_t>(schedule.host_pieces.size());
+  const auto count = std::ssize(schedule.host_pieces);
   if (owner != BiasOwner::diagonal)
-    clear_bias_kernel<R>
-        <<<dim3(256, to_grid(call.d_bias.head == 0 ? 1 : call.heads), to_grid(count)), 256, 0, launch.stream>>>(call);
+    each_slab(count, [&](std::int64_t first, unsigned many) {
+      const dim3 grid(256, to_grid(call.d_bias.head == 0 ? 1 : call.heads), many);
+      clear_bias_kernel<R><<<grid, 256, 0, launch.stream>>>(from_piece(call, first));
+    });
   auto* kernel = bias_gradient_kernel<R, W>;
-  const std::size_t bytes = SimtRoom<R>::bytes(0, 0);
-  allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
-  for (std::int32_t p = apart ? -1 : 0; p < (apart ? 0 : count); ++p) {
+  const std::size_t bytes = allow_shared_memory<R>(reinterpret_cast<const void*>(kernel), call, 0, 0);
+  const auto add = [&](std::int64_t first, unsigned many) {
     std::int64_t blocks = 0;
-    for (std::int32_t i = apart ? 0 : p; i < (apart ? count : p + 1); ++i)
+    for (std::int64_t i = first; i < first + many; ++i)
       blocks = std::max(blocks, bias_blocks<R>(owner, schedule.host_pieces[static_cast<std::size_t>(i)]));
-    if (blocks == 0) continue;
-    const dim3 grid(to_grid(blocks), to_grid(sums_heads ? 1 : call.heads), to_grid(apart ? count : 1));
+    if (blocks == 0) return;
+    const dim3 grid(to_grid(blocks), to_grid(sums_heads ? 1 : call.heads), many);
     for (std::int32_t parity = 0; parity < (owner == BiasOwner::diagonal ? 2 : 1); ++parity)
-      kernel<<<grid, kSimtThreads, bytes, launch.stream>>>(call, {owner, p, sums_heads, parity, 0, 0});
-  }
+      kernel<<<grid, kSimtThreads, bytes, launch.stream>>>(from_piece(call, first), {owner, sums_heads, parity, 0, 0});
+  };
+  if (apart)
+    each_slab(count, add);
+  else
+    for (std::int64_t p = 0; p < count; ++p) add(p, 1);
   check_cuda(cudaGetLastError(), "the gradient of a bias");
 }
 

@@ -99,6 +99,12 @@ struct Call {
   FOVEA_HD std::int32_t first_head_of(std::int32_t kv) const { return kv * (heads / kv_heads); }
 };
 
+// The same call without its first pieces.
+inline Call from_piece(Call call, std::int64_t first) {
+  call.pieces += first;
+  return call;
+}
+
 // Is every row of halves made of whole, aligned 16-byte pieces, if its width is?
 template <class Pointer>
 bool is_aligned(const Array<Pointer>& a) {

@@ -69,27 +69,29 @@ class PackedSequences : public MechanismCalls, public testing::TestWithParam<Pac
   static void expect_near(const Tensor& got, const Tensor& want, const std::string& what) {
     MechanismCalls::expect_near(got.to_vector<double>(), want.to_vector<double>(), 1e-9, what);
   }
+
+  void expect_each_as_by_itself() {
+    const std::vector<std::int32_t> lengths{19, 0, 3, 8, 30, 1, 19, 5, 23};
+    const Sequences packed = pack(lengths);
+    const std::int64_t total = packed.cu_seqlens.back();
+    const std::vector<Tensor> rows = rows_of(total);
+    const Run together = run(rows, 0, total, packed, weights(30));
+    const std::vector<Var> shared = weights(30);
+    for (std::size_t s = 0; s < lengths.size(); ++s) {
+      if (lengths[s] == 0) continue;
+      const std::int64_t begin = packed.cu_seqlens[s], end = packed.cu_seqlens[s + 1];
+      const Run alone = run(rows, begin, end, {}, shared);
+      for (std::size_t i = 0; i < alone.results.size(); ++i)
+        expect_near(together.results[i].slice(1, begin, end), alone.results[i],
+                    "sequence " + std::to_string(s) + ", result " + std::to_string(i));
+    }
+    for (std::size_t w = 0; w < shared.size(); ++w)
+      if (shared[w].needs_grad())
+        expect_near(together.weights[w].grad(), shared[w].grad(), "weight " + std::to_string(w));
+  }
 };
 
-TEST_P(PackedSequences, EqualSequencesByThemselves) {
-  const std::vector<std::int32_t> lengths{19, 0, 3, 8, 30, 1, 19, 5, 23};
-  const Sequences packed = pack(lengths);
-  const std::int64_t total = packed.cu_seqlens.back();
-  const std::vector<Tensor> rows = rows_of(total);
-  const Run together = run(rows, 0, total, packed, weights(30));
-  const std::vector<Var> shared = weights(30);
-  for (std::size_t s = 0; s < lengths.size(); ++s) {
-    if (lengths[s] == 0) continue;
-    const std::int64_t begin = packed.cu_seqlens[s], end = packed.cu_seqlens[s + 1];
-    const Run alone = run(rows, begin, end, {}, shared);
-    for (std::size_t i = 0; i < alone.results.size(); ++i)
-      expect_near(together.results[i].slice(1, begin, end), alone.results[i],
-                  "sequence " + std::to_string(s) + ", result " + std::to_string(i));
-  }
-  for (std::size_t w = 0; w < shared.size(); ++w)
-    if (shared[w].needs_grad())
-      expect_near(together.weights[w].grad(), shared[w].grad(), "weight " + std::to_string(w));
-}
+TEST_P(PackedSequences, EqualSequencesByThemselves) { expect_each_as_by_itself(); }
 
 // Twice as many sequences are as many operations.
 TEST_P(PackedSequences, RunInOneGo) {
@@ -112,6 +114,18 @@ INSTANTIATE_TEST_SUITE_P(
                     PackedCase{"sinkhorn:block=8,causal=sinkhorn", true}, PackedCase{"sinkhorn:block=8,sort=learned"},
                     PackedCase{"sinkhorn:block=8,sort=learned", true}, PackedCase{"reformer:chunk=8"},
                     PackedCase{"reformer:chunk=8,across=false", true}, PackedCase{"reformer:chunk=8,rounds=3", true}));
+
+// Sequences that run together with their like alone, or one after the other.
+class PackedGroups : public PackedSequences {};
+
+TEST_P(PackedGroups, EqualSequencesByThemselves) { expect_each_as_by_itself(); }
+
+INSTANTIATE_TEST_SUITE_P(All, PackedGroups,
+                         testing::Values(PackedCase{"sinkhorn:block=2"}, PackedCase{"sinkhorn:block=2", true},
+                                         PackedCase{"sinkhorn:block=2,cut=2"},
+                                         PackedCase{"sinkhorn:block=2,sort=learned"},
+                                         PackedCase{"compressive:segment=4,memory=3", true},
+                                         PackedCase{"polysketch:features=8"}));
 
 }  // namespace
 }  // namespace fovea

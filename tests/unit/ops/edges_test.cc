@@ -111,6 +111,26 @@ TEST_F(Edges, SoftmaxOfMaskedRows) {
   EXPECT_ERROR(softmax(tape_, x, 2), ErrorCode::shape, "axis 2", "", "");
 }
 
+// The gradient is y (g - mean g), and where a share is nearly 1, g - mean is as small as the others are.
+TEST_F(Edges, SaturatedSoftmaxKeepsTheDigitsOfItsGradient) {
+  const std::vector<double> scores{14.5, 0.25, -1.5, 2.0, 1.0}, pull{1.375, -2.0, 0.75, 1.25, 3.0};
+  double sum = 0.0;
+  for (const double s : scores) sum += std::exp(s);
+  std::vector<double> want;  // y_i sum_j y_j (g_i - g_j)
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    double apart = 0.0;
+    for (std::size_t j = 0; j < scores.size(); ++j) apart += std::exp(scores[j]) / sum * (pull[i] - pull[j]);
+    want.push_back(std::exp(scores[i]) / sum * apart);
+  }
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Var x = Var::leaf(values({5}, scores).to(context_, dtype));
+    tape_.backward(softmax(tape_, x), values({5}, pull).to(context_, dtype));
+    const auto dx = x.grad().to_vector<double>();
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(dx[i], want[i], (dtype == DType::f32 ? 2e-6 : 1e-14) * std::abs(want[i])) << i;
+  }
+}
+
 TEST_F(Edges, SumsOfMaskedRows) {
   const Var x = Var::leaf(values({3, 2}, {-kInfinity, -kInfinity, 7, -kInfinity, 1e6, 1e6}));
   const Var y = log_sum_exp(tape_, x);

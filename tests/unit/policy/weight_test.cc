@@ -140,6 +140,16 @@ TEST(PointwisePolicies, SigmoidReachesItsEnds) {
   EXPECT_EQ(policy.vjp(1e30f, 1.0f, 5.0f), 0.0f);
 }
 
+TEST(PointwisePolicies, ASaturatedSigmoidKeepsTheDigitsOfItsSlope) {
+  const SigmoidWeight policy{-1.0};
+  for (const double s : {-60.0, -9.0, 3.0, 9.0, 13.0, 18.0, 31.0, 80.0}) {
+    const double e = std::exp(-std::abs(s - 1.0)), slope = e / ((1 + e) * (1 + e));
+    const auto single = static_cast<float>(s);
+    EXPECT_NEAR(policy.vjp(single, policy.weigh(single), 1.0f), slope, 1e-6 * slope) << s;
+    EXPECT_NEAR(policy.vjp(s, policy.weigh(s), 1.0), slope, 1e-14 * slope) << s;
+  }
+}
+
 TEST(PointwisePolicies, ExpEndsWhereManyOfThemHaveASum) {
   EXPECT_EQ(ExponentialWeight::weigh(1e30f), 0x1p100f);
   EXPECT_EQ(ExponentialWeight::weigh(math::kInfinity<double>), 0x1p996);

@@ -128,7 +128,7 @@ TEST(Bf16Attention, TakesPairsWhereTheMachineHasThem) {
     EXPECT_EQ(numbers_of(single), Numbers::f32);
     for (Weight weight : kWeights) {
       half.weight = single.weight = weight;
-      EXPECT_EQ(&forward_kernel(half) != &forward_kernel(single), pairs);
+      EXPECT_EQ(&forward_kernel({half, {}}) != &forward_kernel({single, {}}), pairs);
       EXPECT_EQ(&backward_kernel(half) != &backward_kernel(single), pairs);
     }
   }

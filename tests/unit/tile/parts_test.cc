@@ -138,5 +138,32 @@ TEST(Merge, WritesWhatOneSideHasAndReadsNothingElse) {
   EXPECT_EQ(to.lse.to_vector<float>(), std::vector<float>(6, -INFINITY));
 }
 
+// Of the part that has nearly all weight, too: what it gets for its log-sum-exp is as small as the share of the other.
+TEST(Merge, GradientsKeepTheDigitsOfTheSmallerShare) {
+  const Context context = fovea::testing::poisoned();
+  const auto part = [&](const std::vector<float>& o, float lse) {
+    const std::vector<float> statistic{lse};
+    return PartialOutput{Tensor::from<float>(context, {1, 1, 1, 3}, o),
+                         Tensor::from<float>(context, {1, 1, 1}, statistic)};
+  };
+  const auto unset = [&] { return part({NAN, NAN, NAN}, NAN); };
+  const PartialOutput large = part({1.5f, -0.25f, 3.0f}, 0.5f);
+  const PartialOutput small = part({0.5f, 1.25f, -2.0f}, -14.5f);
+  const PartialOutput none = part({NAN, NAN, NAN}, -INFINITY), merged = unset();
+  const Tensor d_o = part({0.75f, -1.0f, 0.25f}, 0.0f).o;
+  merge(context, large, small, merged);
+  const double less = std::exp(-15.0) / (1.0 + std::exp(-15.0));  // the smaller share
+  const double apart = 0.75 * 1.0 - 1.0 * -1.5 + 0.25 * 5.0;      // d_o . (large - small)
+  const auto d_lse_of = [&](const PartialOutput& own, const PartialOutput& other, const Tensor& lse) {
+    const PartialOutput d = unset();
+    merge_backward(context, {own, other, lse, d_o, {}, d});
+    return d.lse.item();
+  };
+  EXPECT_NEAR(d_lse_of(large, small, merged.lse) / (less * (1.0 - less) * apart), 1.0, 1e-5);
+  EXPECT_NEAR(d_lse_of(small, large, merged.lse) / (-less * (1.0 - less) * apart), 1.0, 1e-5);
+  EXPECT_EQ(d_lse_of(large, none, large.lse), 0.0);
+  EXPECT_EQ(d_lse_of(none, large, large.lse), 0.0);
+}
+
 }  // namespace
 }  // namespace fovea::tile

@@ -145,6 +145,33 @@ INSTANTIATE_TEST_SUITE_P(All, RuleAgreement,
                            return name;
                          });
 
+// Rows whose softmax has nearly all weight on one key: their gradients are small differences, and as precise as others.
+TEST(RuleGradients, SaturatedRowsKeepTheirDigits) {
+  const Context context({.threads = 1});
+  Options options{.n_q = 40, .n_k = 4, .d_k = 6, .d_v = 5, .dtype = DType::f32, .size = 4.0};
+  for (const RowRule& rule : {RowRule{.kind = RowRuleKind::top_k, .k = 3},
+                              RowRule{.kind = RowRuleKind::margin, .margin = 0.5, .training = true}}) {
+    SCOPED_TRACE(name_of(rule.kind));
+    RuleCase c(options, rule);
+    RuleCase twin = twin_of(c);
+    c.run_backward(context);
+    twin.run_backward(context);
+    const Field &got = c.arrays().dq, &want = twin.arrays().dq;
+    int saturated = 0;
+    for (std::int64_t i = 0; i < options.n_q; ++i)
+      for (std::int64_t h = 0; h < options.heads; ++h) {
+        double error = 0.0, size = 0.0;
+        for (std::int64_t col = 0; col < options.d_k; ++col) {
+          error = std::fmax(error, std::abs(got.at(0, i, h, col) - want.at(0, i, h, col)));
+          size = std::fmax(size, std::abs(want.at(0, i, h, col)));
+        }
+        saturated += size > 1e-30 && size < 1e-4 ? 1 : 0;
+        EXPECT_LT(error, 1e-4 * size + 1e-30) << i << ", " << h;
+      }
+    EXPECT_GT(saturated, 5);
+  }
+}
+
 // sum(o * d_o) as a function of everything, by central differences in double.
 class RuleDifferences {
  public:
