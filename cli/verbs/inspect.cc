@@ -1,17 +1,21 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <filesystem>
 #include <memory>
 
 #include "cli/kit/options.h"
 #include "cli/kit/run_progress.h"
 #include "cli/kit/verb.h"
+#include "data/batches.h"
 #include "experiment/inspect_files.h"
+#include "experiment/inspect_worth.h"
 #include "experiment/run_folder.h"
 #include "fovea/pretrained.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "io/npy.h"
 #include "measure/stopwatch.h"
 #include "text/text_file.h"
 
@@ -21,10 +25,14 @@ namespace {
 
 struct InspectVerb {
   MachineOptions machine;
-  std::string model, text, prompt, tokens, second, picture, out, files, tokenizer, layers, split = "test", size;
-  std::vector<std::string> beside;
+  std::string model, text, prompt, tokens, second, picture, out, files, tokenizer, layers, split = "test", size,
+                                                                                           mechanisms;
+  std::vector<std::string> beside, exact;
   std::optional<std::int64_t> length, example;
-  bool paper_curve = false, force = false;
+  bool paper_curve = false, force = false, importance = false, prune = false;
+  std::int64_t examples = 32;
+
+  bool asks_heads() const { return importance || prune; }
 };
 
 // A text is cut to so many tokens when nothing is said.
@@ -40,10 +48,12 @@ void check(const InspectVerb& verb) {
   if (sources_of(verb) > 1)
     fail(ErrorCode::usage, "more than one thing to read", "fovea inspect",
          "one of --text, --prompt, --tokens, --picture and --example");
-  if (verb.out.empty() && verb.files.empty())
+  if (verb.out.empty() && verb.files.empty() && !verb.asks_heads() && verb.mechanisms.empty())
     fail(ErrorCode::usage, "where to write the page?", "fovea inspect", "--out FILE.html");
   if (!verb.out.empty() && !verb.force && is_there(verb.out))
     fail(ErrorCode::usage, "there is such a file already", verb.out, "another name, or --force to write over it");
+  if (!verb.exact.empty() && verb.files.empty())
+    fail(ErrorCode::usage, "where to write the weights?", "--exact", "--files FOLDER");
   if (!verb.files.empty() && !verb.force && is_there(verb.files) && !std::filesystem::is_empty(verb.files))
     fail(ErrorCode::usage, "there is something in that folder already", verb.files,
          "another name, or --force to write over it");
@@ -57,9 +67,15 @@ std::optional<Tokenizer> tokenizer_of(const InspectVerb& verb, const std::string
   return {};
 }
 
+// What is read, and what the heads are asked for: the same, or more examples of the run's data.
+struct Given {
+  InspectSubject subject;
+  Batch asked;
+};
+
 // An example of the data that the run was trained on.
-InspectSubject example_of(const Context& context, const Model& model, const Path& checkpoint, const InspectVerb& verb,
-                          const Console& console) {
+Given example_of(const Context& context, const Model& model, const Path& checkpoint, const InspectVerb& verb,
+                 const Console& console) {
   const Path run = checkpoint.parent_path();
   if (!is_there(run / kRunFile))
     fail(ErrorCode::usage, "nothing to read, and no run whose data could be taken", verb.model,
@@ -72,19 +88,41 @@ InspectSubject example_of(const Context& context, const Model& model, const Path
   if (empty(split))
     fail(ErrorCode::bad_input, fmt::format("{} has no examples for {}", data.name, verb.split), "--split");
   console.note(fmt::format("example {} of {}, {}", verb.example.value_or(0), data.name, verb.split));
-  return inspect_example(context, model, data, *split, verb.example.value_or(0));
+  const std::int64_t first = verb.example.value_or(0);
+  Given given{inspect_example(context, model, data, *split, first), {}};
+  std::vector<std::int64_t> examples;
+  for (std::int64_t i = 0; i < std::min(verb.examples, split->size()); ++i)
+    examples.push_back((first + i) % split->size());
+  if (verb.asks_heads()) given.asked = make_batch(context, *split, examples);
+  return given;
+}
+
+// "0,5,7": ids and layers are counted from 0.
+std::vector<std::int64_t> numbers_of(const std::string& text, const std::string& option) {
+  std::vector<std::int64_t> numbers;
+  const char *at = text.data(), *const last = text.data() + text.size();
+  while (at < last) {
+    std::int32_t number = -1;
+    const auto [end, error] = std::from_chars(at, last, number);
+    if (error != std::errc() || number < 0 || (end < last && (*end != ',' || end + 1 == last)))
+      fail(ErrorCode::usage, fmt::format("expected whole numbers from 0 on, separated by commas, got \"{}\"", text),
+           option, option + " 0,3,5");
+    numbers.push_back(number);
+    at = end < last ? end + 1 : last;
+  }
+  return numbers;
+}
+
+std::vector<std::int32_t> ids_of(const std::string& text, const std::string& option) {
+  const std::vector<std::int64_t> numbers = numbers_of(text, option);
+  return {numbers.begin(), numbers.end()};
 }
 
 InspectSubject text_of(const Context& context, const Model& model, const std::string& folder, const InspectVerb& verb) {
   const std::optional<Tokenizer> tokenizer = tokenizer_of(verb, folder, model);
   if (!verb.tokens.empty()) {
-    const auto list = [&](const std::string& text) {
-      std::vector<std::int32_t> ids;
-      if (!text.empty())
-        for (const std::int64_t id : split_numbers(text, "--tokens")) ids.push_back(static_cast<std::int32_t>(id));
-      return ids;
-    };
-    return inspect_ids(context, model, tokenizer ? &*tokenizer : nullptr, list(verb.tokens), list(verb.second));
+    return inspect_ids(context, model, tokenizer ? &*tokenizer : nullptr, ids_of(verb.tokens, "--tokens"),
+                       ids_of(verb.second, "--second"));
   }
   if (!tokenizer)
     fail(ErrorCode::bad_input, "the model has no tokeniser", verb.model,
@@ -96,12 +134,16 @@ InspectSubject text_of(const Context& context, const Model& model, const std::st
   return inspect_text(context, model, *tokenizer, text, verb.second, most);
 }
 
-InspectSubject subject_of(const Context& context, const Model& model, const Path& checkpoint, const InspectVerb& verb,
-                          const Console& console) {
-  if (!verb.picture.empty()) return inspect_picture(context, model, verb.picture);
+Given given_of(Context& context, const Model& model, const Path& checkpoint, const InspectVerb& verb,
+               const Console& console) {
   const bool text = !verb.text.empty() || !verb.prompt.empty() || !verb.tokens.empty();
-  return text ? text_of(context, model, checkpoint.string(), verb)
-              : example_of(context, model, checkpoint, verb, console);
+  if (!text && verb.picture.empty()) return example_of(context, model, checkpoint, verb, console);
+  Given given{verb.picture.empty() ? text_of(context, model, checkpoint.string(), verb)
+                                   : inspect_picture(context, model, verb.picture),
+              {}};
+  given.asked = given.subject.batch;
+  if (verb.asks_heads()) ask_next_or_own(context, model, given.asked);
+  return given;
 }
 
 std::int64_t longest_of(const InspectSubject& subject, const Model& model) {
@@ -118,20 +160,58 @@ std::int64_t heads_of(const ModelConfig& config, std::int64_t models) {
   return heads * models;
 }
 
-InspectedModel look(Context& context, const std::string& name, const InspectVerb& verb, const Console& console,
-                    InspectPage& page) {
+// "2,0,100,200,0,64": rows 100 to 199 and keys 0 to 63 of head 0 in layer 2.
+MapRequest rectangle_of(const std::string& text) {
+  const std::vector<std::int64_t> n = numbers_of(text, "--exact");
+  if (n.size() != 6)
+    fail(ErrorCode::usage, fmt::format("expected six numbers, got \"{}\"", text), "--exact",
+         "--exact LAYER,HEAD,ROW,ROW,KEY,KEY: from the first row and key up to the second, which are left out");
+  return {n[0], n[1], n[2], n[3], n[4], n[5]};
+}
+
+// Parts of maps as they are, not divided by anything: rectangle-2-0-rows-100-200-keys-0-64.npy.
+std::vector<std::string> write_rectangles(Context& context, const Model& model, const Batch& batch,
+                                          const InspectVerb& verb) {
+  std::vector<MapRequest> requests;
+  for (const std::string& text : verb.exact) requests.push_back(rectangle_of(text));
+  if (requests.empty()) return {};
+  std::vector<std::string> names;
+  make_folder(verb.files);
+  for (const MapRectangle& found : map_rectangles(context, model, batch, requests)) {
+    const MapRequest& at = found.at;
+    names.push_back(fmt::format("rectangle-{}-{}-rows-{}-{}-keys-{}-{}.npy", at.layer, at.head, at.row_begin,
+                                at.row_end, at.key_begin, at.key_end));
+    write_npy(Path(verb.files) / names.back(),
+              Tensor::from<float>(context, {at.row_end - at.row_begin, at.key_end - at.key_begin}, found.weights));
+  }
+  return names;
+}
+
+struct Looked {
+  InspectedModel model;
+  std::vector<std::string> rectangles;
+};
+
+Looked look(Context& context, const std::string& name, const InspectVerb& verb, const Console& console,
+            InspectPage& page) {
   const Path checkpoint = checkpoint_of(name, "fovea inspect");
   const Model model = load_model(context, checkpoint.string());
-  const InspectSubject subject = subject_of(context, model, checkpoint, verb, console);
+  const Given given = given_of(context, model, checkpoint, verb, console);
+  const InspectSubject& subject = given.subject;
   if (subject.left_out > 0)
     console.note(fmt::format("the first {} of {} tokens are read; --length N for more", subject.tokens.input.size(),
                              std::ssize(subject.tokens.input) + subject.left_out));
   InspectOptions options{.paper_curve = verb.paper_curve};
-  if (!verb.layers.empty()) options.layers = split_numbers(verb.layers, "--layers");
+  if (!verb.layers.empty()) options.layers = numbers_of(verb.layers, "--layers");
   const std::int64_t n = longest_of(subject, model);
   options.cells = inspect_page_cells(n, heads_of(model.config(), 1 + std::ssize(verb.beside)), page.bytes);
   if (page.models.empty()) page.picture = subject.picture;
-  return {.name = name, .record = inspect(context, model, subject.batch, options), .tokens = subject.tokens};
+  InspectedModel out{.name = name, .record = inspect(context, model, subject.batch, options), .tokens = subject.tokens};
+  WorthQuestion question{subject.batch, given.asked, verb.importance, verb.prune};
+  if (!verb.mechanisms.empty()) question.mechanisms = split_names(verb.mechanisms, "--approximation");
+  add_worth(context, model, question, out);
+  const bool first = page.models.empty();
+  return {std::move(out), first ? write_rectangles(context, model, subject.batch, verb) : std::vector<std::string>()};
 }
 
 std::string sentence_of(const InspectPage& page) {
@@ -145,6 +225,34 @@ std::string sentence_of(const InspectPage& page) {
                        model.record.layers.size(), heads, tokens);
   }
   return out + ".";
+}
+
+// A number that JSON has, or null.
+Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+void add_worth_document(const InspectPage& page, Json& out) {
+  for (const InspectedModel& model : page.models) {
+    for (const HeadImportance& head : model.importance)
+      out["importance"].push_back({{"model", model.name},
+                                   {"layer", head.layer},
+                                   {"head", head.head},
+                                   {"by_gradient", number_or_null(head.by_gradient)},
+                                   {"by_ablation", number_or_null(head.by_ablation)}});
+    for (const PruningStep& step : model.pruning.steps)
+      out["pruning"].push_back({{"model", model.name},
+                                {"removed", step.removed},
+                                {"loss", number_or_null(step.loss)},
+                                {"accuracy", number_or_null(step.accuracy)}});
+    for (const LayerApproximation& of : model.approximation)
+      out["approximation"].push_back({{"model", model.name},
+                                      {"layer", of.layer},
+                                      {"mechanism", of.row.mechanism},
+                                      {"length", of.row.length},
+                                      {"output_error", number_or_null(of.row.output_error)},
+                                      {"divergence", number_or_null(of.row.divergence)},
+                                      {"top_agreement", number_or_null(of.row.top_agreement)},
+                                      {"reason", of.row.reason}});
+  }
 }
 
 Json document_of(const InspectPage& page, const InspectVerb& verb, const std::vector<std::string>& files,
@@ -171,9 +279,16 @@ Json document_of(const InspectPage& page, const InspectVerb& verb, const std::ve
                         {"heads", heads}});
     }
   Json out{{"layers", layers}, {"seconds", seconds}};
+  add_worth_document(page, out);
   if (!verb.out.empty()) out["page"] = verb.out;
   if (!files.empty()) out["files"] = files;
   return out;
+}
+
+std::vector<std::string> models_of(const InspectVerb& verb) {
+  std::vector<std::string> names{verb.model};
+  names.insert(names.end(), verb.beside.begin(), verb.beside.end());
+  return names;
 }
 
 void run(const InspectVerb& verb, const Console& console) {
@@ -184,8 +299,12 @@ void run(const InspectVerb& verb, const Console& console) {
   const Stopwatch clock;
   InspectPage page{.command = console.command, .paper_curve = verb.paper_curve};
   if (!verb.size.empty()) page.bytes = static_cast<std::int64_t>(parse_bytes(verb.size, "--size"));
-  page.models.push_back(look(context, verb.model, verb, console, page));
-  for (const std::string& other : verb.beside) page.models.push_back(look(context, other, verb, console, page));
+  std::vector<std::string> files;
+  for (const std::string& name : models_of(verb)) {
+    Looked looked = look(context, name, verb, console, page);
+    page.models.push_back(std::move(looked.model));
+    files.insert(files.end(), looked.rectangles.begin(), looked.rectangles.end());
+  }
   page.title = "What " + Path(verb.model).filename().string() + " reads";
   page.sentence = sentence_of(page);
   std::size_t bytes = 0;
@@ -195,9 +314,13 @@ void run(const InspectVerb& verb, const Console& console) {
     file->write(html);
     file->commit();
   }
-  std::vector<std::string> files;
-  if (!verb.files.empty()) files = write_inspect_files(context, page, verb.files);
-  console.print(inspect_table(page).text(Terminal::of(STDOUT_FILENO)));
+  if (!verb.files.empty())
+    for (std::string& name : write_inspect_files(context, page, verb.files)) files.push_back(std::move(name));
+  const Terminal terminal = Terminal::of(STDOUT_FILENO);
+  console.print(inspect_table(page).text(terminal));
+  if (verb.asks_heads()) console.print("\n" + inspect_importance_table(page).text(terminal));
+  if (verb.prune) console.print("\n" + inspect_pruning_table(page).text(terminal));
+  if (!verb.mechanisms.empty()) console.print("\n" + inspect_approximation_table(page, false).text(terminal));
   for (const InspectedModel& model : page.models)
     for (const LayerRecord& layer : model.record.layers)
       if (layer.heads.empty())
@@ -224,17 +347,30 @@ void add_inspect(Program& program) {
   verb.add_option("--tokens", o->tokens, "the ids themselves: 5,1,7").type_name("IDS");
   verb.add_option("--picture", o->picture, "PNG file, for models of pictures").type_name("FILE");
   verb.add_option("--example", o->example, "example of the run's own data [0]").type_name("N").check(in_range(0, 1e12));
-  verb.add_option("--split", o->split, "of that data: train, validation or test").type_name("NAME").show_default();
+  verb.add_option("--split", o->split, "of that data: train, validation or test [test]").type_name("NAME").common();
   verb.add_option("--second", o->second, "what a decoder reads, or the other text").type_name("TEXT");
   verb.add_option("--length", o->length, "tokens of the text at most [512]").type_name("N").check(in_range(1, 1e7));
   verb.add_option("--beside", o->beside, "another model on the same page (repeatable)").type_name("MODEL").repeatable();
   verb.add_option("--layers", o->layers, "only these: 0,3 [all]").type_name("LIST");
+  verb.add_flag("--importance", o->importance, "what each head is worth, by gradient and by taking it out");
+  verb.add_flag("--prune", o->prune, "the score as heads are taken out, least important first");
+  verb.add_option("--examples", o->examples, "of the run's data, for these two")
+      .type_name("N")
+      .show_default()
+      .check(in_range(1, 1e6));
+  verb.add_option("--approximation", o->mechanisms, "how far these are from softmax on the model's q, k, v")
+      .type_name("A,B");
   verb.add_option("--out", o->out, "the page").type_name("FILE");
   verb.add_option("--files", o->files, "folder for CSV, .npy, PNG and SVG").type_name("FOLDER");
-  verb.add_option("--size", o->size, "about how large the page may be [14MB, long texts 28MB]").type_name("BYTES");
-  verb.add_flag("--paper-curve", o->paper_curve, "locality as the TransNormer paper's routine has it");
+  verb.add_option("--exact", o->exact, "LAYER,HEAD,ROW,ROW,KEY,KEY as .npy (repeatable)")
+      .type_name("PART")
+      .repeatable();
+  verb.add_option("--size", o->size, "about how large the page may be [14MB, long texts 28MB]")
+      .type_name("BYTES")
+      .common();
+  verb.add_flag("--paper-curve", o->paper_curve, "locality as the TransNormer paper's routine has it").common();
   verb.add_flag("--force", o->force, "write over what is there");
-  verb.add_option("--tokenizer", o->tokenizer, "tokeniser [the model's own, or bytes]").type_name("FOLDER");
+  verb.add_option("--tokenizer", o->tokenizer, "tokeniser [the model's own, or bytes]").type_name("FOLDER").common();
   add_machine_options(verb, o->machine);
 }
 

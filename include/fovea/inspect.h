@@ -110,8 +110,9 @@ struct HeadRecord {
 };
 
 struct LayerRecord {
-  std::string place;      // "model.encoder.3.attention"
-  std::string mechanism;  // "diag:block=32"
+  std::int64_t index = 0;  // in the order they run
+  std::string place;       // "model.layers[3].attention"
+  std::string mechanism;   // "diag:block=32"
   MapNote map;
   bool causal = false, cross = false;
   std::int64_t n_q = 0, n_k = 0;
@@ -165,16 +166,40 @@ FOVEA_EXPORT std::vector<ApproximationRow> approximation(Context& context, const
                                                          const Tensor& v, std::span<const std::string> mechanisms,
                                                          std::span<const std::int64_t> lengths, bool causal = false);
 
+// The same on what each attention layer of a model reads in the first sequence, whatever its own mechanism: with all of
+// its tokens, and before that with the first `lengths` of them.
+struct LayerApproximation {
+  std::int64_t layer = 0;  // in the order they run
+  std::string place;
+  ApproximationRow row;
+};
+FOVEA_EXPORT std::vector<LayerApproximation> approximation(Context& context, const Model& model, const Batch& batch,
+                                                           std::span<const std::string> mechanisms,
+                                                           std::span<const std::int64_t> lengths = {});
+
 // What the heads of a model are worth on a batch: the mean over examples of |dL / dgate| for a gate on the output of a
 // head, divided by the Euclidean norm over the heads of its layer; and how much the loss grows without the head.
 struct HeadImportance {
   std::string place;
-  std::int64_t layer = 0;  // in the order they run; of a single call: which of its sequences
+  std::int64_t layer = 0;  // in the order they run
   std::int64_t head = 0;
   double by_gradient = 0.0;
   double by_ablation = std::numeric_limits<double>::quiet_NaN();  // where asked for
 };
 FOVEA_EXPORT std::vector<HeadImportance> head_importance(Context& context, const Model& model, const Batch& batch,
                                                          bool ablation = false);
+
+// How a model fares on a batch as its heads are taken out, the least important first (by ablation where it was
+// measured, else by gradient); the last head of a layer stays.
+struct PruningStep {
+  std::int64_t removed = 0;           // heads
+  double loss = 0.0, accuracy = 0.0;  // accuracy where there are classes
+};
+struct HeadPruning {
+  std::vector<std::int64_t> order;  // heads as they are taken out, as places in the list of importance
+  std::vector<PruningStep> steps;   // from none removed to all that can be
+};
+FOVEA_EXPORT HeadPruning head_pruning(Context& context, const Model& model, const Batch& batch,
+                                      std::span<const HeadImportance> heads, std::int64_t points = 16);
 
 }  // namespace fovea

@@ -25,6 +25,9 @@ struct InspectedModel {
   std::string name;  // "runs/gpt", "softmax"
   InspectRecord record;
   InspectTokens tokens = {};
+  std::vector<HeadImportance> importance = {};         // where it was asked for, and so of the others
+  HeadPruning pruning = {};                            // of these heads
+  std::vector<LayerApproximation> approximation = {};  // other mechanisms in place of its own
 };
 
 // What a vision model reads: a grid of patches, the last rows * columns tokens of the input.
@@ -54,6 +57,21 @@ FOVEA_EXPORT InspectSubject inspect_example(const Context& context, const Model&
 // A PNG file for a vision model, drawn to its size; values are (x - mean) / deviation.
 FOVEA_EXPORT InspectSubject inspect_picture(const Context& context, const Model& model, const std::string& path,
                                             double mean = 0.5, double deviation = 0.5);
+
+// Gives a batch what its loss is made of, where it has nothing yet: the next token of language models and decoders, of
+// others the answer that the model itself gives. Refuses models without a loss.
+FOVEA_EXPORT void ask_next_or_own(Context& context, const Model& model, Batch& batch);
+
+// What the heads of a model are worth, and whether another mechanism would do.
+struct WorthQuestion {
+  const Batch& read;                         // by the mechanisms
+  const Batch& asked;                        // for the heads: a batch with targets
+  bool importance = false, pruning = false;  // pruning goes by ablation with importance, without it by gradient
+  std::vector<std::string> mechanisms = {};  // to compare with softmax
+};
+// Fills in importance, pruning and approximation of a model.
+FOVEA_EXPORT void add_worth(Context& context, const Model& model, const WorthQuestion& question,
+                            InspectedModel& inspected);
 
 struct InspectPage {
   std::string title = {}, sentence = {};

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <map>
 
+#include "experiment/inspect_worth.h"
 #include "experiment/run_folder.h"
 #include "inspect_page/head.h"
 #include "inspect_page/picture.h"
 #include "io/csv.h"
 #include "io/npy.h"
 #include "report/plot.h"
+#include "report/png.h"
 
 namespace fovea {
 namespace {
@@ -19,10 +21,8 @@ namespace {
 // Calls visit(model, number of the layer in it, layer) for each.
 template <class Visit>
 void for_layers(const InspectPage& page, Visit&& visit) {
-  for (const InspectedModel& model : page.models) {
-    std::int64_t number = 0;
-    for (const LayerRecord& layer : model.record.layers) visit(model, number++, layer);
-  }
+  for (const InspectedModel& model : page.models)
+    for (const LayerRecord& layer : model.record.layers) visit(model, layer.index, layer);
 }
 
 std::string_view class_name(const HeadRecord& head) {
@@ -190,7 +190,7 @@ class Files {
   void text(const std::string& name, std::string_view content) { write_file(add(name), content); }
   void plot(const std::string& name, const Plot& plot) {
     text(name + ".svg", plot_svg(plot));
-    write_png(plot, add(name + ".png"));
+    if (PngCanvas::works()) write_png(plot, add(name + ".png"));
   }
   std::vector<std::string> names() const { return names_; }
 
@@ -199,24 +199,35 @@ class Files {
   std::vector<std::string> names_;
 };
 
+void add_worth_files(const InspectPage& page, Files& files) {
+  const auto any = [&](auto&& has) { return std::any_of(page.models.begin(), page.models.end(), has); };
+  if (any([](const InspectedModel& model) { return !model.pruning.steps.empty(); })) {
+    files.text("pruning.csv", inspect_pruning_table(page).csv());
+    files.plot("pruning", inspect_pruning_plot(page));
+  }
+  if (any([](const InspectedModel& model) { return !model.approximation.empty(); })) {
+    files.text("approximation.csv", inspect_approximation_table(page, true).csv());
+    files.plot("approximation", inspect_approximation_plot(page));
+  }
+}
+
 void add_maps(const Context& context, const InspectPage& page, Files& files) {
   for (const InspectedModel& model : page.models) {
     const std::string before = page.models.size() > 1 ? folder_name(model.name) + "-" : "";
     std::vector<const LayerRecord*> layers;
     bool alike = true;
-    std::int64_t number = 0;
     for (const LayerRecord& layer : model.record.layers) {
       for (const HeadRecord& head : layer.heads)
-        files.text(fmt::format("{}layer-{}-head-{}.png", before, number, head.head), map_png(head.pyramid.front()));
+        files.text(fmt::format("{}layer-{}-head-{}.png", before, layer.index, head.head),
+                   map_png(head.pyramid.front()));
       if (has_single_weights(layer)) {
-        write_weights(context, {&layer}, true, files.add(fmt::format("{}layer-{}.npy", before, number)));
+        write_weights(context, {&layer}, true, files.add(fmt::format("{}layer-{}.npy", before, layer.index)));
         layers.push_back(&layer);
         alike = alike && layer.n_q == layers[0]->n_q && layer.n_k == layers[0]->n_k &&
                 layer.heads.size() == layers[0]->heads.size();
       } else {
         alike = false;
       }
-      ++number;
     }
     if (alike && !layers.empty()) write_weights(context, layers, false, files.add(before + "weights.npy"));
   }
@@ -246,11 +257,17 @@ Table inspect_table(const InspectPage& page) {
 Table inspect_heads_table(const InspectPage& page) {
   std::vector<TableColumn> columns{{"place", Quantity::text}, {"mechanism", Quantity::text}, {"class", Quantity::text}};
   for (const viewer::Column& c : viewer::columns()) columns.push_back({std::string(c.key), Quantity::number});
+  const bool weighed = std::any_of(page.models.begin(), page.models.end(),
+                                   [](const InspectedModel& model) { return !model.importance.empty(); });
+  if (weighed)
+    for (const viewer::Column& c : viewer::worth_columns()) columns.push_back({std::string(c.key), Quantity::number});
   Table table(columns, "head");
   for_layers(page, [&](const InspectedModel& model, std::int64_t number, const LayerRecord& layer) {
     for (const HeadRecord& head : layer.heads) {
       std::vector<TableCell> cells{layer.place, layer.mechanism, std::string(class_name(head))};
       for (const double value : viewer::numbers_of(layer, head)) cells.emplace_back(value);
+      if (weighed)
+        for (const double value : viewer::worth_of(model, layer, head)) cells.emplace_back(value);
       table.add(fmt::format("{} head {}", layer_name(page, model, number), head.head), std::move(cells));
     }
   });
@@ -269,6 +286,7 @@ std::vector<std::string> write_inspect_files(const Context& context, const Inspe
   files.text("locality.csv", list_csv(page, "point,value", 0, curve));
   files.plot("locality", locality_plot(page));
   files.plot("entropy", entropy_plot(page));
+  add_worth_files(page, files);
   add_maps(context, page, files);
   return files.names();
 }

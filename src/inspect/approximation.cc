@@ -5,44 +5,25 @@
 
 #include "fovea/inspect.h"
 #include "inspect/layer.h"
-#include "inspect/row_math.h"
+#include "inspect/sampled_rows.h"
 #include "inspect/source.h"
+#include "mechanisms/watch.h"
 
 namespace fovea {
 namespace {
 
-using inspection::MapRow;
 using inspection::MapShape;
 using inspection::size;
 
-constexpr std::int64_t kBlocks = 4, kBlockRows = 64;  // of rows whose maps are compared, evenly along the sequence
+constexpr inspection::RowBlocks kCompared{.blocks = 4, .rows = 64};
 constexpr std::size_t kTopKeys = 8;
 constexpr double kLeastShare = 1e-12;
 
-// Shares of some rows of all heads.
-class SomeRows final : public inspection::MapSink {
- public:
-  SomeRows(const MapShape& shape, std::int64_t begin, std::int64_t end)
-      : shape_(shape), begin_(begin), end_(end), shares_(size(shape.heads * (end - begin) * shape.n_k), 0.0f) {}
-
-  void take(const MapRow& row, std::int64_t) override {
-    if (row.row < begin_ || row.row >= end_) return;
-    const std::span<float> to = of(row.head, row.row - begin_);
-    const float* w = row.weights;
-    for (const inspection::KeyRun& run : row.runs)
-      for (std::int64_t j = 0; j < run.count; ++j, ++w)
-        to[size(row.first_key + (run.begin + j) * row.step)] +=
-            static_cast<float>(std::abs(static_cast<double>(*w) * row.factor));
-  }
-  std::span<float> of(std::int64_t head, std::int64_t row) {
-    return std::span(shares_).subspan(size((head * (end_ - begin_) + row) * shape_.n_k), size(shape_.n_k));
-  }
-
- private:
-  MapShape shape_;
-  std::int64_t begin_, end_;
-  std::vector<float> shares_;
-};
+std::vector<float> magnitudes(std::span<const float> x) {
+  std::vector<float> out;
+  for (const float value : x) out.push_back(std::abs(value));
+  return out;
+}
 
 double sum_of(std::span<const float> x) { return std::accumulate(x.begin(), x.end(), 0.0); }
 
@@ -83,15 +64,13 @@ Differences compare(Context& host, const inspection::SequenceCall& exact, const 
   const auto of_exact = inspection::source_of(host, exact), of_other = inspection::source_of(host, other);
   if (of_other == nullptr) fail(ErrorCode::unsupported, map_note(other.mechanism).text);
   const MapShape shape = exact.shape();
-  const std::int64_t blocks = std::min(kBlocks, (shape.n_q + kBlockRows - 1) / kBlockRows);
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t begin = block * shape.n_q / blocks, end = std::min(shape.n_q, begin + kBlockRows);
-    SomeRows p(shape, begin, end), m(shape, begin, end);
+  kCompared.each(shape.n_q, [&](std::int64_t begin, std::int64_t end) {
+    inspection::SampledRows p(shape, begin, end), m(shape, begin, end);
     of_exact->rows(host, {.begin = begin, .end = end}, p);
     of_other->rows(host, {.begin = begin, .end = end}, m);
     for (std::int64_t h = 0; h < shape.heads; ++h)
-      for (std::int64_t i = 0; i < end - begin; ++i) all.add(p.of(h, i), m.of(h, i));
-  }
+      for (std::int64_t i = 0; i < end - begin; ++i) all.add(p.weights(h, i), magnitudes(m.weights(h, i)));
+  });
   return all;
 }
 
@@ -125,6 +104,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 inspection::SequenceCall call_of(Context& host, const inspection::SequenceCall& like, const Mechanism& mechanism) {
   inspection::SequenceCall call = like;
   call.mechanism = mechanism;
+  if (!mechanism.supports(Feature::scale)) call.options.scale.reset();
   if (mechanism.needs_input())
     fail(ErrorCode::unsupported, "it also reads the input of its layer, which is not given here");
   call.options.weights = make_weights(host, mechanism,
@@ -138,15 +118,86 @@ inspection::SequenceCall call_of(Context& host, const inspection::SequenceCall& 
   return call;
 }
 
+ApproximationRow compare_one(Context& host, const inspection::SequenceCall& exact, const Timed& reference,
+                             const Mechanism& mechanism) {
+  ApproximationRow row;
+  row.mechanism = mechanism.text();
+  row.length = exact.q.dim(1);
+  row.softmax_seconds = reference.seconds;
+  row.output_error = row.divergence = row.top_agreement = row.seconds = NAN;
+  try {
+    const inspection::SequenceCall call = call_of(host, exact, mechanism);
+    const Timed own = timed(host, call);
+    row.seconds = own.seconds;
+    row.output_error = distance(own.output, reference.output);
+    const Differences differences = compare(host, exact, call);
+    row.divergence = differences.divergence / differences.rows;
+    row.top_agreement = differences.agreement / differences.rows;
+  } catch (const Error& error) {  // of this mechanism alone: the others go on
+    if (error.code() == ErrorCode::interrupted) throw;
+    row.reason = error.message();
+  }
+  return row;
+}
+
+std::vector<ApproximationRow> compare_all(Context& host, const inspection::SequenceCall& exact,
+                                          std::span<const Mechanism> mechanisms) {
+  const Timed reference = timed(host, exact);
+  std::vector<ApproximationRow> rows;
+  for (const Mechanism& mechanism : mechanisms) rows.push_back(compare_one(host, exact, reference, mechanism));
+  return rows;
+}
+
+std::vector<Mechanism> parsed(std::span<const std::string> texts) {
+  std::vector<Mechanism> out;
+  for (const std::string& text : texts) out.push_back(Mechanism::parse(text));
+  return out;
+}
+
+// The first tokens of a call that has nothing by position but what can be computed.
+bool can_be_shorter(const AttentionOptions& options) {
+  return !options.bias.defined() && !options.mask.defined() && !options.diagonal_bias.defined() &&
+         !options.initial_state.defined();
+}
+
+inspection::SequenceCall first_tokens(const inspection::SequenceCall& call, std::int64_t length) {
+  inspection::SequenceCall out = call;
+  for (Tensor* x : {&out.q, &out.k, &out.v, &out.options.positions})
+    if (x->defined()) *x = x->slice(1, 0, length);
+  return out;
+}
+
+// The calls of a model, as softmax would make them.
+class Calls final : public AttentionWatch {
+ public:
+  struct Seen {
+    std::string place;
+    inspection::SequenceCall call;
+  };
+  explicit Calls(const Context& host) : host_(host) {}
+
+  Var on_attention(const Call& call, const Var& output) override {
+    seen.push_back({call.tape.path(call.tape.place()), inspection::sequence_of(host_, call, 0)});
+    AttentionOptions& options = seen.back().call.options;
+    seen.back().call.mechanism = Mechanism("softmax");
+    options.weights.clear();
+    options.input = {};
+    return output;
+  }
+
+  std::vector<Seen> seen;
+
+ private:
+  const Context& host_;
+};
+
 }  // namespace
 
 std::vector<ApproximationRow> approximation(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
                                             std::span<const std::string> mechanisms,
                                             std::span<const std::int64_t> lengths, bool causal) {
   Context host = inspection::host_context(context);
-  const Mechanism softmax("softmax");
-  std::vector<Mechanism> parsed;
-  for (const std::string& text : mechanisms) parsed.push_back(Mechanism::parse(text));
+  const std::vector<Mechanism> wanted = parsed(mechanisms);
   std::vector<ApproximationRow> rows;
   for (const std::int64_t length : lengths) {
     if (length < 1 || length > std::min(q.dim(1), k.dim(1)))
@@ -154,30 +205,38 @@ std::vector<ApproximationRow> approximation(Context& context, const Tensor& q, c
            "lengths", "1 to " + std::to_string(std::min(q.dim(1), k.dim(1))));
     const auto first = [&](const Tensor& x) { return x.slice(0, 0, 1).slice(1, 0, length); };
     const inspection::SequenceCall exact = inspection::single_sequence(
-        host, inspection::AttentionArguments{first(q), first(k), first(v), softmax, {.causal = causal}});
-    const Timed reference = timed(host, exact);
-    for (const Mechanism& mechanism : parsed) {
-      ApproximationRow row;
-      row.mechanism = mechanism.text();
-      row.length = length;
-      row.softmax_seconds = reference.seconds;
-      row.output_error = row.divergence = row.top_agreement = row.seconds = NAN;
-      try {
-        const inspection::SequenceCall call = call_of(host, exact, mechanism);
-        const Timed own = timed(host, call);
-        row.seconds = own.seconds;
-        row.output_error = distance(own.output, reference.output);
-        const Differences differences = compare(host, exact, call);
-        row.divergence = differences.divergence / differences.rows;
-        row.top_agreement = differences.agreement / differences.rows;
-      } catch (const Error& error) {  // of this mechanism alone: the others go on
-        if (error.code() == ErrorCode::interrupted) throw;
-        row.reason = error.what();
-      }
-      rows.push_back(std::move(row));
-    }
+        host, inspection::AttentionArguments{first(q), first(k), first(v), Mechanism("softmax"), {.causal = causal}});
+    std::ranges::move(compare_all(host, exact, wanted), std::back_inserter(rows));
   }
   return rows;
+}
+
+std::vector<LayerApproximation> approximation(Context& context, const Model& model, const Batch& batch,
+                                              std::span<const std::string> mechanisms,
+                                              std::span<const std::int64_t> lengths) {
+  Context host = inspection::host_context(context);
+  const std::vector<Mechanism> wanted = parsed(mechanisms);
+  std::vector<Calls::Seen> seen;
+  {
+    Calls calls(host);
+    Tape tape(context, {.record = false});
+    model.forward(tape, batch);
+    seen = std::move(calls.seen);
+  }
+  std::vector<LayerApproximation> out;
+  for (std::size_t layer = 0; layer < seen.size(); ++layer) {
+    const auto& [place, call] = seen[layer];
+    const std::int64_t n = call.q.dim(1);
+    const bool square = n == call.k.dim(1) && can_be_shorter(call.options);
+    std::vector<std::int64_t> of_layer;
+    for (const std::int64_t length : lengths)
+      if (length > 0 && length < n && square) of_layer.push_back(length);
+    of_layer.push_back(n);
+    for (const std::int64_t length : of_layer)
+      for (ApproximationRow& row : compare_all(host, length < n ? first_tokens(call, length) : call, wanted))
+        out.push_back({static_cast<std::int64_t>(layer), place, std::move(row)});
+  }
+  return out;
 }
 
 }  // namespace fovea

@@ -31,14 +31,14 @@ void check(const InspectOptions& options) {
   if (options.block < 0) fail(ErrorCode::usage, "a block has no fewer than 0 tokens", "block");
 }
 
-// Keeps the first call that is made.
+// Keeps the first call that is to be made, in its place.
 class FirstCall final : public AttentionWatch {
  public:
   FirstCall(const Context& host, std::int64_t sequence) : host_(host), sequence_(sequence) {}
 
-  Var on_attention(const Call& call, const Var& output) override {
-    if (!kept) kept = inspection::sequence_of(host_, call, sequence_);
-    return output;
+  bool lets_run(const Call& call) override {
+    kept = inspection::sequence_of(host_, call, sequence_);
+    return false;
   }
 
   std::optional<SequenceCall> kept;
@@ -103,8 +103,13 @@ LayerRecord measure(Context& host, const SequenceCall& call, const InspectOption
     record.heads = statistics.finish(host, false);
     return record;
   }
-  const auto source = source_of(host, call);
-  source->rows(host, statistics.wanted(), statistics);
+  const auto source = source_of(host, call, what.takes_tiles() ? statistics.top() : 0);
+  if (const RowFacts* facts = source->facts()) {
+    statistics.take(*facts);
+    source->tiles(host, statistics.wanted(), statistics);
+  } else {
+    source->rows(host, statistics.wanted(), statistics);
+  }
   record.heads = statistics.finish(host, source->has_scores());
   return record;
 }

@@ -37,7 +37,10 @@ ShareSums MapStatistics::total(std::int64_t head) const {
     if (part.received.empty()) continue;
     add_to(all.received, part.received);
     add_to(all.distance, part.distance);
-    add_to(all.curve, part.curve);
+    if (part.beyond.empty())
+      add_to(all.curve, part.curve);
+    else
+      add_windows(part, all);
     all.block += part.block;
   }
   return all;

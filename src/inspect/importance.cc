@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "fovea/inspect.h"
-#include "mechanisms/watch.h"
+#include "inspect/without_heads.h"
 
 namespace fovea {
 namespace {
@@ -42,22 +41,6 @@ void gate_backward(Tape& tape, Node& node) {
 
 constexpr Op kGate{"gate_heads", gate_backward};
 
-// The layers of a model, numbered in the order they run first: a segment that runs again has the same.
-class LayerNumbers {
- public:
-  std::size_t of(const Tape& tape) {
-    const std::string place = tape.path(tape.place());
-    const auto [it, is_new] = numbers_.try_emplace(place, places.size());
-    if (is_new) places.push_back(place);
-    return it->second;
-  }
-
-  std::vector<std::string> places;
-
- private:
-  std::map<std::string, std::size_t> numbers_;
-};
-
 class Gates final : public AttentionWatch {
  public:
   Var on_attention(const Call& call, const Var& output) override {
@@ -67,26 +50,8 @@ class Gates final : public AttentionWatch {
     return call.tape.record(kGate, {output}, output.value(), {output.value()}, Gate{&sums, layer, call.queries});
   }
 
-  LayerNumbers layers;
+  inspection::LayerNumbers layers;
   GateSums sums;
-};
-
-// Takes one head out.
-class Without final : public AttentionWatch {
- public:
-  Without(std::size_t layer, std::int64_t head) : layer_(layer), head_(head) {}
-
-  Var on_attention(const Call& call, const Var& output) override {
-    if (layers_.of(call.tape) != layer_) return output;
-    const Tensor rest = output.value().clone(call.tape.context());
-    rest.slice(2, head_, head_ + 1).fill(0.0);
-    return rest;
-  }
-
- private:
-  LayerNumbers layers_;
-  std::size_t layer_;
-  std::int64_t head_;
 };
 
 // What the gradients of a model hold, put back in the end.
@@ -113,7 +78,9 @@ class KeptGradients {
   std::vector<Tensor> kept_;
 };
 
-double loss_of(Context& context, const Model& model, const Batch& batch) {
+double loss_without(Context& context, const Model& model, const Batch& batch,
+                    std::vector<inspection::HeadPlace> heads) {
+  const inspection::WithoutHeads without(std::move(heads));
   Tape tape(context, {.record = false});
   return model.loss(tape, batch).value.value().item();
 }
@@ -140,13 +107,10 @@ std::vector<HeadImportance> head_importance(Context& context, const Model& model
                      .by_gradient = sums[h] / (std::sqrt(squares) + kTinyNorm)});
   }
   if (!ablation) return out;
-  const double whole = [&] {
-    const Without none(gates.sums.of.size(), 0);
-    return loss_of(context, model, batch);
-  }();
+  const double whole = loss_without(context, model, batch, {});
   for (HeadImportance& head : out) {
-    const Without one(static_cast<std::size_t>(head.layer), head.head);
-    head.by_ablation = loss_of(context, model, batch) - whole;
+    const inspection::HeadPlace place{static_cast<std::size_t>(head.layer), head.head};
+    head.by_ablation = loss_without(context, model, batch, {place}) - whole;
   }
   return out;
 }

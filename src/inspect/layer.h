@@ -10,7 +10,7 @@ struct AttentionArguments {
   Mechanism mechanism;
   AttentionOptions call;
 };
-// One sequence of such a call, which is made once on the way: it is checked as any other.
+// One sequence of such a call, which is checked as any other.
 SequenceCall single_sequence(Context& context, const AttentionArguments& arguments, std::int64_t sequence = 0);
 
 // A context of the CPU with the threads and the seed of another.

@@ -70,6 +70,7 @@ InspectRecord inspect(Context& context, const Model& model, const Batch& batch, 
     if (options.rollout && !seen.cross) rollout.add(host, call);
     if (!wanted(seen.index)) return;
     LayerRecord layer = inspection::measure(host, call, options);
+    layer.index = seen.index;
     layer.place = seen.place;
     layer.cross = seen.cross;
     if (options.rollout && !seen.cross) layer.rollout = rollout.so_far();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fovea/context.h"
+#include "tile/row_statistics.h"
 #include "tile/score_rows.h"
 
 // Where rows of a map go, and where they come from.
@@ -43,12 +44,22 @@ struct MapShape {
   std::int64_t heads = 0, n_q = 0, n_k = 0;
 };
 
+// What an engine has found out of the rows of a map on its way: (1, n_q, heads), the keys and scores also by `top`.
+struct RowFacts {
+  tile::StatisticsTensors statistics;
+  Tensor lse;
+};
+
 // Gives the rows of a map, as many as are wanted.
 class MapSource {
  public:
   virtual ~MapSource() = default;
   virtual void rows(const Context& context, const tile::WantedRows& wanted, MapSink& sink) const = 0;
   virtual bool has_scores() const { return false; }
+
+  // Facts, if there are any; then its weights also come in tiles, whose queries and keys have steps of equal length.
+  virtual const RowFacts* facts() const { return nullptr; }
+  virtual void tiles(const Context&, const tile::WantedRows&, tile::TileVisitor&) const {}
 };
 
 }  // namespace fovea::inspection

@@ -1,35 +1,33 @@
 #include "inspect/source.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "inspect/gradient_source.h"
 #include "inspect/scan_source.h"
 #include "inspect/tiled_source.h"
+#include "mechanisms/feature_map.h"
 #include "tensor/views.h"
 
 namespace fovea::inspection {
 namespace {
 
-Activation activation_of(scan::Map map) {
-  switch (map) {
-    case scan::Map::elu_plus_one: return Activation::elu_plus_one;
-    case scan::Map::elu: return Activation::elu;
-    case scan::Map::relu: return Activation::relu;
-    case scan::Map::identity: break;
-  }
-  return Activation::identity;
-}
-
 // What the engines are given.
 class Engines final : public AttentionWatch {
  public:
-  explicit Engines(Context& host) : host_(host) {}
+  Engines(Context& host, std::int64_t top) : host_(host), top_(top) {}
+
+  std::int64_t top_keys() const override { return top_; }
 
   void on_tiled(const TiledSeen& seen) override {
     ++calls;
     KeptTiled kept;
     for (const TiledRun& run : seen.runs) kept.runs.push_back({run.work, run.in, run.first_head});
     if (seen.lse.defined() && seen.runs.size() > 1) kept.lse = seen.lse.to_vector<float>();
+    const auto in_step = [](const tile::Piece& piece) { return piece.q_step == piece.k_step; };
+    if (seen.runs.size() == 1 && seen.runs[0].statistics.entropy.defined() &&
+        std::ranges::all_of(seen.runs[0].work.pieces.all(), in_step))
+      kept.facts = RowFacts{seen.runs[0].statistics, seen.lse};
     kept.heads = seen.output.dim(2);
     kept.v = seen.v.value();
     kept.output = seen.output.value();
@@ -64,6 +62,7 @@ class Engines final : public AttentionWatch {
 
  private:
   Context& host_;
+  std::int64_t top_;
 };
 
 // What a mechanism does to the sums of an engine before they are its output, and to no value alone.
@@ -93,12 +92,12 @@ bool fills_blocks(const SequenceCall& call) {
 
 }  // namespace
 
-std::unique_ptr<MapSource> source_of(Context& host, const SequenceCall& given) {
+std::unique_ptr<MapSource> source_of(Context& host, const SequenceCall& given, std::int64_t top) {
   if (map_note(given.mechanism).kind == MapKind::none) return nullptr;
   if (given.mechanism.kind().style.values_only) return std::make_unique<ToeplitzSource>(given);
   SequenceCall call = given;  // one channel of the values tells as much as all of them, at half the cost
   if (call.v.dim(3) > 1 && takes_width(call.mechanism, call.q, call.v, 1)) call.v = call.v.slice(3, 0, 1);
-  Engines seen(host);
+  Engines seen(host, top);
   Tape tape(host, {.record = false});
   const Tensor output = attention(tape, call.q, call.k, call.v, call.mechanism, call.options).output.value();
   const Afterwards after = afterwards(call);

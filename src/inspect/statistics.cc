@@ -31,6 +31,10 @@ KeyWindow window_of(std::int64_t c, std::int64_t keys, std::int64_t n) {
 
 }  // namespace
 
+std::int64_t Measure::window(std::int64_t p) const {
+  return std::max<std::int64_t>(1, up((p + 1) * shape.n_k, options.curve_points));
+}
+
 Grid Grid::over(const MapShape& shape, std::int64_t cells) {
   Grid grid;
   if (cells <= 0 || shape.n_q == 0 || shape.n_k == 0) return grid;
@@ -193,7 +197,7 @@ void MapStatistics::add_curve(const Seen& seen) const {
   KeyWindow had{seen.position, seen.position};
   double sum = 0.0;
   for (std::int64_t p = 0; p < points; ++p) {
-    const KeyWindow now = window_of(seen.position, std::max<std::int64_t>(1, up((p + 1) * n, points)), n);
+    const KeyWindow now = window_of(seen.position, measure_.window(p), n);
     sum += mass(seen.row, now.begin, had.begin) + mass(seen.row, had.end, now.end);
     seen.sums.curve[size(p)] += sum;
     had = now;

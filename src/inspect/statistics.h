@@ -14,6 +14,13 @@ struct Measure {
   bool causal = false;
   std::int64_t block = 64;  // of the block-diagonal share
   InspectOptions options;
+
+  // Row i stands on key i + shift(), where keys and rows go at the same pace.
+  std::int64_t shift() const { return causal ? shape.n_k - shape.n_q : 0; }
+  // Whether all that is wanted can be told from tiles of weights, one by one.
+  bool takes_tiles() const { return !options.paper_curve && (causal || shape.n_q <= shape.n_k); }
+  // Of point p of the curve: how many of the nearest keys.
+  std::int64_t window(std::int64_t p) const;
 };
 
 // A level of the pyramid while it is summed up.
@@ -26,6 +33,10 @@ struct Grid {
 // Sums of one head over the rows of one share.
 struct ShareSums {
   std::vector<double> received, distance, curve;
+  // Of rows that came in tiles, in place of the curve. A key that is as far on both sides of its row as the sequence
+  // reaches is counted by `distance`; beyond, where windows grow on one side alone, the mass is `beyond`, by the number
+  // of keys in the smallest window that holds the key, and its distances stand apart.
+  std::vector<double> beyond, beyond_distance;
   // Rows of the grid from first_cell on, as many as have been needed, by columns.
   std::int64_t first_cell = -1;
   std::vector<double> cells;
@@ -33,10 +44,14 @@ struct ShareSums {
   double block = 0.0;
 };
 
-// Adds up rows of maps.
-class MapStatistics final : public MapSink {
+// Adds up rows of maps, or facts of rows and tiles of weights.
+class MapStatistics final : public MapSink, public tile::TileVisitor {
  public:
   explicit MapStatistics(const Measure& measure);
+
+  std::int64_t top() const { return top_; }
+  void take(const RowFacts& facts);
+  void visit(const tile::WeightTile& tile, std::int64_t share) override;
 
   tile::WantedRows wanted() const { return {.rows_per_share = rows_per_share_}; }
   void take(const MapRow& row, std::int64_t share) override;
@@ -52,6 +67,17 @@ class MapStatistics final : public MapSink {
     std::int64_t share;
     std::int64_t keys;
   };
+
+  // Of a tile, see tiles.cc.
+  struct Part;
+  enum class Side : std::uint8_t;
+
+  void add_part(const Part& part, ShareSums& sums) const;
+  void add_sides(const Part& part, ShareSums& sums) const;
+  void add_masses(const Part& part, Side side, ShareSums& sums) const;
+  void add_block(const Part& part, ShareSums& sums) const;
+  void add_cells(const Part& part, ShareSums& sums) const;
+  void add_windows(const ShareSums& part, ShareSums& all) const;
 
   ShareSums& sums_of(std::int64_t head, std::int64_t share);
   bool settle(const MapRow& row, HeadRecord& head, double& sum);

@@ -77,4 +77,9 @@ void TiledSource::rows(const Context& context, const tile::WantedRows& wanted, M
   }
 }
 
+void TiledSource::tiles(const Context& context, const tile::WantedRows& wanted, tile::TileVisitor& visitor) const {
+  const KeptRun& run = kept_.runs.front();
+  tile::visit_weight_tiles(context, run.work, run.in, kept_.facts->lse, wanted, visitor);
+}
+
 }  // namespace fovea::inspection

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "inspect/sink.h"
@@ -16,6 +17,7 @@ struct KeptRun {
 struct KeptTiled {
   std::vector<KeptRun> runs;
   std::vector<float> lse;  // (n_q, heads); empty: none
+  std::optional<RowFacts> facts;
   std::int64_t heads = 0;
   Tensor v, output;
 };
@@ -27,6 +29,8 @@ class TiledSource final : public MapSource {
 
   void rows(const Context& context, const tile::WantedRows& wanted, MapSink& sink) const override;
   bool has_scores() const override { return true; }
+  const RowFacts* facts() const override { return kept_.facts && !quotient_ ? &*kept_.facts : nullptr; }
+  void tiles(const Context& context, const tile::WantedRows& wanted, tile::TileVisitor& visitor) const override;
 
  private:
   KeptTiled kept_;

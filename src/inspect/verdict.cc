@@ -13,6 +13,7 @@ constexpr double kBroadcastMass = 0.5;    // of all rows on one key
 constexpr double kBlockMass = 0.9;        // inside blocks, and ...
 constexpr double kBlockShare = 0.5;       // ... only where blocks are no larger than this share of the keys
 constexpr double kLocalMass = 0.6;        // within kNear
+constexpr double kNearShare = 0.5;        // of all keys: where more are near, being near says nothing
 constexpr double kLocalDeviation = 0.05;  // of the keys: a wider bell that is still far from all of them
 
 // The distance, key - query, at which most rows have their largest weight; and how many of them do.
@@ -81,7 +82,7 @@ void classify(HeadVerdict& verdict, const VerdictCase& of) {
                                                 : HeadClass::offset;
   else if (verdict.broadcast_mass >= kBroadcastMass && of.shape.n_q > 2)
     verdict.head_class = HeadClass::broadcast;
-  else if (verdict.near_mass >= kLocalMass)
+  else if (verdict.near_mass >= kLocalMass && static_cast<double>(2 * kNear + 1) <= kNearShare * n)
     verdict.head_class = HeadClass::local;
   else if (has_blocks && verdict.block_mass >= kBlockMass)
     verdict.head_class = HeadClass::block;

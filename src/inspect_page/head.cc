@@ -114,6 +114,17 @@ std::vector<Column> columns() {
       {"bad_rows", "bad rows", "rows with weights that are NaN or infinite"}};
 }
 
+std::vector<Column> worth_columns() {
+  return {{"importance", "importance", "slope of the loss by a gate on the head's output, as a share of its layer's"},
+          {"loss_without", "loss without it", "what the loss grows by when the head is taken out"}};
+}
+
+std::vector<double> worth_of(const InspectedModel& model, const LayerRecord& layer, const HeadRecord& head) {
+  for (const HeadImportance& found : model.importance)
+    if (found.layer == layer.index && found.head == head.head) return {found.by_gradient, found.by_ablation};
+  return {std::nan(""), std::nan("")};
+}
+
 std::vector<double> numbers_of(const LayerRecord&, const HeadRecord& head) {
   const HeadVerdict& v = head.verdict;
   return {v.entropy,
@@ -197,6 +208,13 @@ std::string reach(const LayerRecord& layer, bool paper_curve) {
   return area >= 0.8 ? "local" : area <= 0.68 ? "global" : "mixed";
 }
 
+namespace {
+
+// The least weight that the strongest colour may stand for: rows that read all keys alike shall look pale.
+double pale(std::int64_t keys) { return std::min(1.0, 8.0 / static_cast<double>(std::max<std::int64_t>(1, keys))); }
+
+}  // namespace
+
 void pack_head(const LayerRecord& layer, const HeadRecord& head, const HeadShare& share, Block& block, Json& json) {
   const bool is_signed = layer.map.kind == MapKind::effective;
   const MapLevel& finest = head.pyramid.front();
@@ -215,18 +233,18 @@ void pack_head(const LayerRecord& layer, const HeadRecord& head, const HeadShare
   json["map"] = {{"tall", finest.cell_rows}, {"wide", finest.cell_keys}, {"low", coding.low}, {"step", coding.step}};
   json["signed"] = is_signed;
   const double top = largest_of(single ? finest.largest : head.largest);
-  json["top"] = std::isfinite(top) ? top : 0.0;
+  json["top"] = std::isfinite(top) ? std::max(top, pale(layer.n_k)) : 0.0;
   json["parts"] = block.parts();
 }
 
-Thumbnail thumbnail(const HeadRecord& head) {
+Thumbnail thumbnail(const LayerRecord& layer, const HeadRecord& head) {
   constexpr std::int64_t kMost = 64;
   const auto fits = [](const MapLevel& level) { return level.rows <= kMost && level.columns <= kMost; };
   const auto level = std::find_if(head.pyramid.begin(), head.pyramid.end(), fits);
   if (level == head.pyramid.end()) return {};
   // Between mean and largest: a diagonal is seen, and a single weight does not look like many.
   std::vector<double> strengths;
-  double top = 0.0;
+  double top = pale(layer.n_k);
   const std::vector<float> mean = marked(level->mean, *level, head);
   for (std::size_t i = 0; i < mean.size(); ++i) {
     const double value = std::sqrt(std::abs(static_cast<double>(mean[i])) * static_cast<double>(level->largest[i]));

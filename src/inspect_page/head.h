@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "fovea/inspect.h"
+#include "fovea/inspect_page.h"
 #include "inspect_page/block.h"
 
 namespace fovea::viewer {
@@ -15,6 +15,10 @@ struct Column {
 };
 std::vector<Column> columns();
 std::vector<double> numbers_of(const LayerRecord& layer, const HeadRecord& head);  // one for each column
+
+// The same of what a head is worth, where it was asked for.
+std::vector<Column> worth_columns();
+std::vector<double> worth_of(const InspectedModel& model, const LayerRecord& layer, const HeadRecord& head);
 
 struct ClassText {
   HeadClass head_class;
@@ -45,6 +49,6 @@ struct Thumbnail {
   std::int64_t rows = 0, columns = 0;
   std::string shades;
 };
-Thumbnail thumbnail(const HeadRecord& head);
+Thumbnail thumbnail(const LayerRecord& layer, const HeadRecord& head);
 
 }  // namespace fovea::viewer

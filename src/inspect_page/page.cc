@@ -86,6 +86,8 @@ class PageMaker {
         for (const HeadRecord& head : layer.heads) check(layer, head);
       }
     bytes_ = bytes_of_file(longest, page.bytes);
+    weighed_ = std::any_of(page.models.begin(), page.models.end(),
+                           [](const InspectedModel& model) { return !model.importance.empty(); });
   }
 
   std::string html() {
@@ -105,10 +107,14 @@ class PageMaker {
              {"paper_curve", page_.paper_curve}, {"columns", Json::array()},
              {"classes", Json::array()},         {"models", Json::array()},
              {"texts", Json::array()},           {"layers", Json::array()},
-             {"heads", Json::array()},           {"picture", nullptr}};
+             {"heads", Json::array()},           {"picture", nullptr},
+             {"pruning", Json::array()},         {"approximation", Json::array()}};
     for (const viewer::Column& c : viewer::columns())
       meta_["columns"].push_back(
           {{"key", c.key}, {"name", c.name}, {"help", c.help}, {"format", c.percent ? "percent" : "number"}});
+    if (weighed_)
+      for (const viewer::Column& c : viewer::worth_columns())
+        meta_["columns"].push_back({{"key", c.key}, {"name", c.name}, {"help", c.help}, {"format", "number"}});
     for (const viewer::ClassText& c : viewer::class_texts())
       meta_["classes"].push_back({{"name", c.name}, {"help", c.help}, {"ink", c.ink}});
     if (!page_.picture) return;
@@ -135,35 +141,61 @@ class PageMaker {
 
   void add_model(const InspectedModel& model, std::size_t index) {
     meta_["models"].push_back({{"name", clean(model.name)}});
+    add_worth(model, index);
     const bool decoded = !model.tokens.second.empty();
-    std::int64_t number = 0;
-    for (const LayerRecord& layer : model.record.layers) {
-      const bool upper = decoded && (layer.cross || layer.place.find("decoder") != std::string::npos);
+    const std::vector<LayerRecord>& layers = model.record.layers;
+    const bool two = std::any_of(layers.begin(), layers.end(), [](const LayerRecord& layer) { return layer.cross; });
+    for (const LayerRecord& layer : layers) {
+      const bool in_decoder = layer.cross || layer.place.find("decoder") != std::string::npos;
+      const bool upper = decoded && in_decoder;
       const std::size_t rows = text_index(upper ? model.tokens.second : model.tokens.input, layer.n_q);
       const std::size_t keys = text_index(upper && !layer.cross ? model.tokens.second : model.tokens.input, layer.n_k);
-      add_layer(layer, index, number++, {rows, keys});
+      const std::string_view part = layer.cross ? "cross" : !two ? "" : in_decoder ? "decoder" : "encoder";
+      add_layer(layer, index, part, {rows, keys});
     }
   }
 
-  void add_layer(const LayerRecord& layer, std::size_t model, std::int64_t number,
+  void add_worth(const InspectedModel& model, std::size_t index) {
+    if (!model.pruning.steps.empty()) {
+      Json steps = Json::array();
+      for (const PruningStep& step : model.pruning.steps)
+        steps.push_back({step.removed, number_or_null(step.loss), number_or_null(step.accuracy)});
+      meta_["pruning"].push_back({{"model", index}, {"heads", model.importance.size()}, {"steps", steps}});
+    }
+    for (const LayerApproximation& of : model.approximation)
+      meta_["approximation"].push_back({{"model", index},
+                                        {"layer", of.layer},
+                                        {"mechanism", clean(of.row.mechanism)},
+                                        {"length", of.row.length},
+                                        {"output_error", number_or_null(of.row.output_error)},
+                                        {"divergence", number_or_null(of.row.divergence)},
+                                        {"top_agreement", number_or_null(of.row.top_agreement)},
+                                        {"time", number_or_null(of.row.seconds / of.row.softmax_seconds)},
+                                        {"reason", clean(of.row.reason)}});
+  }
+
+  void add_layer(const LayerRecord& layer, std::size_t model, std::string_view part,
                  std::pair<std::size_t, std::size_t> texts) {
     Json heads = Json::array();
     for (const HeadRecord& head : layer.heads) {
       heads.push_back(meta_["heads"].size());
       add_head(layer, head, texts);
       meta_["heads"].back()["model"] = model;
+      if (!weighed_) continue;
+      for (const double value : viewer::worth_of(page_.models[model], layer, head))
+        meta_["heads"].back()["numbers"].push_back(number_or_null(value));
     }
     const double near = viewer::near_mass(layer, page_.paper_curve);
     const std::string reach = viewer::reach(layer, page_.paper_curve);
     const bool divided = layer.map.kind == MapKind::effective || !layer.map.sums_to_one;
     meta_["layers"].push_back(
         {{"model", model},
-         {"number", number},
+         {"number", layer.index},
          {"place", clean(layer.place)},
          {"mechanism", clean(layer.mechanism)},
-         {"part", layer.cross ? "cross" : ""},
+         {"part", part},
          {"reach", reach},
-         {"reach_text", std::isfinite(near) ? fmt::format("{:.0f}% on the nearest tenth", 100 * near) : ""},
+         {"reach_text", std::isfinite(near) ? fmt::format("nearest tenth: {:.0f}%", 100 * near) : ""},
          {"map", fmt::format("Shown: {}{}.", clean(layer.map.text),
                              divided ? ", each row divided by the sum of its magnitudes" : "")},
          {"reason", clean(layer.map.text)},
@@ -172,7 +204,7 @@ class PageMaker {
 
   void add_head(const LayerRecord& layer, const HeadRecord& head, std::pair<std::size_t, std::size_t> texts) {
     const std::size_t id = meta_["heads"].size();
-    const viewer::Thumbnail small = viewer::thumbnail(head);
+    const viewer::Thumbnail small = viewer::thumbnail(layer, head);
     const auto key_text = meta_["texts"][texts.second]["tokens"].get<std::vector<std::string>>();
     Json json = {{"layer", meta_["layers"].size()},
                  {"head", head.head},
@@ -242,6 +274,7 @@ class PageMaker {
   std::vector<std::int64_t> sizes_;  // of the texts
   std::int64_t heads_ = 0;
   double bytes_ = 0;
+  bool weighed_ = false;  // heads, by what they are worth
 };
 
 }  // namespace

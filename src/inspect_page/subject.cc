@@ -131,6 +131,14 @@ std::vector<std::string> example_names(const Dataset& data, const Input& input) 
   return out;
 }
 
+// "patch 2,5": the third row of patches, the sixth of it.
+std::vector<std::string> patch_names(const InspectPicture& picture) {
+  std::vector<std::string> out;
+  for (std::int64_t p = 0; p < picture.rows * picture.columns; ++p)
+    out.push_back(fmt::format("patch {},{}", p / picture.columns, p % picture.columns));
+  return out;
+}
+
 }  // namespace
 
 InspectSubject inspect_text(const Context& context, const Model& model, const Tokenizer& tokenizer,
@@ -166,6 +174,7 @@ InspectSubject inspect_example(const Context& context, const Model& model, const
   out.tokens.second = example_names(data, out.batch.second);
   if (model.config().image && out.batch.input.values.defined() && model.config().task == Task::vision)
     out.picture = picture_of(model.config(), out.batch.input.values, data.mean, data.deviation);
+  if (out.picture) out.tokens.input = patch_names(*out.picture);
   return out;
 }
 
@@ -189,6 +198,7 @@ InspectSubject inspect_picture(const Context& context, const Model& model, const
   out.batch.examples = {0};
   out.picture =
       InspectPicture{image.height, image.width, std::move(rgb), image.height / image.patch, image.width / image.patch};
+  out.tokens.input = patch_names(*out.picture);
   return out;
 }
 

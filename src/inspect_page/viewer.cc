@@ -8,7 +8,7 @@ std::string script() {
   std::string out;
   for (const std::string_view file :
        {files::k_data_js, files::k_show_js, files::k_map_js, files::k_map_input_js, files::k_plot_js,
-        files::k_overview_js, files::k_text_js, files::k_head_js, files::k_main_js})
+        files::k_overview_js, files::k_text_js, files::k_head_js, files::k_worth_js, files::k_main_js})
     out += std::string(file) + "\n";
   return out;
 }

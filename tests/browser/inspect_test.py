@@ -46,7 +46,8 @@ class Page(unittest.TestCase):
         cls.folder = Path(cls.temporary.name)
         write_two_layers(cls.folder / "model", ["softmax", "softmax"])
         (cls.folder / "hostile.txt").write_text(HOSTILE[:LENGTH])
-        inspect(cls.folder, "model", "--prompt", "To be, or not to be: that is the question.", "--out", "page.html", "--files", "files")
+        inspect(cls.folder, "model", "--prompt", "To be, or not to be: that is the question.", "--out", "page.html", "--files", "files",
+                "--importance", "--prune", "--approximation", "linear,window:left=4,right=0,gla")
         inspect(cls.folder, "model", "--text", "hostile.txt", "--length", LENGTH, "--out", "hostile.html")
         cls.browser = Browser()
         cls.addClassCleanup(cls.browser.close)
@@ -179,9 +180,32 @@ class Page(unittest.TestCase):
         self.open_head(0)
         self.browser.run("inspectPage.panel.open(0, 3)")
         self.browser.wait("inspectPage.panel.maps.length === 2 && inspectPage.panel.maps.every((m) => m.frames)")
+        whole = self.browser.run("inspectPage.panel.maps.map((m) => m.scale * 42 / m.side)")  # what was shown whole still is
+        self.assertEqual([round(share, 6) for share in whole], [1, 1])
+        colours = self.browser.run("inspectPage.panel.maps.map((m) => { const { width, height } = m.canvas;"
+                                   "return new Set(new Uint32Array(m.canvas.getContext('2d').getImageData(0, 0, width, height).data.buffer)).size; })")
+        self.assertGreater(min(colours), 20, "a map shows nothing")
         self.browser.run("inspectPage.panel.maps[1].zoom(3)")
-        self.assertEqual(*self.browser.run("inspectPage.panel.maps.map((m) => [m.x, m.y, m.scale])"))
+        first, second = self.browser.run("inspectPage.panel.maps.map((m) => [m.x, m.y, m.scale])")
+        self.assertEqual(first, second)
+        self.browser.run("inspectPage.panel.open(1, 2)")  # another pair, at the same place
+        self.browser.wait("inspectPage.panel.id === 1 && inspectPage.panel.maps.every((m) => m.frames)")
+        self.assertEqual(self.browser.run("inspectPage.panel.maps.map((m) => [m.x, m.y, m.scale])"), [first, second])
         self.keep("pair")
+
+    def test_what_heads_are_worth_is_the_numbers_of_the_files(self):
+        titles = self.browser.run("[...document.querySelectorAll('figure h3')].map((h) => h.textContent)")
+        for title in ("How much the loss feels each head", "What the loss grows by without each head", "The loss as heads are taken out", "Error of the output"):
+            self.assertIn(title, titles)
+        with open(self.folder / "files" / "heads.csv", newline="") as file:
+            worth = [float(row["importance"]) for row in csv.DictReader(file)]
+        shown = self.browser.run("(() => { const k = meta.columns.findIndex((c) => c.key === 'importance'); return meta.heads.map((h) => h.numbers[k]); })()")
+        for number, truth in zip(shown, worth, strict=True):
+            self.assertAlmostEqual(number, truth, places=5)
+        rows = self.browser.run("[...document.querySelectorAll('section table')].at(-1).querySelectorAll('tbody tr').length")
+        self.assertEqual(rows, 3 * 4)  # mechanisms, lengths
+        self.assertIn("input of its layer", self.browser.run("[...document.querySelectorAll('section table')].at(-1).textContent"))
+        self.keep("worth")
 
     def test_saves_what_it_shows(self):
         self.open_head(2)

@@ -19,30 +19,26 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr std::int64_t kBlock = 512;  // numbers that are summed in f32
 
-double sum_magnitudes(const float* x, std::int64_t n) {
+// The sum of value(x_i).
+template <class Value>
+HWY_INLINE double sum_of(const float* x, std::int64_t n, const Value& value) {
   double total = 0.0;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
     const float* HWY_RESTRICT y = x + begin;
     const std::int64_t count = std::min(kBlock, n - begin);
     float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < count; ++i) sum += math::absolute(y[i]);
+    for (std::int64_t i = 0; i < count; ++i) sum += value(y[i]);
     total += static_cast<double>(sum);
   }
   return total;
 }
 
+double sum_magnitudes(const float* x, std::int64_t n) {
+  return sum_of(x, n, [](float y) { return math::absolute(y); });
+}
 double sum_signed(const float* x, std::int64_t n) {
-  double total = 0.0;
-  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const float* HWY_RESTRICT y = x + begin;
-    const std::int64_t count = std::min(kBlock, n - begin);
-    float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < count; ++i) sum += y[i];
-    total += static_cast<double>(sum);
-  }
-  return total;
+  return sum_of(x, n, [](float y) { return y; });
 }
 
 float largest_magnitude(const float* HWY_RESTRICT x, std::int64_t n) {
@@ -55,7 +51,9 @@ float largest_magnitude(const float* HWY_RESTRICT x, std::int64_t n) {
   return most;
 }
 
-// The exponentials of a row and their sums. A hidden score is -infinity, whose product with 0 must be 0.
+// Shares e^(s - top) of a row and their sums; the weights are these, or of self_adjust scores times shares. A hidden
+// score is -infinity, whose product with 0 must be 0.
+template <bool kTimesScore>
 RowSums exponentials(float* HWY_RESTRICT s, std::int64_t n, float top) {
   RowSums sums;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
@@ -65,29 +63,14 @@ RowSums exponentials(float* HWY_RESTRICT s, std::int64_t n, float top) {
 #pragma omp simd reduction(+ : sum, weighted)
     for (std::int64_t i = 0; i < count; ++i) {
       const float below = x[i] - top, bounded = below < -200.0f ? -200.0f : below;
-      x[i] = math::exp2_low(bounded * math::kLog2e<float>);
-      sum += x[i];
-      weighted += x[i] * bounded;
+      const float share = math::exp2_low(bounded * math::kLog2e<float>);
+      const float score = x[i] == -math::kInfinity<float> ? 0.0f : x[i];
+      x[i] = kTimesScore ? score * share : share;
+      sum += share;
+      weighted += share * bounded;
     }
     sums.exponentials += static_cast<double>(sum);
     sums.weighted += static_cast<double>(weighted);
-  }
-  return sums;
-}
-
-RowSums self_adjusted(float* HWY_RESTRICT s, std::int64_t n, float top) {
-  RowSums sums;
-  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const std::int64_t count = std::min(kBlock, n - begin);
-    float* HWY_RESTRICT x = s + begin;
-    float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float share = math::exp2_low((x[i] - top) * math::kLog2e<float>);
-      x[i] = x[i] == -math::kInfinity<float> ? 0.0f : x[i] * share;
-      sum += share;
-    }
-    sums.exponentials += static_cast<double>(sum);
   }
   return sums;
 }
@@ -106,8 +89,8 @@ RowSums exponential_weights(float* HWY_RESTRICT s, std::int64_t n) {
 
 RowSums weigh_row(const RowWeighing& how, float* scores, std::int64_t n, float top) {
   switch (how.weight) {
-    case tile::Weight::softmax: return exponentials(scores, n, top);
-    case tile::Weight::self_adjust: return self_adjusted(scores, n, top);
+    case tile::Weight::softmax: return exponentials<false>(scores, n, top);
+    case tile::Weight::self_adjust: return exponentials<true>(scores, n, top);
     case tile::Weight::rela: return pointwise(Rela(), scores, n);
     case tile::Weight::relu2: return pointwise(Relu2(), scores, n);
     case tile::Weight::sigmoid: return pointwise(SigmoidWeight{how.offset}, scores, n);

@@ -8,30 +8,30 @@ function entropyPlot(data) {
     return [row, Math.log(head.causal ? Math.min(data.columns, row + 1 + data.columns - data.rows) : data.columns)];
   });
   return plotFigure({
-    title: "Entropy along the text", file: `${headName(head)} entropy`, x: { name: "token that reads" }, y: { name: "entropy (nats)", include: [0] },
-    caption: "How spread out each token reads. 0: one key alone; on the dashed line: all keys alike.",
+    title: `Entropy along the ${wordsOf(head).all}`, file: `${headName(head)} entropy`, x: { name: `${wordsOf(head).one} that reads` }, y: { name: "entropy (nats)", include: [0] },
+    caption: "How spread out each row reads. 0: one key alone; on the dashed line: all keys alike.",
     series: [{ name: "entropy", ink: "blue", points: indexed(data.parts.entropy) }, { name: "all keys alike", ink: "grey", dashed: true, points: most }],
   });
 }
 
 function receivedPlot(data) {
-  const sum = data.parts.received.reduce((a, b) => a + b, 0);
+  const sum = data.parts.received.reduce((a, b) => a + b, 0), words = wordsOf(data.head);
   return plotFigure({
-    title: "Mass that tokens receive", file: `${headName(data.head)} received`, x: { name: "token that is read" }, y: { name: "mass from all rows", include: [0] },
-    caption: `A peak is a sink: a token that many others read. All masses together are ${number(sum)}, one for each row that reads.`,
+    title: `Mass that ${words.many} receive`, file: `${headName(data.head)} received`, x: { name: `${words.one} that is read` }, y: { name: "mass from all rows", include: [0] },
+    caption: `A peak is a sink: a ${words.one} that many others read. All masses together are ${number(sum)}, one for each row that reads.`,
     series: [{ name: "mass", ink: "vermilion", points: indexed(data.parts.received) }],
   });
 }
 
 function distancePlot(data) {
-  const at = data.parts.distance_at, mass = data.parts.distance;
+  const at = data.parts.distance_at, mass = data.parts.distance, words = wordsOf(data.head);
   const points = Array.from(at, (d, k) => [d - data.rows + 1, mass[k]]);
   const back = points.filter((p) => p[0] < 0).map((p) => [-p[0], p[1]]).reverse(), ahead = points.filter((p) => p[0] > 0);
-  const series = [{ name: "before the token", ink: "blue", points: back }];
+  const series = [{ name: `before the ${words.one}`, ink: "blue", points: back }];
   if (!data.head.causal) series.push({ name: "after it", ink: "vermilion", points: ahead });
   return plotFigure({
-    title: "Mass over distance", file: `${headName(data.head)} distance`, x: { name: "tokens away", log: true }, y: { name: "mean mass at that distance", log: true },
-    caption: "Straight down to the right: nearer tokens count more. Flat: distance does not matter.", series,
+    title: "Mass over distance", file: `${headName(data.head)} distance`, x: { name: `${words.many} away`, log: true }, y: { name: "mean mass at that distance", log: true },
+    caption: "Straight down to the right: what is nearer counts more. Flat: distance does not matter.", series,
   });
 }
 
@@ -70,14 +70,15 @@ class HeadPanel {
     const kept = view && this.id !== undefined && view.data.rows === data.rows && view.data.columns === data.columns ? view : null;
     this.maps.forEach((map) => map.close());
     Object.assign(this, { id, other });
-    this.text = meta.picture && meta.picture.model === data.head.model ? new PictureView(data, (p) => this.choose(p)) : new TextView(data, (p) => this.choose(p));
+    this.text = hasPatches(data.head) ? new PictureView(data, (p) => this.choose(p)) : new TextView(data, (p) => this.choose(p));
     this.maps = [data, second].filter(Boolean).map((d) => this.map(d));
     this.root.hidden = false;
-    this.build(data);
     if (kept) {
-      for (const map of this.maps) Object.assign(map, { scale: kept.scale, x: kept.x, y: kept.y, kind: kept.kind, shading: kept.shading });
-      if (kept.chosen) this.choose(kept.chosen);
+      const place = kept.whole() ? {} : { scale: kept.scale, x: kept.x, y: kept.y };
+      for (const map of this.maps) Object.assign(map, { ...place, kind: kept.kind, shading: kept.shading });
     }
+    this.build(data);
+    if (kept?.chosen) this.choose(kept.chosen);
     window.inspectPage = { panel: this, map: this.maps[0] };  // for those who drive the page from outside
   }
 
@@ -114,9 +115,9 @@ class HeadPanel {
     const all = (act) => () => this.maps.forEach(act);
     const option = (value, words, chosen) => element("option", { value, selected: chosen }, words);
     const shading = element("select", { onchange: (e) => this.maps.forEach((m) => m.setShading(e.target.value)) },
-      [["root", "square root"], ["linear", "linear"], ["log", "logarithm"]].map(([value, words]) => option(value, words)));
+      [["root", "square root"], ["linear", "linear"], ["log", "logarithm"]].map(([value, words]) => option(value, words, value === this.maps[0].shading)));
     const kind = element("select", { onchange: (e) => this.maps.forEach((m) => m.setKind(e.target.value)) },
-      [["mean", "their mean"], ["max", "the largest"]].map(([value, words]) => option(value, words)));
+      [["mean", "their mean"], ["max", "the largest"]].map(([value, words]) => option(value, words, value === this.maps[0].kind)));
     const beside = element("select", { onchange: (e) => this.open(this.id, e.target.value === "" ? null : Number(e.target.value)) }, option("", "nothing"),
       meta.heads.map((head, id) => (id === this.id ? null : option(id, `${headName(head)} (${head.class})`, id === this.other))));
     return element("div", { class: "bar" },

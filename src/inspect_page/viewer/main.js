@@ -31,7 +31,7 @@ function entropyFigure() {
     if (points.length) series.push({ name: kind.name, ink: kind.ink, dots: true, points });
   }
   return plotFigure({
-    title: "How spread out heads read", x: { name: "layer", include: [-0.5, Math.max(0, ...meta.layers.map((l) => l.number)) + 0.5] },
+    title: "How spread out heads read", x: { name: "layer", whole: true, include: [-0.5, Math.max(0, ...meta.layers.map((l) => l.number)) + 0.5] },
     y: { name: "entropy, as a share of its most", include: [0, 1] }, series,
     caption: "A dot is a head. 0: each token reads one key alone; 1: all keys alike.",
   });
@@ -66,7 +66,7 @@ function start() {
     element("p", { class: "caution" }, "A map shows what a head reads, not why a model answers as it does: what a head reads may be undone, repeated or ignored further up. "
       + "To learn whether a head matters, take it away and see what it costs."),
     overview.root, panel.root,
-    element("section", {}, element("h2", {}, "The model as a whole"), element("div", { class: "plots" }, localityFigure(), entropyFigure())),
+    element("section", {}, element("h2", {}, "The model as a whole"), element("div", { class: "plots" }, localityFigure(), entropyFigure())), ...[worthSection(), approximationSection()].filter(Boolean),
     numbersTable(open), howTo(), element("footer", {}, `Made by fovea ${meta.version}. This file needs nothing else and asks for nothing over the network.`));
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") panel.close(); });
   darkness.addEventListener("change", () => panel.repaint());

@@ -45,6 +45,7 @@ class MapView {
   }
 
   moved(silent) {
+    if (!this.width) return;  // not laid out yet: resize() comes back to it
     this.scale = Math.min(64, Math.max(this.least(), this.scale));
     const seen = this.side / this.scale;
     const bound = (at, size) => (seen >= size ? (size - seen) / 2 : Math.min(size - seen, Math.max(0, at)));

@@ -1,6 +1,6 @@
 // Small plots in SVG, each with its data to save.
 
-const kPlot = { width: 520, height: 300, left: 56, right: 14, top: 12, bottom: 44 };
+const kPlot = { width: 520, height: 300, left: 66, right: 14, top: 12, bottom: 44 };
 
 function ticks(low, high, log) {
   const out = [];
@@ -56,7 +56,7 @@ function thinned(points) {
   return { line, band: [...upper, ...lower.reverse()] };
 }
 
-// plot: {title, caption, x: {name, log, include}, y, series: [{name, points, ink, faint, dots, dashed}]}
+// plot: {title, caption, x: {name, log, include, whole}, y, series: [{name, points, ink, faint, dots, dashed}]}
 function plotSvg(plot) {
   const { width, height, left, right, top, bottom } = kPlot;
   const points = (k) => plot.series.flatMap((s) => s.points.map((p) => p[k]));
@@ -66,10 +66,10 @@ function plotSvg(plot) {
   const text = (at, words, anchor, more = {}) => element("svg:text", { x: at[0], y: at[1], "text-anchor": anchor, class: "soft", ...more }, words);
   const line = (a, b, more) => element("svg:line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], style: "stroke:var(--line)", ...more });
   for (const t of ticks(y.low, y.high, y.log)) svg.append(line([left, py(t)], [width - right, py(t)]), text([left - 7, py(t) + 4], number(t), "end"));
-  for (const t of ticks(x.low, x.high, x.log)) svg.append(line([px(t), height - bottom], [px(t), height - bottom + 4]), text([px(t), height - bottom + 18], number(t), "middle"));
+  for (const t of ticks(x.low, x.high, x.log).filter((t) => !plot.x.whole || Number.isInteger(t))) svg.append(line([px(t), height - bottom], [px(t), height - bottom + 4]), text([px(t), height - bottom + 18], number(t), "middle"));
   svg.append(line([left, height - bottom], [width - right, height - bottom], { style: "stroke:var(--muted)" }),
     text([(left + width - right) / 2, height - 6], plot.x.name, "middle"),
-    text([14, (top + height - bottom) / 2], plot.y.name, "middle", { transform: `rotate(-90 14 ${(top + height - bottom) / 2})` }));
+    text([13, (top + height - bottom) / 2], plot.y.name, "middle", { transform: `rotate(-90 13 ${(top + height - bottom) / 2})` }));
   for (const series of plot.series) drawSeries(svg, series, plot, (p) => [px(p[0]), py(p[1])]);
   return svg;
 }

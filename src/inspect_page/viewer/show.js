@@ -39,6 +39,10 @@ function visible(text) {
   });
 }
 
+// What rows and columns of a map stand for.
+const hasPatches = (head) => Boolean(meta.picture) && meta.picture.model === head.model;
+const wordsOf = (head) => (hasPatches(head) ? { one: "patch", many: "patches", all: "picture" } : { one: "token", many: "tokens", all: "text" });
+
 const textOf = (head, side) => meta.texts[side === "row" ? head.row_text : head.column_text].tokens;
 function tokenName(tokens, place) {
   const token = tokens[place];

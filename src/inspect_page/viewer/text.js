@@ -139,6 +139,6 @@ class PictureView {
       g.globalAlpha = 1;
       if (this.first() + p === this.token) { g.strokeStyle = "#fff"; g.lineWidth = 2; g.strokeRect(x + 1, y + 1, size - 2, size - 2); }
     }
-    this.said.textContent = `${this.token < this.first() ? "The token before the patches" : `Patch ${this.token - this.first()}`} reads the coloured patches; the strongest colour is ${number(top)}.`;
+    this.said.textContent = `${tokenName(textOf(this.data.head, "row"), this.token)} reads the coloured patches; the strongest colour is ${number(top)}. Click another patch.`;
   }
 }

@@ -106,5 +106,59 @@ TEST(HeadImportance, OfAHeadThatNobodyReadsIsZero) {
   EXPECT_GT(heads[0].by_gradient, 1e-6);
 }
 
+// Heads go in the order of what they are worth, and none of them but the last of a layer is left.
+TEST(HeadPruning, TakesOutTheLeastImportantFirst) {
+  Context context = testing::poisoned();
+  const Model model(context, families::family("transformer"));
+  const Batch batch = families::random_batch(context, model.config(), 4);
+  for (const bool ablation : {false, true}) {
+    const std::vector<HeadImportance> heads = head_importance(context, model, batch, ablation);
+    const HeadPruning pruning = head_pruning(context, model, batch, heads, 100);
+    ASSERT_EQ(pruning.order.size(), 6u);  // of eight, one in each of two layers stays
+    ASSERT_EQ(pruning.steps.size(), 7u);
+    const auto worth = [&](std::int64_t i) {
+      const HeadImportance& head = heads[static_cast<std::size_t>(i)];
+      return ablation ? head.by_ablation : head.by_gradient;
+    };
+    const double least = worth(pruning.order[0]);
+    for (std::int64_t i = 0; i < 8; ++i) EXPECT_GE(worth(i), least);
+    for (std::int64_t step = 0; step < 7; ++step)
+      EXPECT_EQ(pruning.steps[static_cast<std::size_t>(step)].removed, step);
+    EXPECT_NEAR(pruning.steps[0].loss, loss_of(context, model, batch), 1e-12);
+    if (ablation) {
+      EXPECT_NEAR(pruning.steps[1].loss - pruning.steps[0].loss, least, 1e-9);
+    }
+  }
+  const std::vector<HeadImportance> heads = head_importance(context, model, batch);
+  const HeadPruning some = head_pruning(context, model, batch, heads, 2);
+  ASSERT_EQ(some.steps.size(), 3u);
+  EXPECT_EQ(some.steps[1].removed, 3);
+  EXPECT_EQ(some.steps[2].removed, 6);
+  EXPECT_THROW(head_pruning(context, model, batch, heads, 0), Error);
+}
+
+// What a model hands to its layers: softmax in place of itself is no other.
+TEST(Approximation, OfAModelReadsItsOwnCalls) {
+  Context context = testing::poisoned();
+  const Model model(context, families::family("transformer"));
+  const Batch batch = families::random_batch(context, model.config(), 4);
+  const std::string names[] = {"softmax", "linear"};
+  const std::int64_t lengths[] = {2, 1000};
+  const auto found = approximation(context, model, batch, names, lengths);
+  ASSERT_EQ(found.size(), 8u);  // two layers, two tokens and all, two mechanisms
+  for (const LayerApproximation& of : found) {
+    EXPECT_EQ(of.place, "model.layers[" + std::to_string(of.layer) + "].attention");
+    ASSERT_EQ(of.row.reason, "");
+    if (of.row.mechanism == "softmax") {
+      EXPECT_EQ(of.row.output_error, 0.0);
+      EXPECT_EQ(of.row.top_agreement, 1.0);
+    } else {
+      EXPECT_GT(of.row.output_error, 0.0);
+    }
+  }
+  EXPECT_EQ(found[0].row.length, 2);
+  EXPECT_GT(found[2].row.length, 2);
+}
+
 }  // namespace
 }  // namespace fovea

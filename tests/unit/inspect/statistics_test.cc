@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "fovea/inspect.h"
@@ -16,7 +17,7 @@ using testing::random;
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 struct Sizes {
-  std::int64_t heads = 2, n_q = 150, n_k = 150, d = 8;
+  std::int64_t heads = 2, n_q = 150, n_k = 150, d = 8, kv_heads = 0;  // kv_heads: 0: as many as heads
 };
 
 struct Setting {
@@ -30,8 +31,9 @@ class Statistics : public ::testing::TestWithParam<Setting> {
   Statistics() {
     const Sizes& s = GetParam().sizes;
     q_ = random(context_, {1, s.n_q, s.heads, s.d}, 1, DType::f32, 2.0);
-    k_ = random(context_, {1, s.n_k, s.heads, s.d}, 2, DType::f32, 2.0);
-    v_ = random(context_, {1, s.n_k, s.heads, s.d}, 3, DType::f32);
+    const std::int64_t kv_heads = s.kv_heads > 0 ? s.kv_heads : s.heads;
+    k_ = random(context_, {1, s.n_k, kv_heads, s.d}, 2, DType::f32, 2.0);
+    v_ = random(context_, {1, s.n_k, kv_heads, s.d}, 3, DType::f32);
     call_.causal = GetParam().causal;
   }
 
@@ -66,6 +68,11 @@ TEST_P(Statistics, OfRowsAreThoseOfTheMap) {
   for (const HeadRecord& head : record.heads) {
     const auto rows = shares(head.head);
     for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (std::ranges::all_of(rows[i], [](double p) { return p == 0.0; })) {
+        EXPECT_TRUE(std::isnan(head.entropy[i]) && std::isnan(head.largest[i]));
+        EXPECT_EQ(head.largest_key[i], -1);
+        continue;
+      }
       double entropy = 0.0;
       for (const double p : rows[i]) entropy -= p == 0.0 ? 0.0 : std::abs(p) * std::log(std::abs(p));
       EXPECT_NEAR(head.entropy[i], entropy, 2e-5);
@@ -78,10 +85,11 @@ TEST_P(Statistics, OfRowsAreThoseOfTheMap) {
                        [&](auto a, auto b) { return std::abs(rows[i][at(a)]) > std::abs(rows[i][at(b)]); });
       EXPECT_NEAR(head.largest[i], rows[i][at(order[0])], 5e-6);
       EXPECT_NEAR(std::abs(rows[i][at(head.largest_key[i])]), std::abs(rows[i][at(order[0])]), 1e-7);
-      for (std::size_t t = 0; t < 5; ++t) {
-        const std::int32_t key = head.top_keys[i * 5 + t];
+      const auto top = static_cast<std::size_t>(head.top);  // no more than there are keys
+      for (std::size_t t = 0; t < top; ++t) {
+        const std::int32_t key = head.top_keys[i * top + t];
         const double expected = std::abs(rows[i][at(order[t])]);
-        EXPECT_NEAR(key < 0 ? 0.0 : std::abs(head.top_weights[i * 5 + t]), expected, 5e-6);
+        EXPECT_NEAR(key < 0 ? 0.0 : std::abs(head.top_weights[i * top + t]), expected, 5e-6);
       }
     }
   }
@@ -175,13 +183,46 @@ TEST_P(Statistics, LevelsOfThePyramidAgreeWithTheMap) {
   }
 }
 
+void expect_near(const auto& a, const auto& b, double limit, const char* what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_TRUE(std::abs(a[i] - b[i]) <= limit || (std::isnan(a[i]) && std::isnan(b[i])) || a[i] == b[i])
+        << what << " " << i << ": " << a[i] << " and " << b[i];
+}
+
+// The curve of the paper needs whole rows, one after the other: everything else must be what tiles give.
+TEST_P(Statistics, OfRowsAndOfTilesAgree) {
+  const LayerRecord some = measure({.top = 6, .cells = 50}),
+                    rows = measure({.top = 6, .cells = 50, .paper_curve = true});
+  for (std::size_t h = 0; h < some.heads.size(); ++h) {
+    const HeadRecord &a = some.heads[h], &b = rows.heads[h];
+    expect_near(a.entropy, b.entropy, 2e-5, "entropy");
+    expect_near(a.largest, b.largest, 5e-6, "largest");
+    expect_near(a.top_weights, b.top_weights, 5e-6, "top_weights");
+    expect_near(a.max_logit, b.max_logit, 1e-4, "max_logit");
+    expect_near(a.row_sum, b.row_sum, 1e-4 * (1.0 + std::abs(b.row_sum[0])), "row_sum");
+    expect_near(a.received, b.received, 1e-5, "received");
+    expect_near(a.distance, b.distance, 1e-6, "distance");
+    for (std::size_t l = 0; l < a.pyramid.size(); ++l) {
+      expect_near(a.pyramid[l].mean, b.pyramid[l].mean, 5e-6, "mean");
+      expect_near(a.pyramid[l].largest, b.pyramid[l].largest, 5e-6, "largest of cells");
+    }
+    EXPECT_NEAR(a.verdict.block_mass, b.verdict.block_mass, 1e-5);
+    EXPECT_EQ(a.verdict.head_class, b.verdict.head_class);
+    EXPECT_EQ(a.bad_rows, b.bad_rows);
+  }
+}
+
 TEST_P(Statistics, AreTheSameBitsOnAnyNumberOfThreads) {
   context_.set_threads(1);
   const LayerRecord one = measure();
   context_.set_threads(3);
   const LayerRecord three = measure();
   for (std::size_t h = 0; h < one.heads.size(); ++h) {
-    EXPECT_EQ(one.heads[h].entropy, three.heads[h].entropy);
+    // NaN where a row has no key.
+    EXPECT_EQ(std::memcmp(one.heads[h].entropy.data(), three.heads[h].entropy.data(), 4 * one.heads[h].entropy.size()),
+              0);
+    EXPECT_EQ(one.heads[h].top_keys, three.heads[h].top_keys);
     EXPECT_EQ(one.heads[h].received, three.heads[h].received);
     EXPECT_EQ(one.heads[h].distance, three.heads[h].distance);
     EXPECT_EQ(one.heads[h].curve, three.heads[h].curve);
@@ -189,20 +230,23 @@ TEST_P(Statistics, AreTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, Statistics,
-                         ::testing::Values(Setting{"softmax"}, Setting{"softmax", true}, Setting{"topk:k=9", true},
-                                           Setting{"sigmoid"}, Setting{"window:left=9,right=4"},
-                                           Setting{"dilated", true}, Setting{"sparse-strided:stride=12", true},
-                                           Setting{"diag:block=32"}, Setting{"norm"}, Setting{"linear", true},
-                                           Setting{"retnet", true}, Setting{"lightning", true}, Setting{"nystrom"},
-                                           Setting{"softmax", false, {3, 40, 150, 16}},
-                                           Setting{"softmax", true, {3, 40, 150, 16}}),
-                         [](const auto& info) {
-                           std::string name = std::to_string(info.index) + "_" + info.param.mechanism;
-                           for (char& c : name)
-                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Forms, Statistics,
+    ::testing::Values(Setting{"softmax"}, Setting{"softmax", true}, Setting{"topk:k=9", true}, Setting{"sigmoid"},
+                      Setting{"window:left=9,right=4"}, Setting{"dilated", true},
+                      Setting{"sparse-strided:stride=12", true}, Setting{"diag:block=32"}, Setting{"norm"},
+                      Setting{"linear", true}, Setting{"retnet", true}, Setting{"lightning", true}, Setting{"nystrom"},
+                      Setting{"softmax", false, {3, 40, 150, 16}}, Setting{"softmax", true, {3, 40, 150, 16}},
+                      Setting{"dilated"}, Setting{"sparse-fixed"}, Setting{"logsparse", true}, Setting{"cascade"},
+                      Setting{"bigbird"}, Setting{"sa-softmax"}, Setting{"softmax", true, {6, 130, 130, 8, 2}},
+                      Setting{"softmax", false, {2, 150, 70, 8}}, Setting{"softmax", true, {2, 150, 70, 8}},
+                      Setting{"softmax", false, {2, 33, 290, 8}}, Setting{"softmax", false, {1, 1, 1, 8}}),
+    [](const auto& info) {
+      std::string name = std::to_string(info.index) + "_" + info.param.mechanism;
+      for (char& c : name)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+      return name;
+    });
 
 struct Made {
   Tensor q, k, v;
@@ -267,6 +311,17 @@ TEST(BadNumbers, AreShownAndCountedAndSpoilNoOtherRow) {
     for (const double mass : head.received) EXPECT_TRUE(std::isfinite(mass));
     EXPECT_NEAR(std::accumulate(head.received.begin(), head.received.end(), 0.0), 19.0, 1e-4);
   }
+}
+
+TEST(BadNumbers, OfAKeyAreThoseOfTheRowsThatReadIt) {
+  Context context = testing::poisoned();
+  const Tensor q = random(context, {1, 80, 1, 4}, 1, DType::f32), k = random(context, {1, 80, 1, 4}, 2, DType::f32);
+  k.slice(1, 50, 51).fill(NAN);
+  const HeadRecord head = inspect_attention(context, q, k, k, Mechanism("softmax"), {.causal = true}).heads[0];
+  EXPECT_EQ(head.bad_rows, 30);
+  for (std::size_t i = 0; i < 80; ++i) EXPECT_EQ(std::isnan(head.entropy[i]), i >= 50);
+  EXPECT_NEAR(std::accumulate(head.received.begin(), head.received.end(), 0.0), 50.0, 1e-4);
+  EXPECT_NEAR(head.curve.back(), 1.0, 1e-5);
 }
 
 TEST(BadCalls, AreRefused) {
