@@ -9,22 +9,35 @@ namespace fovea::cli {
 
 dist::Mesh RankOptions::mesh_of(const Console& console) const {
   const dist::Group& all = console.ranks->all();
+  if (ranks > 0)
+    fail(ErrorCode::unsupported, "this program cannot start others", "--ranks",
+         "make dist, and build/release/bin/dist/fovea; within mpirun, leave it out");
   dist::MeshShape shape = dist::MeshShape::parse(mesh, all.size());
-  if (shape.sequence > 1)
-    fail(ErrorCode::unsupported, "training does not divide sequences among ranks yet", "--mesh",
-         fmt::format("--mesh data={}", all.size()));
   shape.divides_state = divide_state;
+  shape.compare_every = compare_every;
   console.ranks->set_limit(timeout);
   return {all, shape};
 }
 
 void add_rank_options(const Arguments& verb, RankOptions& options) {
-  verb.add_option("--mesh", options.mesh, "how the ranks that mpirun started share the work [data=all]")
-      .type_name("data=N");
-  verb.add_flag("--divide-state", options.divide_state, "each rank keeps a share of the optimiser's state").common();
+  verb.add_option("--mesh", options.mesh, "data=N,sequence=N of the ranks of mpirun [data=all]").type_name("AXES");
+  verb.add_option("--ranks", options.ranks, "start on so many ranks of this machine, with mpirun")
+      .type_name("N")
+      .check(in_range(1, 1e6))
+      .common();
   verb.add_option("--rank-timeout", options.timeout, "seconds to wait for another rank")
       .type_name("S")
       .check(in_range(1, 1e6))
+      .show_default()
+      .common();
+}
+
+void add_training_rank_options(const Arguments& verb, RankOptions& options) {
+  add_rank_options(verb, options);
+  verb.add_flag("--divide-state", options.divide_state, "each rank keeps a share of the optimiser's state").common();
+  verb.add_option("--compare-every", options.compare_every, "steps after which ranks compare their weights; 0: never")
+      .type_name("N")
+      .check(in_range(0, 1e9))
       .show_default()
       .common();
 }

@@ -9,9 +9,10 @@ namespace fovea::dist {
 
 // How ranks divide the work: the sizes of the axes of --mesh.
 struct MeshShape {
-  std::int64_t data = 1;       // each has other examples
-  std::int64_t sequence = 1;   // each has other rows of the same examples
-  bool divides_state = false;  // each keeps the optimiser's state of its share of the weights alone
+  std::int64_t data = 1;           // each has other examples
+  std::int64_t sequence = 1;       // each has other rows of the same examples
+  bool divides_state = false;      // each keeps the optimiser's state of its share of the weights alone
+  std::int64_t compare_every = 0;  // steps after which ranks compare their weights; 0: when a run begins
 
   std::int64_t ranks() const { return data * sequence; }
   std::string text() const;  // "data=2,sequence=4"

@@ -1,5 +1,6 @@
 #include "core/wide.h"
 #include "models/network.h"
+#include "nn/divided.h"
 #include "nn/embedding.h"
 #include "nn/output.h"
 #include "nn/stack.h"
@@ -19,9 +20,9 @@ class SequenceClassifier final : public Network {
         classifier_(root / "classifier", config, (pairs_ ? 4 : 1) * config.width) {}
 
   Var features(Tape& tape, const Input& input) const override {
-    const nn::Arranged batch = tape.at("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input); });
+    const nn::Arranged batch = arrange(tape, embedding_.spec(), input);
     const Var x = stack_(tape, embedding_(tape, batch), batch.layout);
-    return cast(tape, nn::pool(tape, x, batch.layout->rows, pooling_), wide_);
+    return cast(tape, nn::pool(tape, x, *batch.layout, pooling_), wide_);
   }
 
   Var forward(Tape& tape, const Batch& batch) const override {

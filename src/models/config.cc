@@ -3,6 +3,7 @@
 #include <charconv>
 #include <span>
 
+#include "core/name_list.h"
 #include "fovea/mechanism.h"
 #include "fovea/model.h"
 #include "io/field_visitor.h"
@@ -48,23 +49,29 @@ Repeated parse_repeated(std::string_view text) {
   return {text.substr(0, star), count};
 }
 
-// Where the entry that starts `text` ends. A piece such as "weights=rela" belongs to the mechanism before it.
-std::size_t entry_end(std::string_view text) {
-  std::size_t comma = text.find(',');
-  while (comma != std::string_view::npos) {
-    const std::string_view next = text.substr(comma + 1, text.find(',', comma + 1) - comma - 1);
-    if (next.find('=') == std::string_view::npos || next.find(':') < next.find('=')) return comma;
-    comma = text.find(',', comma + 1);
-  }
-  return text.size();
-}
-
-void expand(std::string_view entry, std::vector<std::string>& layers) {
+void expand_one(std::string_view entry, std::vector<std::string>& layers) {
   const auto [mechanism, count] = parse_repeated(entry);
-  if (mechanism.empty()) fail(ErrorCode::usage, "a layer without a mechanism", {}, "for example \"diag*1,norm*1\"");
+  if (mechanism.empty()) fail(ErrorCode::usage, "a layer without a mechanism", {}, "for example \"diag/norm*2\"");
   if (static_cast<std::int64_t>(layers.size()) + count > kMaxLayers)
     fail(ErrorCode::usage, fmt::format("more than {} layers", kMaxLayers));
   layers.insert(layers.end(), static_cast<std::size_t>(count), std::string(mechanism));
+}
+
+// "diag/norm*2"
+void expand(std::string_view text, std::vector<std::string>& layers) {
+  for (std::size_t slash = text.find('/'); slash != std::string_view::npos; slash = text.find('/')) {
+    expand_one(text.substr(0, slash), layers);
+    text.remove_prefix(slash + 1);
+  }
+  expand_one(text, layers);
+}
+
+// As files have them: an element is a mechanism or, too, several layers. Commas within one may have divided it.
+std::vector<std::string> expand_list(const std::vector<std::string>& elements) {
+  const std::string joined = fmt::format("{}", fmt::join(elements, ","));
+  std::vector<std::string> layers;
+  for (const std::string_view element : split_names(joined)) expand(element, layers);
+  return layers;
 }
 
 void check_mechanisms(const std::vector<std::string>& layers, const char* field) {
@@ -112,13 +119,14 @@ void check_towers(const ModelConfig& config) {
 }  // namespace
 
 std::vector<std::string> parse_layers(std::string_view text) {
+  const std::vector<std::string_view> models = split_names(text);
+  if (models.size() > 1)
+    fail(ErrorCode::usage, fmt::format("\"{}\" has commas, and they are between models that are compared", text),
+         "attention",
+         fmt::format("\"{}\" for the layers of one model; several models: fovea compare", fmt::join(models, "/")));
   std::vector<std::string> layers;
-  while (true) {
-    const std::size_t end = entry_end(text);
-    expand(text.substr(0, end), layers);
-    if (end == text.size()) return layers;
-    text.remove_prefix(end + 1);
-  }
+  expand(text, layers);
+  return layers;
 }
 
 std::span<const PositionKind> position_kinds() { return kPositions; }
@@ -129,9 +137,9 @@ void StackConfig::check() {
   for (const auto& [name, size] : {std::pair("width", width), std::pair("heads", heads), std::pair("inner", inner)})
     if (size < 1) fail(ErrorCode::usage, fmt::format("must be at least 1, got {}", size), name);
   if (layers.empty()) fail(ErrorCode::usage, "a model needs at least one layer", "layers");
-  layers = parse_layers(fmt::format("{}", fmt::join(layers, ",")));
+  layers = expand_list(layers);
   check_mechanisms(layers, "layers");
-  if (!cross.empty()) cross = parse_layers(fmt::format("{}", fmt::join(cross, ",")));
+  if (!cross.empty()) cross = expand_list(cross);
   check_mechanisms(cross, "cross");
   if (cross.size() > 1 && cross.size() != layers.size())
     fail(ErrorCode::usage, fmt::format("{} mechanisms for {} layers", cross.size(), layers.size()), "cross",

@@ -1,5 +1,6 @@
 #include "core/wide.h"
 #include "models/network.h"
+#include "nn/divided.h"
 #include "nn/embedding.h"
 #include "nn/output.h"
 #include "nn/stack.h"
@@ -24,7 +25,10 @@ class Encoder final : public Network {
                       nn::Linear::Options{.activation = config.classifier_activation});
   }
 
-  Var forward(Tape& tape, const Batch& batch) const override { return cast(tape, rows(tape, batch.input).rows, wide_); }
+  Var forward(Tape& tape, const Batch& batch) const override {
+    const nn::Source out = rows(tape, batch.input);
+    return cast(tape, nn::whole(tape, out.rows, *out.layout), wide_);
+  }
 
   Loss loss(Tape&, const Batch&, const LossOptions&) const override {
     fail(ErrorCode::unsupported, "vectors alone have nothing to be trained for", "model.task",
@@ -33,15 +37,15 @@ class Encoder final : public Network {
 
   Var features(Tape& tape, const Input& input) const override {
     const nn::Source out = rows(tape, input);
-    Var x = cast(tape, nn::pool(tape, out.rows, out.layout->rows, pooling_), wide_);
+    Var x = cast(tape, nn::pool(tape, out.rows, *out.layout, pooling_), wide_);
     if (hidden_) x = (*hidden_)(tape, x);
     return unit_ ? l2_normalize(tape, x) : x;
   }
 
  private:
   nn::Source rows(Tape& tape, const Input& input) const {
-    if (vision_) return (*vision_)(tape, input.values);
-    const nn::Arranged batch = tape.at("batch", [&] { return nn::arrange(tape.context(), embedding_->spec(), input); });
+    if (vision_) return (*vision_)(tape, input.values, sharers());
+    const nn::Arranged batch = arrange(tape, embedding_->spec(), input);
     return {(*stack_)(tape, (*embedding_)(tape, batch), batch.layout), batch.layout};
   }
 

@@ -14,6 +14,12 @@ class ForecastNetwork : public Network {
  public:
   explicit ForecastNetwork(const SeriesConfig& series) : series_(series) {}
 
+  void share_rows(const nn::RowSharers& sharers) const override {
+    if (sharers.ranks.size() > 1)
+      fail(ErrorCode::unsupported, "forecasters do not divide their series among ranks",
+           "support matrix: forecast x sequence", "a mesh of the axis data");
+  }
+
   Loss loss(Tape& tape, const Batch& batch, const LossOptions&) const override {
     nn::check_series(batch.targets, "batch.targets", series_.horizon, series_.channels);
     const Var forecast = forward(tape, batch);

@@ -6,6 +6,7 @@
 
 #include "core/wide.h"
 #include "models/network.h"
+#include "nn/divided.h"
 #include "nn/embedding.h"
 #include "nn/output.h"
 #include "nn/stack.h"
@@ -58,19 +59,18 @@ class ImageText : public Network {
  protected:
   // Rows of pictures (b, patches (+ 1), width of their stack).
   nn::Source picture_rows(Tape& tape, const Input& input) const {
-    return tape.at("image", [&] { return image_(tape, input.values); });
+    return tape.at("image", [&] { return image_(tape, input.values, sharers()); });
   }
   Var pool_pictures(Tape& tape, const nn::Source& rows) const {
-    return cast(tape, nn::pool(tape, rows.rows, rows.layout->rows, image_pooling_), wide_);
+    return cast(tape, nn::pool(tape, rows.rows, *rows.layout, image_pooling_), wide_);
   }
   // One vector for each text (texts, width); `pictures`: what the texts attend to, where they do.
   Var texts(Tape& tape, const Input& input, nn::Source pictures = {}) const {
     return tape.at("text", [&] {
       if (pictures.defined() && !input.rows.cu_seqlens.empty()) pictures = packed(tape, pictures);
-      const nn::Arranged batch =
-          tape.at("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input); });
+      const nn::Arranged batch = arrange(tape, embedding_.spec(), input);
       const Var x = text_(tape, embedding_(tape, batch), batch.layout, pictures);
-      return cast(tape, nn::pool(tape, x, batch.layout->rows, text_pooling_), wide_);
+      return cast(tape, nn::pool(tape, x, *batch.layout, text_pooling_), wide_);
     });
   }
 
@@ -123,10 +123,10 @@ class TwoTowers final : public ImageText {
     check_pairs(logits.dim(0), logits.dim(1));
     const Index own = index_of(tape.context(), count_up(logits.dim(0)), logits.dim(0));
     const CrossEntropy form{.label_smoothing = options.label_smoothing};
-    Loss loss = report_of(class_loss(tape, logits, own, form));
+    ClassLoss loss = class_loss(tape, logits, own, form);
     const Var other = cross_entropy(tape, transpose(tape, logits, 0, 1), own, form);
     loss.value = scale(tape, add(tape, loss.value, other), 0.5);
-    return loss;
+    return report_of(tape, loss);
   }
 
  private:
@@ -142,13 +142,13 @@ class CrossModal final : public ImageText {
 
   // The vectors of texts that have seen their pictures, or of pictures by themselves.
   Var features(Tape& tape, const Input& input) const override {
-    const nn::Source pictures = picture_rows(tape, input);
+    const nn::Source pictures = whole_pictures(tape, input);
     return input.ids.defined() ? texts(tape, input, pictures) : pool_pictures(tape, pictures);
   }
 
   // How much likelier than not they belong together, as a logarithm: every text with every picture.
   Var forward(Tape& tape, const Batch& batch) const override {
-    const nn::Source pictures = picture_rows(tape, batch.input);
+    const nn::Source pictures = whole_pictures(tape, batch.input);
     const auto count = static_cast<std::size_t>(count_texts(batch.second));
     std::vector<Var> rows;
     for (std::int64_t p = 0; p < pictures.rows.dim(0); ++p) {
@@ -162,7 +162,7 @@ class CrossModal final : public ImageText {
 
   // Each text with its own picture, and with that of the next text. A batch of one has no other picture.
   Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
-    const nn::Source pictures = picture_rows(tape, batch.input);
+    const nn::Source pictures = whole_pictures(tape, batch.input);
     check_pairs(pictures.rows.dim(0), count_texts(batch.second));
     std::vector<std::int32_t> order = count_up(pictures.rows.dim(0));
     std::vector<Var> logits = {judge(tape, batch.second, pictures, order)};
@@ -172,14 +172,21 @@ class CrossModal final : public ImageText {
       logits.push_back(judge(tape, batch.second, pictures, order));
       targets.resize(2 * order.size(), 0);
     }
-    return report_of(class_loss(tape, concat(tape, logits, 0), index_of(tape.context(), targets, 2),
-                                {.label_smoothing = options.label_smoothing}));
+    return report_of(tape, class_loss(tape, concat(tape, logits, 0), index_of(tape.context(), targets, 2),
+                                      {.label_smoothing = options.label_smoothing}));
   }
 
  private:
   static ModelConfig with_two_classes(ModelConfig config) {
     config.classes = 2;
     return config;
+  }
+
+  // Their rows on every rank: texts find theirs by the number of the picture.
+  nn::Source whole_pictures(Tape& tape, const Input& input) const {
+    const nn::Source own = picture_rows(tape, input);
+    const Var rows = nn::whole(tape, own.rows, *own.layout);
+    return {rows, nn::full_layout(tape.context(), rows.dim(0), rows.dim(1))};
   }
 
   // Logits (texts, 2) of each text with the picture at its place in `order`.

@@ -2,6 +2,7 @@
 
 #include "core/recording.h"
 #include "models/network.h"
+#include "nn/divided.h"
 #include "nn/embedding.h"
 #include "nn/output.h"
 #include "nn/stack.h"
@@ -24,10 +25,11 @@ class LanguageModel final : public Network {
 
   // Masked tokens are few: only their rows go through the head.
   Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
-    const Var x = rows(tape, batch.input, {}).x;
-    if (!masked_) return report_of(head_.loss(tape, x, batch.targets, options.label_smoothing));
+    const auto [x, layout] = rows(tape, batch.input, {});
+    const Tensor wanted_here = nn::own_targets(tape.context(), batch.targets, *layout);
+    if (!masked_) return report_of_rows(tape, head_.loss(tape, x, wanted_here, options.label_smoothing));
     Recording::refuse("how many tokens are masked differs from batch to batch");
-    const std::vector<std::int32_t> targets = batch.targets.to_vector<std::int32_t>();
+    const std::vector<std::int32_t> targets = wanted_here.to_vector<std::int32_t>();
     std::vector<std::int32_t> places;
     const auto wanted = std::make_shared<std::vector<std::int32_t>>();
     for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -39,12 +41,12 @@ class LanguageModel final : public Network {
     const Index rows(Tensor::from<std::int32_t>(tape.context(), count, places), 0, std::ssize(targets));
     const Var chosen = gather(tape, reshape(tape, x, {x.dim(0) * x.dim(1), x.dim(2)}), rows);
     const Tensor masked = Tensor::wrap(wanted->data(), count, DType::i32, wanted);
-    return report_of(head_.loss(tape, chosen, masked, options.label_smoothing));
+    return report_of_rows(tape, head_.loss(tape, chosen, masked, options.label_smoothing));
   }
 
   Var features(Tape& tape, const Input& input) const override {
     const Rows out = rows(tape, input, {});
-    return cast(tape, nn::pool(tape, out.x, out.layout->rows, pooling_), DType::f32);
+    return cast(tape, nn::pool(tape, out.x, *out.layout, pooling_), DType::f32);
   }
 
   nn::Past new_past() const override { return {std::vector<nn::LayerPast>(stack_.size()), 0}; }
@@ -52,7 +54,7 @@ class LanguageModel final : public Network {
   Var step(Tape& tape, const Input& tokens, const std::vector<nn::Past*>& pasts, const nn::Source&) const override {
     const Rows out = rows(tape, tokens, pasts);
     nn::advance(tokens, pasts);
-    return head_(tape, nn::pool(tape, out.x, out.layout->rows, Pooling::last));
+    return head_(tape, nn::pool(tape, out.x, *out.layout, Pooling::last));
   }
 
  private:
@@ -61,8 +63,7 @@ class LanguageModel final : public Network {
     std::shared_ptr<const nn::Layout> layout;
   };
   Rows rows(Tape& tape, const Input& input, const std::vector<nn::Past*>& pasts) const {
-    const nn::Arranged batch =
-        tape.at("batch", [&] { return nn::arrange(tape.context(), embedding_.spec(), input, pasts); });
+    const nn::Arranged batch = arrange(tape, embedding_.spec(), input, pasts);
     return {stack_(tape, embedding_(tape, batch), batch.layout), batch.layout};
   }
 

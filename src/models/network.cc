@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "parallel/rows.h"
+
 namespace fovea {
 namespace {
 
@@ -20,10 +22,23 @@ StackSpec stack_spec(const ModelConfig& config, const StackConfig& stack, std::i
   return spec;
 }
 
-Loss report_of(const ClassLoss& loss) { return {.value = loss.value, .asked = loss.asked, .correct = loss.correct}; }
+nn::Arranged Network::arrange(Tape& tape, const nn::EmbeddingSpec& spec, const Input& input,
+                              const std::vector<nn::Past*>& pasts) const {
+  return tape.at("batch", [&] { return nn::arrange(tape.context(), spec, input, pasts, sharers_); });
+}
+
+Loss Network::report_of_rows(Tape& tape, const ClassLoss& loss) const {
+  const ClassLoss all = divided::mean_of_all(tape, loss, sharers_.ranks);
+  return {.value = all.value, .asked = all.asked, .correct = all.correct};
+}
+
+Loss Network::report_of(Tape& tape, const ClassLoss& loss) const {
+  return {.value = divided::alike(tape, loss.value, sharers_.ranks), .asked = loss.asked, .correct = loss.correct};
+}
 
 Loss Network::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
-  return report_of(class_loss(tape, forward(tape, batch), batch.targets, {.label_smoothing = options.label_smoothing}));
+  return report_of(tape,
+                   class_loss(tape, forward(tape, batch), batch.targets, {.label_smoothing = options.label_smoothing}));
 }
 
 Var Network::features(Tape&, const Input&) const { refuse("has no vectors for whole inputs"); }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fovea/model.h"
+#include "nn/embedding.h"
 #include "nn/layout.h"
 #include "nn/scope.h"
 
@@ -13,6 +14,9 @@ namespace fovea {
 class Network {
  public:
   virtual ~Network() = default;
+
+  // Other ranks have rows of its sequences from now on. Refused where there is no form for that.
+  virtual void share_rows(const nn::RowSharers& sharers) const { sharers_ = sharers; }
 
   // What the task asks for, as Model::forward() has it.
   virtual Var forward(Tape& tape, const Batch& batch) const = 0;
@@ -30,13 +34,21 @@ class Network {
   // the first step of a model that reads one, and not later. The pasts are moved on.
   virtual Var step(Tape& tape, const Input& tokens, const std::vector<nn::Past*>& pasts,
                    const nn::Source& source) const;
+
+ protected:
+  const nn::RowSharers& sharers() const { return sharers_; }
+  nn::Arranged arrange(Tape& tape, const nn::EmbeddingSpec& spec, const Input& input,
+                       const std::vector<nn::Past*>& pasts = {}) const;
+  // What is reported of a loss between classes: of rows, of which this rank has some, or of what every rank has whole.
+  Loss report_of_rows(Tape& tape, const ClassLoss& loss) const;
+  Loss report_of(Tape& tape, const ClassLoss& loss) const;
+
+ private:
+  mutable nn::RowSharers sharers_;  // no part of what the network is
 };
 
 // Another stack of a model.
 StackSpec stack_spec(const ModelConfig& config, const StackConfig& stack, std::int64_t max_length);
-
-// What a model reports of a loss between classes.
-Loss report_of(const ClassLoss& loss);
 
 std::unique_ptr<Network> make_classifier(const nn::Scope& scope, const ModelConfig& config);      // classify, match
 std::unique_ptr<Network> make_language_model(const nn::Scope& scope, const ModelConfig& config);  // lm, mlm

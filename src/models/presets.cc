@@ -231,6 +231,11 @@ std::string_view preset_summary(std::string_view name) {
   return {};
 }
 
+bool is_preset(std::string_view name) {
+  const std::vector<std::string_view> names = ModelConfig::preset_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 std::vector<std::string_view> ModelConfig::preset_names() {
   std::vector<std::string_view> names;
   for (const Preset& preset : kPresets) names.push_back(preset.name);
@@ -269,7 +274,7 @@ ModelConfig ModelConfig::preset(std::string_view name) {
       return config;
     }
   ModelConfig config;
-  const std::string_view mechanism = name.substr(0, name.find_first_of(":*,"));
+  const std::string_view mechanism = name.substr(0, name.find_first_of(":*/,"));
   std::vector<std::string_view> known = mechanism_names();
   if (std::find(known.begin(), known.end(), mechanism) == known.end()) {
     const std::vector<std::string_view> presets = preset_names();

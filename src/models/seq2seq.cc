@@ -1,4 +1,5 @@
 #include "models/network.h"
+#include "nn/divided.h"
 #include "nn/embedding.h"
 #include "nn/output.h"
 #include "nn/stack.h"
@@ -38,13 +39,13 @@ class Seq2Seq final : public Network {
   Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
     const nn::Source source = read_source(tape, batch.input);
     const Rows out = decode(tape, batch.second, {}, source);
-    return report_of(head_.loss(tape, out.x, batch.targets, options.label_smoothing));
+    const Tensor wanted = nn::own_targets(tape.context(), batch.targets, *out.layout);
+    return report_of_rows(tape, head_.loss(tape, out.x, wanted, options.label_smoothing));
   }
 
   nn::Source read_source(Tape& tape, const Input& input) const override {
     return tape.at("encoder", [&]() -> nn::Source {
-      const nn::Arranged batch =
-          tape.at("batch", [&] { return nn::arrange(tape.context(), encoder_embedding_.spec(), input); });
+      const nn::Arranged batch = arrange(tape, encoder_embedding_.spec(), input);
       return {encoder_(tape, encoder_embedding_(tape, batch), batch.layout), batch.layout};
     });
   }
@@ -55,7 +56,7 @@ class Seq2Seq final : public Network {
            const nn::Source& source) const override {
     const Rows out = decode(tape, tokens, pasts, source);
     nn::advance(tokens, pasts);
-    return head_(tape, nn::pool(tape, out.x, out.layout->rows, Pooling::last));
+    return head_(tape, nn::pool(tape, out.x, *out.layout, Pooling::last));
   }
 
  private:
@@ -74,8 +75,7 @@ class Seq2Seq final : public Network {
 
   Rows decode(Tape& tape, const Input& input, const std::vector<nn::Past*>& pasts, const nn::Source& source) const {
     return tape.at("decoder", [&]() -> Rows {
-      const nn::Arranged batch =
-          tape.at("batch", [&] { return nn::arrange(tape.context(), decoder_embedding_.spec(), input, pasts); });
+      const nn::Arranged batch = arrange(tape, decoder_embedding_.spec(), input, pasts);
       return {decoder_(tape, decoder_embedding_(tape, batch), batch.layout, source), batch.layout};
     });
   }

@@ -1,6 +1,7 @@
 #include "nn/vision.h"
 #include "core/wide.h"
 #include "models/network.h"
+#include "nn/divided.h"
 #include "nn/output.h"
 
 namespace fovea {
@@ -16,8 +17,8 @@ class Vision final : public Network {
         classifier_(root / "classifier", config, config.width) {}
 
   Var features(Tape& tape, const Input& input) const override {
-    const nn::Source out = stack_(tape, input.values);
-    return cast(tape, nn::pool(tape, out.rows, out.layout->rows, pooling_), wide_);
+    const nn::Source out = stack_(tape, input.values, sharers());
+    return cast(tape, nn::pool(tape, out.rows, *out.layout, pooling_), wide_);
   }
   Var forward(Tape& tape, const Batch& batch) const override { return classifier_(tape, features(tape, batch.input)); }
 

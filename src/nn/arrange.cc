@@ -22,7 +22,7 @@ using Ids = std::vector<std::int32_t>;
 
 // Rows of the input and, in the same order, where they go.
 struct Move {
-  std::size_t from, to, count, sequence;
+  std::size_t from, to, count, sequence, position;
 };
 
 // How ids are laid out: which of them go where, and what may stand there.
@@ -45,7 +45,7 @@ void Plan::check(std::string_view kind, std::int64_t limit, const Move& move, co
     if (const std::int32_t id = from[i]; id < 0 || id >= limit)
       fail(ErrorCode::bad_input,
            fmt::format("{} {} outside the {} 0 .. {}", kind, id, kind == "token" ? "vocabulary" : "range", limit - 1),
-           fmt::format("{}, position {}", sequence_name(move.sequence), i));
+           fmt::format("{}, position {}", sequence_name(move.sequence), move.position + i));
 }
 
 // Checks every id, and takes a copy where they do not stay as they are. Padding is 0.
@@ -81,7 +81,64 @@ void check_input(const EmbeddingSpec& spec, const Input& input) {
     fail(ErrorCode::shape, "token types must be i32 of the shape of ids", "types");
 }
 
+// Which ids are this rank's, and where they go: rows [begin, begin + count) of each sequence of `layout`, the model's
+// own token first where there is one.
+std::shared_ptr<Plan> plan_of(const EmbeddingSpec& spec, const Input& input, const Layout& whole, const Layout& layout,
+                              const Shape& wide) {
+  auto plan = std::make_shared<Plan>();
+  const std::int64_t batch = input.ids.dim(0), n = input.ids.dim(1), ahead = spec.front ? 1 : 0;
+  const divided::Division* const division = layout.division.get();
+  plan->shape = division ? Shape{1, division->rows()} : wide;
+  const std::vector<Sequences::Rows> from = input.rows.rows(batch, n, "rows"),
+                                     to = whole.rows.rows(wide.dim(0), wide.dim(1), "rows");
+  for (std::size_t s = 0; s < from.size(); ++s) {
+    const int rank = division ? division->ranks().rank() : 0;
+    const std::int64_t begin = division ? division->begin(s, rank) : 0,
+                       count = division ? division->count(s, rank) : to[s].count,
+                       start = division ? division->row(s) : to[s].batch * wide.dim(1) + to[s].begin;
+    const std::int64_t fronts = begin == 0 && count > 0 ? ahead : 0, first = begin + fronts - ahead;
+    if (fronts > 0) plan->fronts.push_back(static_cast<std::size_t>(start));
+    plan->moves.push_back({static_cast<std::size_t>(from[s].batch * n + from[s].begin + first),
+                           static_cast<std::size_t>(start + fronts), static_cast<std::size_t>(count - fronts), s,
+                           static_cast<std::size_t>(first)});
+  }
+  return plan;
+}
+
+// All rows of a batch, whoever has them, as they lie with the model's own tokens: (b, n).
+std::shared_ptr<const Layout> whole_layout(const Context& context, const EmbeddingSpec& spec, const Input& input,
+                                           const std::vector<Past*>& pasts, const Shape& wide) {
+  auto layout = std::make_shared<Layout>();
+  const std::vector<Sequences::Rows> from = input.rows.rows(input.ids.dim(0), input.ids.dim(1), "rows");
+  layout->rows = spec.front ? with_front_row(input.rows, from) : input.rows;
+  layout->pasts = pasts;
+  Ids positions(static_cast<std::size_t>(wide.numel()), 0);
+  const std::vector<Sequences::Rows> to = layout->rows.rows(wide.dim(0), wide.dim(1), "rows");
+  for (std::size_t s = 0; s < from.size(); ++s) {
+    const std::int64_t seen = pasts.empty() ? 0 : pasts[s]->length;
+    check_length(spec, s, seen + from[s].count);
+    const auto start = positions.begin() + to[s].batch * wide.dim(1) + to[s].begin;
+    std::iota(start, start + to[s].count, static_cast<std::int32_t>(seen));
+    layout->longest = std::max(layout->longest, seen + to[s].count);
+  }
+  layout->positions = Tensor::from<std::int32_t>(context, wide, positions);
+  return layout;
+}
+
 }  // namespace
+
+std::shared_ptr<const Layout> share_rows(const Context& context, const std::shared_ptr<const Layout>& whole,
+                                         std::int64_t batch, std::int64_t n, const RowSharers& sharers) {
+  if (sharers.ranks.size() == 1) return whole;
+  const bool has_tiles = whole->longest >= 2 * sharers.ranks.size() * sharers.tile;
+  auto layout = std::make_shared<Layout>();
+  layout->division = std::make_shared<divided::Division>(sharers.ranks, divided::WholeRows{batch, n, whole->rows},
+                                                         has_tiles ? sharers.tile : 1);
+  layout->rows = layout->division->sequences();
+  layout->positions = layout->division->positions(context);
+  layout->longest = whole->longest;
+  return layout;
+}
 
 std::shared_ptr<const Layout> full_layout(const Context& context, std::int64_t batch, std::int64_t n) {
   auto layout = std::make_shared<Layout>();
@@ -98,43 +155,28 @@ void advance(const Input& tokens, const std::vector<Past*>& pasts) {
   for (std::size_t s = 0; s < pasts.size(); ++s) pasts[s]->length += rows[s].count;
 }
 
-Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input& input,
-                 const std::vector<Past*>& pasts) {
+Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input& input, const std::vector<Past*>& pasts,
+                 const RowSharers& sharers) {
   const ZoneTimer timer(context.zones(), Zone::data);
   check_input(spec, input);
   const std::int64_t batch = input.ids.dim(0), n = input.ids.dim(1);
-  const std::vector<Sequences::Rows> from = input.rows.rows(batch, n, "rows");
-  const auto count = static_cast<std::int64_t>(from.size());
-  const std::int64_t wide = !spec.front ? n : !input.rows.cu_seqlens.empty() ? n + count : n + 1;
-
-  auto layout = std::make_shared<Layout>();
-  layout->rows = spec.front ? with_front_row(input.rows, from) : input.rows;
-  layout->pasts = pasts;
-  auto plan = std::make_shared<Plan>();
-  plan->shape = {batch, wide};
-  Ids positions(static_cast<std::size_t>(batch * wide), 0);
+  const std::int64_t fronts = !spec.front                     ? 0
+                              : input.rows.cu_seqlens.empty() ? 1
+                                                              : std::ssize(input.rows.cu_seqlens) - 1;
+  const Shape wide{batch, n + fronts};
+  const auto whole = whole_layout(context, spec, input, pasts, wide);
+  const auto layout = share_rows(context, whole, batch, wide.dim(1), sharers);
+  const std::shared_ptr<Plan> plan = plan_of(spec, input, *whole, *layout, wide);
   std::size_t covered = 0;
-  const std::vector<Sequences::Rows> to = layout->rows.rows(batch, wide, "rows");
-  for (std::size_t s = 0; s < from.size(); ++s) {
-    const std::int64_t seen = pasts.empty() ? 0 : pasts[s]->length, ahead = spec.front ? 1 : 0;
-    check_length(spec, s, seen + from[s].count);
-    const auto start = static_cast<std::size_t>(to[s].batch * wide + to[s].begin);
-    plan->moves.push_back({static_cast<std::size_t>(from[s].batch * n + from[s].begin),
-                           start + static_cast<std::size_t>(ahead), static_cast<std::size_t>(from[s].count), s});
-    if (spec.front) plan->fronts.push_back(start);
-    covered += plan->moves.back().count;
-    std::iota(positions.begin() + static_cast<std::ptrdiff_t>(start),
-              positions.begin() + static_cast<std::ptrdiff_t>(start) + to[s].count, static_cast<std::int32_t>(seen));
-    layout->longest = std::max(layout->longest, seen + to[s].count);
-  }
-  plan->stays = !spec.front && covered == positions.size() && context.device() != Device::cpu;
-  layout->positions = Tensor::from<std::int32_t>(context, plan->shape, positions);
+  for (const Move& move : plan->moves) covered += move.count;
+  plan->stays = !spec.front && !layout->division && covered == static_cast<std::size_t>(wide.numel()) &&
+                context.device() != Device::cpu;
   const auto across = [&](const char* kind, std::int64_t limit, const Tensor& given) {
     return feed(context, [plan, kind, limit, given] { return plan->lay_out(kind, limit, given); });
   };
   const Index tokens(across("token", spec.vocabulary, input.ids), 0, spec.vocabulary + (spec.front ? 1 : 0));
-  if (!input.types.defined()) return {tokens, Index(), std::move(layout)};
-  return {tokens, Index(across("type", spec.types, input.types), 0, spec.types), std::move(layout)};
+  if (!input.types.defined()) return {tokens, Index(), layout};
+  return {tokens, Index(across("type", spec.types, input.types), 0, spec.types), layout};
 }
 
 }  // namespace fovea::nn

@@ -50,6 +50,7 @@ Mechanism mechanism_of(const StackSpec& spec, std::size_t layer, Role role) {
 
 // Longest sequence of a batch.
 std::int64_t longest(const Var& x, const Layout& layout) {
+  if (layout.division) return layout.division->longest();
   std::int64_t length = 1;
   for (const Sequences::Rows& rows : layout.rows.rows(x.dim(0), x.dim(1), "rows"))
     length = std::max(length, rows.count);
@@ -234,18 +235,12 @@ Qkv AttentionLayer::project(Tape& tape, const Var& x, const Var& from) const {
 
 Var AttentionLayer::mix(Tape& tape, const Var& x, const Layout& layout) const {
   const Qkv in = project(tape, x, x);
-  AttentionOptions call = options(tape, x, positions_ == Positions::t5 ? longest(x, layout) : 0);
-  call.queries = layout.rows;
-  if (positions_ == Positions::rope) call.positions = layout.positions;
-  return attention(tape, in.q, in.k, in.v, mechanism_, call).output;
+  return attend(tape, in, mechanism_, options(tape, x, positions_ == Positions::t5 ? longest(x, layout) : 0), layout);
 }
 
 Var AttentionLayer::mix_source(Tape& tape, const Var& x, const Layout& layout, const Source& source) const {
   const Qkv in = project(tape, x, source.rows);
-  AttentionOptions call = options(tape, source.rows, 0);
-  call.queries = layout.rows;
-  call.keys = source.layout->rows;
-  return attention(tape, in.q, in.k, in.v, mechanism_, call).output;
+  return attend(tape, in, mechanism_, options(tape, source.rows, 0), layout, *source.layout);
 }
 
 // What this layer remembers of each sequence.

@@ -2,16 +2,13 @@
 
 #include <optional>
 
+#include "nn/divided.h"
 #include "nn/layers.h"
-#include "nn/layout.h"
 
 namespace fovea::nn {
 
 enum class Role : std::uint8_t { self, cross };
 
-struct Qkv {
-  Var q, k, v;  // (b, n, heads, d_k), (b, n, kv_heads, d_k), (b, n, kv_heads, d_v)
-};
 // x (b, n, all heads, d) as views of so many heads each, whose gradients meet in one buffer.
 std::vector<Var> split_heads(Tape& tape, const Var& x, std::initializer_list<std::int64_t> heads);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/wide.h"
+#include "nn/divided.h"
 
 namespace fovea::nn {
 EmbeddingSpec EmbeddingSpec::of(const ModelConfig& config) {
@@ -69,7 +70,7 @@ Var Embedding::operator()(Tape& tape, const Arranged& batch) const {
   }
   x = positions_(tape, x, *batch.layout);
   if (norm_) x = (*norm_)(tape, x, *batch.layout);
-  return cast(tape, dropout(tape, x, spec_.dropout), spec_.dtype);
+  return cast(tape, dropout(tape, x, spec_.dropout, *batch.layout), spec_.dtype);
 }
 
 }  // namespace fovea::nn

@@ -34,7 +34,7 @@ struct Arranged {
 // Here ids leave the host, where a batch has them: the one place that looks at each of them. `pasts`: empty, or for
 // each sequence what it follows on.
 Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input& input,
-                 const std::vector<Past*>& pasts = {});
+                 const std::vector<Past*>& pasts = {}, const RowSharers& sharers = {});
 
 // Row p: sin(p w_m) and cos(p w_m) in turn, w_m = 10000^(-2m / width); an odd last column has the sine only.
 Tensor sinusoids(const Context& context, std::int64_t rows, std::int64_t width, DType dtype);

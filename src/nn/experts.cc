@@ -1,6 +1,7 @@
 #include "nn/experts.h"
 
 #include "core/wide.h"
+#include "nn/divided.h"
 
 namespace fovea::nn {
 namespace {
@@ -18,11 +19,17 @@ ExpertLayer::ExpertLayer(const Scope& scope, const StackConfig& config)
 }
 
 ExpertLayer::Result ExpertLayer::operator()(Tape& tape, const Var& x, const Layout& layout) const {
+  const Result all = over_all(tape, whole(tape, x, layout), whole_rows(layout));
+  return {own(tape, all.output, layout), all.penalty.defined() ? alike(tape, all.penalty, layout) : Var()};
+}
+
+// x (b, n, width) has all rows: places with an expert are given away in their order.
+ExpertLayer::Result ExpertLayer::over_all(Tape& tape, const Var& x, const Sequences& sequences) const {
   const std::int64_t rows = x.dim(0) * x.dim(1), width = x.dim(2);
   const Var logits = router_(tape, jitter(tape, cast(tape, x, wide_type(x.dtype())), kJitter));
   const double factor = tape.training() ? capacity_ : std::max(capacity_, kEvaluationCapacity);
   const Routing routing =
-      route_top1(tape, logits, {.capacity = expert_capacity(rows, std::ssize(experts_), factor), .rows = layout.rows});
+      route_top1(tape, logits, {.capacity = expert_capacity(rows, std::ssize(experts_), factor), .rows = sequences});
   const Var mine = to_experts(tape, reshape(tape, x, {rows, width}), routing);
   const Var all = FeedForwardLayer::each(tape, experts_, mine, routing.begin);
   const Var spread = scatter_rows(tape, all, routing.tokens, rows, routing.gates);

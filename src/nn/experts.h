@@ -17,6 +17,8 @@ class ExpertLayer {
   Result operator()(Tape& tape, const Var& x, const Layout& layout) const;
 
  private:
+  Result over_all(Tape& tape, const Var& x, const Sequences& sequences) const;
+
   double capacity_, balance_;
   Linear router_;
   std::vector<FeedForwardLayer> experts_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/divided.h"
+
 namespace fovea::nn {
 namespace {
 
@@ -74,11 +76,15 @@ FeedForwardLayer::FeedForwardLayer(const Scope& scope, const StackConfig& config
       in_(make_in(scope / "in", config)),
       out_(scope / "out", config.inner, config.width, branch_end(config)) {}
 
-Var FeedForwardLayer::middle(Tape& tape, const Var& hidden) const {
-  return gated_ ? glu(tape, hidden, activation_, dropout_) : dropout(tape, hidden, dropout_);
+Var FeedForwardLayer::middle(Tape& tape, const Var& hidden, const Layout& layout) const {
+  if (!gated_) return dropout(tape, hidden, dropout_, layout);
+  if (!layout.division) return glu(tape, hidden, activation_, dropout_);
+  return dropout(tape, glu(tape, hidden, activation_), dropout_, layout);
 }
 
-Var FeedForwardLayer::operator()(Tape& tape, const Var& x) const { return out_(tape, middle(tape, in_(tape, x))); }
+Var FeedForwardLayer::operator()(Tape& tape, const Var& x, const Layout& layout) const {
+  return out_(tape, middle(tape, in_(tape, x), layout));
+}
 
 Var FeedForwardLayer::each(Tape& tape, std::span<const FeedForwardLayer> layers, const Var& x, const Tensor& begin) {
   const auto product = [&](const Var& rows, Linear FeedForwardLayer::*linear) {
@@ -91,7 +97,7 @@ Var FeedForwardLayer::each(Tape& tape, std::span<const FeedForwardLayer> layers,
     return expert_linear(tape, rows, begin, all);
   };
   const Var hidden = product(x, &FeedForwardLayer::in_);
-  return product(layers[0].middle(tape, hidden), &FeedForwardLayer::out_);
+  return product(layers[0].middle(tape, hidden, Layout()), &FeedForwardLayer::out_);
 }
 
 }  // namespace fovea::nn

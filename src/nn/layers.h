@@ -1,5 +1,6 @@
 #pragma once
 
+#include "nn/layout.h"
 #include "nn/scope.h"
 
 namespace fovea::nn {
@@ -46,12 +47,12 @@ class FeedForwardLayer {
  public:
   FeedForwardLayer(const Scope& scope, const StackConfig& config);
 
-  Var operator()(Tape& tape, const Var& x) const;
+  Var operator()(Tape& tape, const Var& x, const Layout& layout) const;
   // Several of one shape, each on its own rows of x, as expert_linear() has them.
   static Var each(Tape& tape, std::span<const FeedForwardLayer> layers, const Var& x, const Tensor& begin);
 
  private:
-  Var middle(Tape& tape, const Var& hidden) const;  // between the products
+  Var middle(Tape& tape, const Var& hidden, const Layout& layout) const;  // between the products
 
   bool gated_;
   Activation activation_;

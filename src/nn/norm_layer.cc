@@ -1,5 +1,7 @@
 #include "nn/norm_layer.h"
 
+#include "nn/divided.h"
+
 namespace fovea::nn {
 namespace {
 
@@ -29,23 +31,27 @@ Norm NormLayer::row_norm() const {
   return {.kind = kKinds[static_cast<std::size_t>(kind_)], .eps = eps_, .gain = gain_, .bias = bias_};
 }
 
+// x (b, n, width) has all rows.
+Var NormLayer::over_channels(Tape& tape, const Var& x, const Sequences& rows) const {
+  if (kind_ == StackNorm::batch)
+    return batch_norm(
+        tape, x, rows,
+        {.gain = gain_, .bias = bias_, .running_mean = running_mean_, .running_var = running_var_, .eps = eps_});
+  if (kind_ == StackNorm::instance) return instance_norm(tape, x, rows, {.gain = gain_, .bias = bias_, .eps = eps_});
+  return group_norm(tape, x, rows,
+                    {.groups = groups_, .gain = gain_, .bias = bias_, .eps = eps_, .per_token = causal_});
+}
+
 Var NormLayer::operator()(Tape& tape, const Var& x, const Layout& layout) const {
-  switch (kind_) {
-    case StackNorm::batch:
-      return batch_norm(
-          tape, x, layout.rows,
-          {.gain = gain_, .bias = bias_, .running_mean = running_mean_, .running_var = running_var_, .eps = eps_});
-    case StackNorm::instance: return instance_norm(tape, x, layout.rows, {.gain = gain_, .bias = bias_, .eps = eps_});
-    case StackNorm::group:
-      return group_norm(tape, x, layout.rows,
-                        {.groups = groups_, .gain = gain_, .bias = bias_, .eps = eps_, .per_token = causal_});
-    default: return normalize(tape, x, row_norm());
-  }
+  if (by_rows()) return normalize(tape, x, row_norm());
+  return own(tape, over_channels(tape, whole(tape, x, layout), whole_rows(layout)), layout);
 }
 
 AddNorm NormLayer::add(Tape& tape, const Var& x, const Var& branch, double dropout_p, const Layout& layout) const {
-  if (by_rows()) return add_norm(tape, x, branch, dropout_p, row_norm());
-  const Var sum = fovea::add(tape, x, dropout(tape, branch, dropout_p));
+  if (by_rows() && !layout.division) return add_norm(tape, x, branch, dropout_p, row_norm());
+  const Var kept = dropout(tape, branch, dropout_p, layout);
+  if (by_rows()) return add_norm(tape, x, kept, 0.0, row_norm());
+  const Var sum = fovea::add(tape, x, kept);
   return {sum, (*this)(tape, sum, layout)};
 }
 

@@ -18,6 +18,7 @@ class NormLayer {
  private:
   bool by_rows() const { return kind_ <= StackNorm::rms_a; }
   Norm row_norm() const;
+  Var over_channels(Tape& tape, const Var& x, const Sequences& rows) const;
 
   StackNorm kind_;
   double eps_;

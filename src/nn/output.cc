@@ -3,13 +3,6 @@
 #include "core/wide.h"
 
 namespace fovea::nn {
-Var pool(Tape& tape, const Var& x, const Sequences& rows, Pooling pooling) {
-  switch (pooling) {
-    case Pooling::mean: return mean_pool(tape, x, rows);
-    case Pooling::last: return last_pool(tape, x, rows);
-    default: return first_pool(tape, x, rows);
-  }
-}
 
 Classifier::Classifier(const Scope& scope, const ModelConfig& config, std::int64_t in)
     : out_(scope / "out", config.classifier_hidden > 0 ? config.classifier_hidden : in, config.classes) {

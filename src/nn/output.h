@@ -7,9 +7,6 @@
 
 namespace fovea::nn {
 
-// One row of each sequence, or their mean: x (b, n, width) -> (sequences, width).
-Var pool(Tape& tape, const Var& x, const Sequences& rows, Pooling pooling);
-
 // Features (sequences, in) -> logits (sequences, classes), through a hidden layer where the model has one.
 class Classifier {
  public:

@@ -1,5 +1,7 @@
 #include "nn/stack.h"
 
+#include "nn/divided.h"
+
 namespace fovea::nn {
 namespace {
 
@@ -10,8 +12,8 @@ AddNorm close_branch(Tape& tape, const Stream& stream, double dropout_p, const N
 }
 
 // The residual with the open branch, without a norm.
-Var sum_of(Tape& tape, const Stream& stream, double dropout_p) {
-  return stream.branch.defined() ? add(tape, stream.residual, dropout(tape, stream.branch, dropout_p))
+Var sum_of(Tape& tape, const Stream& stream, double dropout_p, const Layout& layout) {
+  return stream.branch.defined() ? add(tape, stream.residual, dropout(tape, stream.branch, dropout_p, layout))
                                  : stream.residual;
 }
 
@@ -98,7 +100,7 @@ Var Block::cross(Tape& tape, const Var& x, const Layout& layout, const Source& s
 }
 
 Var Block::feed_forward(Tape& tape, Stream& stream, const Var& x, const Layout& layout) const {
-  if (feed_forward_) return (*feed_forward_)(tape, x);
+  if (feed_forward_) return (*feed_forward_)(tape, x, layout);
   const ExpertLayer::Result result = (*experts_)(tape, x, layout);
   if (result.penalty.defined())
     stream.penalty = stream.penalty.defined() ? add(tape, stream.penalty, result.penalty) : result.penalty;
@@ -153,7 +155,7 @@ Source Stack::run(Tape& tape, Source x, const Source& source, const Between& bet
   Stream stream{x.rows, {}, {}};
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     if (i > 0 && between) {
-      x = between(tape, {sum_of(tape, stream, dropout_), x.layout}, i - 1);
+      x = between(tape, {sum_of(tape, stream, dropout_, *x.layout), x.layout}, i - 1);
       stream = {x.rows, {}, stream.penalty};
     }
     stream = checkpointing_ && tape.recording() ? run_again_later(tape, blocks_[i], stream, x.layout, source)

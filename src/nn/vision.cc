@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/wide.h"
+#include "nn/divided.h"
 
 namespace fovea::nn {
 namespace {
@@ -37,7 +38,7 @@ VisionStack::VisionStack(const Scope& scope, const ModelConfig& config, const St
       positions_(scope / "embedding", spec_),
       stack_(scope, spec) {}
 
-Source VisionStack::operator()(Tape& tape, const Tensor& pictures) const {
+Source VisionStack::operator()(Tape& tape, const Tensor& pictures, const RowSharers& sharers) const {
   tape.at("batch", [&] { check_pictures(image_, pictures); });
   const Context& context = tape.context();
   const Tensor cut = patches(tape, pictures.contiguous(context), image_.patch).value();
@@ -48,8 +49,9 @@ Source VisionStack::operator()(Tape& tape, const Tensor& pictures) const {
                                     x};
     x = concat(tape, parts, 1);
   }
-  const auto layout = full_layout(context, b, x.dim(1));
-  x = cast(tape, dropout(tape, positions_(tape, x, *layout), spec_.dropout), spec_.dtype);
+  const auto layout = share_rows(context, full_layout(context, b, x.dim(1)), b, x.dim(1), sharers);
+  x = positions_(tape, own(tape, x, *layout), *layout);
+  x = cast(tape, dropout(tape, x, spec_.dropout, *layout), spec_.dtype);
   return {stack_(tape, x, layout), layout};
 }
 

@@ -10,8 +10,8 @@ class VisionStack {
  public:
   VisionStack(const Scope& scope, const ModelConfig& config, const StackSpec& spec, bool front);
 
-  // (b, patches (+ 1), width), and its layout
-  Source operator()(Tape& tape, const Tensor& pictures) const;
+  // (b, patches (+ 1), width), and its layout; this rank's rows, where it shares them
+  Source operator()(Tape& tape, const Tensor& pictures, const RowSharers& sharers) const;
 
  private:
   ImageConfig image_;

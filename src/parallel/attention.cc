@@ -9,35 +9,40 @@
 #include "mechanisms/score.h"
 #include "mechanisms/static_sparse/sparse.h"
 #include "parallel/ring.h"
+#include "parallel/rows.h"
+#include "parallel/slots.h"
 #include "parallel/states.h"
 
-namespace fovea::parallel {
+namespace fovea::divided {
 namespace {
 
-constexpr Form kForms[] = {
-    {"softmax", Travels::keys},    {"relu2", Travels::keys},      {"sigmoid", Travels::keys}, {"diag", Travels::keys},
-    {"window", Travels::keys},     {"longformer", Travels::keys}, {"linear", Travels::state}, {"norm", Travels::state},
-    {"lightning", Travels::state}, {"retnet", Travels::state},    {"gla", Travels::state},
-};
+constexpr std::string_view kByKeys[] = {"softmax", "relu2", "sigmoid", "diag", "window", "longformer"};
+constexpr std::string_view kByStates[] = {"linear", "norm", "lightning", "retnet", "gla"};
 
 [[noreturn]] void refuse(const Mechanism& mechanism, std::string_view what) {
-  std::string names;
-  for (const Form& form : kForms) names += fmt::format("{}{}", names.empty() ? "" : ", ", form.mechanism);
-  fail(ErrorCode::unsupported,
-       fmt::format("attention \"{}\" has no form for divided sequences{}", mechanism.text(), what),
-       fmt::format("support matrix: {} x sequence", mechanism.name()), names);
+  fail(ErrorCode::unsupported, fmt::format("attention \"{}\" of divided sequences with {}", mechanism.text(), what),
+       fmt::format("support matrix: {} x sequence", mechanism.name()), "a mesh that does not divide sequences");
 }
 
-void refuse_settings(const Mechanism& mechanism, const AttentionOptions& o) {
+void refuse_options(const Mechanism& mechanism, const AttentionOptions& o) {
+  if (o.bias.defined() || o.mask.defined()) refuse(mechanism, "a bias or a mask for pairs");
+  if (o.initial_state.defined() || o.final_state) refuse(mechanism, "a state of the caller");
+  if (!o.queries.empty() || !o.keys.empty() || o.positions.defined()) refuse(mechanism, "lengths of its own");
+}
+
+bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Does the tiled engine do all that is asked, with a pattern of positions alone?
+bool goes_by_keys(const Mechanism& mechanism, const AttentionOptions& o) {
   const std::string_view name = mechanism.name();
-  if (o.bias.defined() || o.mask.defined() || o.diagonal_bias.defined()) refuse(mechanism, " with a bias or a mask");
-  if (o.initial_state.defined() || o.final_state) refuse(mechanism, " with a state of the caller");
-  if (!o.queries.empty() || !o.keys.empty() || o.positions.defined()) refuse(mechanism, " with lengths of its own");
-  if (name == "diag" && mechanism.choice("tail") == "zeros") refuse(mechanism, " and keys of zeros");
-  if (name == "sigmoid" && mechanism.choice("shift") == "log-n") refuse(mechanism, " and shifts by length");
-  if (name == "longformer" && (mechanism.integer("dilation") > 1 ||
-                               (mechanism.integer("globals") > 0 && mechanism.choice("projections") == "own")))
-    refuse(mechanism, ", gaps or projections of its global tokens");
+  if (!is_one_of(kByKeys, name) || o.diagonal_bias.defined()) return false;
+  if (name == "diag") return mechanism.choice("tail") != "zeros";
+  if (name == "sigmoid") return mechanism.choice("shift") != "log-n";
+  if (name != "longformer") return true;
+  return mechanism.integer("dilation") <= 1 &&
+         (mechanism.integer("globals") == 0 || mechanism.choice("projections") != "own");
 }
 
 // What the mechanism asks of the engine, but for the call's own restrictions.
@@ -110,16 +115,34 @@ AttentionResult with_state(const Call& call, const Division& division) {
   return fovea::attention(tape, call.q, call.k, call.v, call.mechanism, options);
 }
 
+// Nothing is left out: what one rank does with all rows.
+AttentionResult with_rows(const Call& call, const Division& division) {
+  Tape& tape = call.tape;
+  AttentionOptions options = call.options;
+  options.queries = division.whole().rows;
+  options.positions = {};
+  const auto whole = [&](const Var& x) { return join(tape, x, division); };
+  if (options.input.defined()) options.input = whole(options.input);
+  const AttentionResult all =
+      fovea::attention(tape, whole(call.q), whole(call.k), whole(call.v), call.mechanism, options);
+  return {cut(tape, all.output, division), all.lse.defined() ? cut(tape, all.lse, division) : Var(), {}};
+}
+
 }  // namespace
 
-std::span<const Form> forms() { return kForms; }
+Travels travels(const Mechanism& mechanism, const AttentionOptions& options) {
+  if (goes_by_keys(mechanism, options)) return Travels::keys;
+  if (mechanism.name() == "linformer" && options.dropout_p == 0.0) return Travels::slots;
+  return is_one_of(kByStates, mechanism.name()) ? Travels::state : Travels::rows;
+}
+
+Pattern keys_pattern(const Mechanism& mechanism, const AttentionOptions& options) {
+  return kept_by(options, ring_of(mechanism).pattern);
+}
 
 AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
                           const AttentionOptions& given, const Division& division) {
-  const auto form = std::find_if(std::begin(kForms), std::end(kForms),
-                                 [&](const Form& f) { return f.mechanism == mechanism.name(); });
-  if (form == std::end(kForms)) refuse(mechanism, "");
-  refuse_settings(mechanism, given);
+  refuse_options(mechanism, given);
   check_operands(q, k, v, mechanism, given);
   if (q.dim(0) != 1 || q.dim(1) != division.rows() || k.dim(1) != division.rows())
     fail(ErrorCode::shape, fmt::format("q has shape {}, this rank holds {} rows", q.shape().text(), division.rows()),
@@ -129,7 +152,12 @@ AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, 
   if (options.rotary) options.positions = division.positions(tape.context());
   const std::vector<Sequences::Rows> rows = options.queries.rows(1, division.rows(), "queries");
   const Call call{tape, q, k, v, mechanism, options, rows, rows};
-  return form->travels == Travels::keys ? with_keys(call, division) : with_state(call, division);
+  switch (travels(mechanism, given)) {
+    case Travels::keys: return with_keys(call, division);
+    case Travels::state: return with_state(call, division);
+    case Travels::slots: return slot_attention(call, division);
+    default: return with_rows(call, division);
+  }
 }
 
-}  // namespace fovea::parallel
+}  // namespace fovea::divided

@@ -6,19 +6,19 @@
 #include "fovea/attention.h"
 #include "parallel/division.h"
 
-namespace fovea::parallel {
+namespace fovea::divided {
 
 // What ranks that divide a sequence tell each other in a layer of a mechanism.
 enum class Travels : std::uint8_t {
   keys,   // the keys and values that the pattern names, round by round
   state,  // a state of each head, and what it fades by
+  slots,  // sums of what keys and values are compressed to
+  rows,   // all rows of q, k, v and of the input, where it is read: every rank then does the work of all
 };
-struct Form {
-  std::string_view mechanism;
-  Travels travels;
-};
-// The mechanisms that have one; of all others it is a named error.
-std::span<const Form> forms();
+// Every mechanism has a form: the last one where none is better, for it or for these options.
+Travels travels(const Mechanism& mechanism, const AttentionOptions& options);
+// Of one whose keys travel: the pairs of positions that it keeps.
+Pattern keys_pattern(const Mechanism& mechanism, const AttentionOptions& options);
 
 // attention() of sequences whose rows are divided among ranks: q, k and v (1, rows, heads, d), options.input and the
 // output are this rank's rows. All ranks make the same calls; the results and gradients are those of one rank, up to
@@ -27,4 +27,4 @@ std::span<const Form> forms();
 AttentionResult attention(Tape& tape, const Var& q, const Var& k, const Var& v, const Mechanism& mechanism,
                           const AttentionOptions& options, const Division& division);
 
-}  // namespace fovea::parallel
+}  // namespace fovea::divided

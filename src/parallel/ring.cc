@@ -9,7 +9,7 @@
 #include "tile/launch.h"
 #include "tile/merge.h"
 
-namespace fovea::parallel {
+namespace fovea::divided {
 namespace {
 
 struct RingCall {
@@ -92,6 +92,12 @@ Tensor fetched(const Context& context, const RingCall& call, const Round& round,
   return in;
 }
 
+// What the counter of dropout calls head 0 of a sequence, which is an item of its own there: see policy/dropout.h.
+std::int64_t first_head(const Division& division, std::size_t s) {
+  constexpr int kItem = 32;
+  return division.whole_rows(s).batch << kItem;
+}
+
 // One engine call for the queries of this rank and the keys of a round; with dropout, which goes by rows of the whole,
 // one for each sequence.
 std::vector<tile::Work> works_of(const Context& context, const RingCall& call, const Round& round, const Tensor& q,
@@ -120,8 +126,9 @@ std::vector<tile::Work> works_of(const Context& context, const RingCall& call, c
       works.back().problem.dropout = {.p = static_cast<float>(call.ring.dropout_p),
                                       .seed = context.seed(),
                                       .stream = call.stream,
-                                      .first_query = division.whole_row(s) + begin - division.row(s),
-                                      .first_key = division.whole_row(s) + keys.begin - at};
+                                      .first_head = first_head(division, s),
+                                      .first_query = division.whole_rows(s).begin + begin - division.row(s),
+                                      .first_key = division.whole_rows(s).begin + keys.begin - at};
     // The engine has the last query on the last key.
     works.back().pieces.add({.q0 = division.row(s), .nq = nq, .k0 = at, .nk = nk, .gap = (begin + nq) - keys.end},
                             call.ring.pattern.shifted(begin - (nk - nq), keys.begin));
@@ -242,4 +249,4 @@ std::int64_t ring_rows(const Ring& ring, const Division& division) {
   return rows;
 }
 
-}  // namespace fovea::parallel
+}  // namespace fovea::divided

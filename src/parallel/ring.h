@@ -5,7 +5,7 @@
 #include "parallel/division.h"
 #include "tile/contract.h"
 
-namespace fovea::parallel {
+namespace fovea::divided {
 
 // What a ring asks of the tiled engine.
 struct Ring {
@@ -33,4 +33,4 @@ RingResult ring_attention(Tape& tape, const Var& q, const Var& k, const Var& v, 
 // Rows of k and v that this rank gets from others in one pass.
 std::int64_t ring_rows(const Ring& ring, const Division& division);
 
-}  // namespace fovea::parallel
+}  // namespace fovea::divided

@@ -1,6 +1,6 @@
 #include "parallel/states.h"
 
-namespace fovea::parallel {
+namespace fovea::divided {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -80,4 +80,4 @@ Var state_before(Tape& tape, const Var& state, const Var& decay, const Division&
   return tape.record(kStates, inputs, {value}, {value}, SharedStates(call)).front();
 }
 
-}  // namespace fovea::parallel
+}  // namespace fovea::divided

@@ -7,7 +7,7 @@
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   fovea::dist::MpiRanks ranks(&argc, &argv);
-  namespace as_one = fovea::parallel::as_one;
+  namespace as_one = fovea::divided::as_one;
   try {
     for (const as_one::Case& c : as_one::cases({"softmax", "diag:block=8", "window:left=6,right=3", "norm"}))
       as_one::check(ranks.all(), c);

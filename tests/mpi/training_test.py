@@ -13,7 +13,7 @@ from pathlib import Path
 PROGRAM = os.environ.setdefault("FOVEA_PROGRAM", os.environ["FOVEA_MPI_PROGRAM"])
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "cli"))
 
-from launch import command, environment, mpirun  # noqa: E402
+from launch import MPIRUN, command, environment, mpirun  # noqa: E402
 from support import CliTest  # noqa: E402
 
 
@@ -40,10 +40,34 @@ class Training(CliTest):
         with open(self.folder / folder / "metrics.csv") as file:
             return [float(row["loss"]) for row in csv.DictReader(file) if row["split"] == "train"]
 
-    def assert_near(self, a, b):
+    def assert_near(self, a, b, tolerance=2e-5):
         self.assertEqual(len(a), len(b))
         for x, y in zip(a, b):
-            self.assertAlmostEqual(x, y, delta=2e-5 * abs(y))
+            self.assertAlmostEqual(x, y, delta=tolerance * abs(y))
+
+    def kill_one_of(self, ranks, arguments, checkpoint):
+        """Starts a run, and kills one of its ranks when the first checkpoint is there."""
+        run = subprocess.Popen(command(ranks, PROGRAM, *arguments), cwd=self.folder, env=environment(), text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.await_file(checkpoint, run)
+        self.kill(self.children(run.pid)[-1:])
+        run.communicate(timeout=60)
+
+    def await_file(self, file, run):
+        until = time.monotonic() + 60
+        while not file.exists() and run.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+
+    def children(self, process):
+        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True)
+        return [int(pid) for pid in found.stdout.split()]
+
+    def kill(self, processes):
+        for process in processes:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:  # it has ended
+                pass
 
     def test_ranks_train_as_one_does(self):
         self.good_on(1, *self.in_parts("one"))
@@ -57,19 +81,38 @@ class Training(CliTest):
         self.good_on(1, *whole)
         long = self.train("run", "--set", "train.log_every=1", "--set", "train.checkpoint_every=5", "--mesh", "data=4",
                           steps=40)
-        run = subprocess.Popen(command(4, PROGRAM, *long), cwd=self.folder, env=environment(), text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        last = self.folder / "run" / "last" / "state.json"
-        until = time.monotonic() + 60
-        while not last.exists() and run.poll() is None and time.monotonic() < until:
-            time.sleep(0.002)
-        victims = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)], capture_output=True, text=True)
-        if run.poll() is None and victims.stdout.split():
-            os.kill(int(victims.stdout.split()[-1]), signal.SIGKILL)
-        run.communicate(timeout=60)
+        self.kill_one_of(4, long, self.folder / "run" / "last" / "state.json")
         for ranks in 2, 1:  # one that is finished already is left as it is
             self.good_on(ranks, "train", "--resume", "run")
         self.assert_near(self.losses("run"), self.losses("whole"))
+
+    def test_a_killed_mesh_goes_on_with_others(self):
+        settings = "--set", "train.accumulation=4", "--set", "train.log_every=1"
+        self.good_on(1, *self.train("whole", *settings, steps=30))
+        long = self.train("run", *settings, "--set", "train.checkpoint_every=5", "--mesh", "data=2,sequence=2",
+                          steps=30)
+        self.kill_one_of(4, long, self.folder / "run" / "last" / "state.json")
+        self.good_on(2, "train", "--resume", "run", "--mesh", "sequence=2")
+        self.good_on(1, "train", "--resume", "run")  # nothing is left
+        self.assert_near(self.losses("run"), self.losses("whole"), 1e-4)
+
+    def test_a_lost_rank_is_started_again(self):
+        settings = "--set", "train.accumulation=2", "--set", "train.log_every=1"
+        self.good_on(1, *self.train("whole", *settings, steps=30))
+        long = self.train("run", *settings, "--set", "train.checkpoint_every=5", steps=30)
+        machine = {"PATH": f"{Path(MPIRUN).parent}:{os.environ['PATH']}", "OMPI_MCA_btl": "self,vader",
+                   "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+        run = subprocess.Popen([PROGRAM, *map(str, long), "--ranks", "2", "--mesh", "sequence=2", "--restarts", "2"],
+                               cwd=self.folder, env={**environment(), **machine}, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+        self.await_file(self.folder / "run" / "last" / "state.json", run)
+        launcher = self.children(run.pid)
+        self.kill(self.children(launcher[0])[-1:] if launcher else [])
+        out, said = run.communicate(timeout=120)
+        self.assertEqual(run.returncode, 0, out + said)
+        if "a rank was lost" in said:  # else it was too quick
+            self.assertIn("run goes on with 2 ranks, restart 1 of 2", said)
+        self.assert_near(self.losses("run"), self.losses("whole"), 1e-4)
 
     def test_errors_come_from_one_rank(self):
         self.refused(2, "a mesh of 3 x 1 = 3 ranks, but there are 2", *self.train(), "--mesh", "data=3")

@@ -11,15 +11,24 @@ using Texts = std::vector<std::string>;
 
 TEST(Layers, AreWrittenOut) {
   EXPECT_EQ(parse_layers("softmax"), Texts{"softmax"});
-  EXPECT_EQ(parse_layers("diag*1,norm*2"), (Texts{"diag", "norm", "norm"}));
-  EXPECT_EQ(parse_layers("diag:block=64,weights=rela*2,norm"),
+  EXPECT_EQ(parse_layers("diag/norm*2"), (Texts{"diag", "norm", "norm"}));
+  EXPECT_EQ(parse_layers("diag:block=64,weights=rela*2/norm"),
             (Texts{"diag:block=64,weights=rela", "diag:block=64,weights=rela", "norm"}));
-  EXPECT_EQ(parse_layers("norm:map=elu,diag:block=8"), (Texts{"norm:map=elu", "diag:block=8"}));
+  EXPECT_EQ(parse_layers("norm:map=elu+1/diag:block=8"), (Texts{"norm:map=elu+1", "diag:block=8"}));
 }
 
 TEST(Layers, RefuseNonsense) {
-  for (const char* bad : {"", ",norm", "norm,", "norm*0", "norm*-1", "norm*x", "norm*", "norm*1001", "*2", "norm*1e3"})
+  for (const char* bad :
+       {"", "/norm", "norm/", "diag//norm", "norm*0", "norm*-1", "norm*x", "norm*", "norm*1001", "*2", "norm*1e3"})
     EXPECT_THROW(parse_layers(bad), Error) << bad;
+}
+
+TEST(Layers, CommasAreBetweenModels) {
+  EXPECT_ERROR(parse_layers("diag:block=64,weights=rela*2,norm"), ErrorCode::usage, "commas", "attention",
+               "\"diag:block=64,weights=rela*2/norm\"");
+  EXPECT_ERROR(ModelConfig::preset("diag*1,norm*1"), ErrorCode::usage, "commas", "attention", "diag*1/norm*1");
+  EXPECT_ERROR(ModelConfig::preset("gpt").set_attention("diag,norm"), ErrorCode::usage, "commas", "attention",
+               "fovea compare");
 }
 
 TEST(Preset, TransNormerIsDiagThenNorm) {
@@ -34,7 +43,7 @@ TEST(Preset, TransNormerIsDiagThenNorm) {
 TEST(Preset, AMechanismStandsForTheTransformerWithIt) {
   EXPECT_EQ(ModelConfig::preset("norm").layers, (Texts{"norm", "norm"}));
   EXPECT_EQ(ModelConfig::preset("diag:block=32,weights=rela").layers, Texts(2, "diag:block=32,weights=rela"));
-  EXPECT_EQ(ModelConfig::preset("diag*1,norm*2").layers, (Texts{"diag", "norm", "norm"}));
+  EXPECT_EQ(ModelConfig::preset("diag/norm*2").layers, (Texts{"diag", "norm", "norm"}));
   EXPECT_EQ(ModelConfig::preset("norm*1").layers, Texts{"norm"});
   ModelConfig gpt = ModelConfig::preset("gpt");
   gpt.set_attention("transnormer-t2");
@@ -44,7 +53,7 @@ TEST(Preset, AMechanismStandsForTheTransformerWithIt) {
 TEST(Preset, AMistypedNameGetsTheNearestOne) {
   EXPECT_ERROR(ModelConfig::preset("transnormer-t3"), ErrorCode::usage, "transnormer-t3", "attention", "transnormer-t");
   EXPECT_ERROR(ModelConfig::preset("sotfmax"), ErrorCode::usage, "sotfmax", "attention", "softmax");
-  EXPECT_ERROR(ModelConfig::preset("diag*1,nrom*1"), ErrorCode::usage, "nrom", "layers[1]", "norm");
+  EXPECT_ERROR(ModelConfig::preset("diag/nrom"), ErrorCode::usage, "nrom", "layers[1]", "norm");
 }
 
 TEST(Config, HeadsMustDivideTheWidth) {

@@ -19,13 +19,13 @@ double loss_of(Context& context, const Model& model, const Batch& batch) {
   return model.loss(tape, batch).value.value().item();
 }
 
-class EveryFamily : public testing::TestWithParam<std::string> {};
-std::string family_name(const testing::TestParamInfo<std::string>& info) {
+class EveryFamily : public ::testing::TestWithParam<std::string> {};
+std::string family_name(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Families, EveryFamily, testing::ValuesIn(families::names()), family_name);
+INSTANTIATE_TEST_SUITE_P(Families, EveryFamily, ::testing::ValuesIn(families::names()), family_name);
 
 // Experts that no token chose have no gradient; all others have.
 bool may_be_idle(const std::string& parameter) { return parameter.find("experts.") != std::string::npos; }
@@ -34,7 +34,7 @@ void check_gradients(const ModelConfig& config) {
   Context context = make_context();
   const Model model(context, config);
   Random random(8, 8);
-  stir(model, random);
+  testing::stir(model, random);
   const Batch batch = families::random_batch(context, config, 4);
   Tape tape(context, {.record = true});
   tape.backward(model.loss(tape, batch).value);
@@ -171,7 +171,7 @@ TEST_P(EveryFamily, RunsInBf16CloseToF32) {
 struct StepCase {
   std::string preset, attention;
 };
-class Stepping : public testing::TestWithParam<StepCase> {};
+class Stepping : public ::testing::TestWithParam<StepCase> {};
 
 std::vector<StepCase> step_cases() {
   std::vector<StepCase> cases;
@@ -185,12 +185,12 @@ std::vector<StepCase> step_cases() {
   return cases;
 }
 
-std::string step_name(const testing::TestParamInfo<StepCase>& info) {
+std::string step_name(const ::testing::TestParamInfo<StepCase>& info) {
   std::string name = info.param.preset + "_" + info.param.attention;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Families, Stepping, testing::ValuesIn(step_cases()), step_name);
+INSTANTIATE_TEST_SUITE_P(Families, Stepping, ::testing::ValuesIn(step_cases()), step_name);
 
 // Tokens [begin, end) of every sequence of a packed input.
 Input part_of(const Context& context, const Input& all, std::int64_t begin, std::int64_t end) {
@@ -208,7 +208,7 @@ TEST_P(Stepping, GivesWhatTheParallelFormGives) {
   if (!GetParam().attention.empty()) config.set_attention(GetParam().attention);
   const Model model(context, config);
   Random random(8, 8);
-  stir(model, random);
+  testing::stir(model, random);
   constexpr std::int64_t kTokens = 9;
   Batch batch;
   const Input tokens = families::random_input(context, random, {kTokens, kTokens});

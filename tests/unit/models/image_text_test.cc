@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/network.h"
+#include "support/drawn_parameters.h"
 #include "support/expect_error.h"
 #include "support/families.h"
 #include "support/tensors.h"
@@ -47,10 +48,9 @@ class ImageTextTest : public ::testing::Test {
   // With weights that matter.
   Model make(const ModelConfig& config) {
     Model model(context_, config);
-    Random random(3, 3);
+    Random draws(3, 3);
     for (const Parameter& p : model.parameters())
-      for (std::int64_t i = 0; i < p.var.value().numel(); ++i)
-        p.var.value().data<double>()[i] += p.name == "temperature" ? 0.0 : 0.3 * random.normal();
+      if (p.name != "temperature") testing::stir(p, draws);
     return model;
   }
   static const Parameter& find(const Model& model, std::string_view name) {

@@ -68,9 +68,9 @@ Gradients gradients_of(Context& context, const Model& model, const Batch& batch)
   return gradients;
 }
 
-class EveryPreset : public testing::TestWithParam<const char*> {};
+class EveryPreset : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Presets, EveryPreset,
-                         testing::Values("transformer", "transnormer-t1", "transnormer-t2", "linear"));
+                         ::testing::Values("transformer", "transnormer-t1", "transnormer-t2", "linear"));
 
 // Tokens and positions; per layer two norms (256), q, k, v (64 x 192 + 192), output (64 x 64 + 64) and the
 // feed-forward layers; final norm; classifier 64 -> 128 -> 10.
@@ -152,9 +152,9 @@ TEST_P(EveryPreset, PackedEqualsPadded) {
     }
 }
 
-class RelativePositions : public testing::TestWithParam<Positions> {};
+class RelativePositions : public ::testing::TestWithParam<Positions> {};
 INSTANTIATE_TEST_SUITE_P(All, RelativePositions,
-                         testing::Values(Positions::alibi, Positions::t5, Positions::shaw, Positions::xl));
+                         ::testing::Values(Positions::alibi, Positions::t5, Positions::shaw, Positions::xl));
 
 TEST_P(RelativePositions, PackedEqualsPadded) {
   for (const bool causal : {false, true}) {
@@ -241,7 +241,7 @@ void check_gradients(const ModelConfig& config) {
   Context context = make_context();
   const Model model(context, config);
   Random random(8, 8);
-  stir(model, random);
+  testing::stir(model, random);
   const Batch batch = batch_of(context, tiny::examples(4, 3, 9), BatchLayout::packed);
   Tape tape(context, {.record = true});
   tape.backward(cross_entropy(tape, model.forward(tape, batch.input.ids, batch.input.rows), batch.targets));
@@ -264,14 +264,14 @@ ModelConfig tiny_double(const char* layers) {
 TEST(Gradients, OfATransformer) { check_gradients(tiny_double("softmax*2")); }
 
 TEST(Gradients, OfTransNormerT1) {
-  ModelConfig config = tiny_double("diag:block=4,weights=rela,norm=rms*1,norm:map=elu*1");
+  ModelConfig config = tiny_double("diag:block=4,weights=rela,norm=rms/norm:map=elu");
   config.feed_forward = FeedForward::glu;
   config.activation = Activation::silu;
   check_gradients(config);
 }
 
 TEST(Gradients, OfTransNormerT2PostNormWithClsAndSinusoids) {
-  ModelConfig config = tiny_double("diag:block=4*1,norm*1");
+  ModelConfig config = tiny_double("diag:block=4/norm");
   config.feed_forward = FeedForward::glu;
   config.activation = Activation::silu;
   config.placement = NormPlacement::post;
@@ -282,7 +282,7 @@ TEST(Gradients, OfTransNormerT2PostNormWithClsAndSinusoids) {
 }
 
 TEST(Gradients, OfLinearAttentionWithRmsNorm) {
-  ModelConfig config = tiny_double("linear*1,norm*1");
+  ModelConfig config = tiny_double("linear/norm");
   config.norm = StackNorm::rms;
   config.classifier_hidden = 0;
   check_gradients(config);

@@ -10,7 +10,7 @@
 #include "support/tensors.h"
 
 // Attention of divided sequences beside that of whole ones: outputs and gradients of q, k, v, weights and input.
-namespace fovea::parallel::as_one {
+namespace fovea::divided::as_one {
 
 using testing::random;
 using testing::relative_error;
@@ -67,9 +67,14 @@ Got run(Context& context, const Case& c, const std::vector<Tensor>& parts, const
   if (c.with) c.with(options);
   const bool reads = mechanism.needs_input();
   if (reads) options.input = leaves[3];
-  options.weights = make_weights(
-      context, mechanism,
-      {.heads = kHeads, .kv_heads = c.kv_heads, .d_k = kKeys, .d_v = kValues, .width = reads ? kWidth : 0}, c.dtype);
+  options.weights = make_weights(context, mechanism,
+                                 {.heads = kHeads,
+                                  .kv_heads = c.kv_heads,
+                                  .d_k = kKeys,
+                                  .d_v = kValues,
+                                  .width = reads ? kWidth : 0,
+                                  .max_length = 128},
+                                 c.dtype);
   const Var output = attend(tape, leaves, mechanism, options);
   tape.backward(output, parts[4]);
   Got got{{output.value()}, {}};
@@ -122,4 +127,4 @@ inline std::vector<Case> cases(const std::vector<std::string>& mechanisms, bool 
   return all;
 }
 
-}  // namespace fovea::parallel::as_one
+}  // namespace fovea::divided::as_one

@@ -2,10 +2,11 @@
 
 #include "dist/threads.h"
 #include "parallel/ring.h"
+#include "parallel/traffic.h"
 #include "support/expect_error.h"
 #include "unit/parallel/as_one.h"
 
-namespace fovea::parallel {
+namespace fovea::divided {
 namespace {
 
 using as_one::Case;
@@ -69,7 +70,71 @@ TEST(Divided, NoMoreTravelsThanIsNamed) {
     });
   }
   EXPECT_EQ(sent[0], sent[1]);
+  dist::run_threads(4, [](const dist::Group& group) {
+    Context context({.threads = 1});
+    const Division division(group.split(0, "sequence"), {45});
+    Tape tape(context);
+    const Var q = Var::leaf(random(context, {1, division.rows(), 4, 6}, 1, DType::f32)),
+              k = Var::leaf(random(context, {1, division.rows(), 2, 6}, 2, DType::f32)),
+              v = Var::leaf(random(context, {1, division.rows(), 2, 5}, 3, DType::f32));
+    const Var y = attention(tape, q, k, v, Mechanism::parse("topk"), {}, division).output;
+    const auto got = static_cast<std::uint64_t>(45 - division.rows()) * (4 * 6 + 2 * (6 + 5)) * sizeof(float);
+    EXPECT_EQ(division.ranks().traffic().at("all_gather").received, got);
+    tape.backward(y, random(context, y.shape(), 4, DType::f32));
+    EXPECT_EQ(division.ranks().traffic().at("reduce_scatter").sent, got);
+  });
   EXPECT_EQ(sent[0], 2u * 4 * 4 * sizeof(double));  // heads, d_k, d_v: in f64
+}
+
+// What fovea plan counts with: on the rank that gets most, byte for byte.
+TEST(Divided, TravelsAsItsClosedForm) {
+  for (const char* name : {"softmax", "relu2", "window:left=6,right=3", "diag:block=8", "linear", "norm", "retnet",
+                           "topk", "linformer:slots=9"})
+    for (const bool causal : {true, false}) {
+      const Mechanism mechanism = Mechanism::parse(name);
+      if (!mechanism.supports(causal ? Feature::causal : Feature::bidirectional)) continue;
+      constexpr int kRanks = 3;
+      constexpr std::int64_t kLength = 50, kHeads = 2, kWidth = 4;
+      std::vector<double> got(kRanks);
+      dist::run_threads(kRanks, [&](const dist::Group& group) {
+        Context context({.threads = 1});
+        const Division division(group.split(0, "sequence"), {kLength});
+        Tape tape(context);
+        const Shape shape{1, division.rows(), kHeads, kWidth};
+        const auto leaf = [&](int seed) { return Var::leaf(random(context, shape, seed, DType::f32)); };
+        AttentionOptions options{.causal = causal};
+        options.weights = make_weights(
+            context, mechanism, {.heads = kHeads, .kv_heads = kHeads, .d_k = kWidth, .d_v = kWidth, .max_length = 64},
+            DType::f32);
+        const Var y = attention(tape, leaf(1), leaf(2), leaf(3), mechanism, options, division).output;
+        tape.backward(sum(tape, y));
+        for (const auto& [operation, traffic] : division.ranks().traffic())
+          got[static_cast<std::size_t>(group.rank())] += static_cast<double>(traffic.received);
+      });
+      const Traffic wanted = traffic(
+          mechanism,
+          {.length = kLength, .heads = kHeads, .kv_heads = kHeads, .d_k = kWidth, .d_v = kWidth, .causal = causal},
+          kRanks);
+      EXPECT_EQ(*std::max_element(got.begin(), got.end()), wanted.forward + wanted.backward) << name << causal;
+    }
+}
+
+TEST(Divided, SlotsAreAddedUp) {
+  for (const char* mechanism : {"linformer:slots=8", "linformer:slots=8,sharing=kv"})
+    expect_as_one({.mechanism = mechanism});
+  expect_as_one({.mechanism = "linformer:slots=8,sharing=none", .kv_heads = 4});
+  expect_as_one({.mechanism = "linformer:slots=8", .dtype = DType::f32, .tolerance = 5e-5});
+  expect_as_one({.mechanism = "linformer:slots=8", .dtype = DType::bf16, .tolerance = 3e-2});
+  expect_as_one({.mechanism = "linformer:slots=8", .with = [](AttentionOptions& o) { o.dropout_p = 0.3; }});
+}
+
+// Every mechanism has a form: these gather all rows.
+TEST(Divided, RowsTravelWhereNothingLessWillDo) {
+  for (const char* mechanism : {"reformer", "performer", "nystrom", "diag:tail=zeros", "additive"}) {
+    EXPECT_EQ(travels(Mechanism::parse(mechanism), {}), Travels::rows) << mechanism;
+    expect_as_one({.mechanism = mechanism, .lengths = {37, 5, 61}});
+  }
+  expect_as_one({.mechanism = "transformer-xl", .causal = true, .lengths = {37, 5, 61}});
 }
 
 TEST(Divided, WhatHasNoFormIsNamed) {
@@ -80,14 +145,12 @@ TEST(Divided, WhatHasNoFormIsNamed) {
     const Tensor x = random(context, {1, 8, 2, 4}, 1, DType::f32);
     attention(tape, x, x, x, Mechanism::parse(mechanism), options, division);
   };
-  EXPECT_ERROR(attempt("sinkhorn", {}), ErrorCode::unsupported, "has no form for divided sequences",
-               "sinkhorn x sequence", "softmax, relu2");
-  EXPECT_ERROR(attempt("diag:tail=zeros", {}), ErrorCode::unsupported, "keys of zeros", "", "");
   AttentionOptions masked;
   Context context({.threads = 1});
   masked.mask = Tensor::zeros(context, {1, 1, 8, 8}, DType::u8);
-  EXPECT_ERROR(attempt("softmax", masked), ErrorCode::unsupported, "with a bias or a mask", "", "");
+  EXPECT_ERROR(attempt("softmax", masked), ErrorCode::unsupported, "a bias or a mask for pairs", "softmax x sequence",
+               "does not divide sequences");
 }
 
 }  // namespace
-}  // namespace fovea::parallel
+}  // namespace fovea::divided

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "dist/mesh.h"
+#include "fovea/model.h"
+
+namespace fovea {
+
+// A model shares its work with other ranks from now on, all of which make the same calls. The same results, up to the
+// order of sums: losses are those of all rows, and the gradients of all ranks add up to those of one. Refuses a mesh
+// that the model has no form for. Who shares the work is no part of what a model is: it may be const.
+void set_mesh(const Model& model, const dist::Mesh& mesh);
+
+}  // namespace fovea
