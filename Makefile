@@ -1,7 +1,7 @@
 # Short names for what people do here. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
 .PHONY: help run build dist test test-python wheel python bench fuzz fuzz-readers cuda gpu-python gpu-test gpu-bench peers lint lint-format format \
-        house asan tsan clean bootstrap
+        house site asan tsan clean bootstrap
 
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
@@ -27,8 +27,10 @@ dist: bootstrap-dist  ## build the program for many ranks too: mpirun -n 2 build
 	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_MPI=ON >/dev/null
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_cli fovea_dist_cli
 
-test: bootstrap-dist bootstrap-test $(VENV)/installed.txt house  ## build everything and run every test
-	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_MPI=ON -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
+# ON: with the kernels for cards, compiled to be checked, and tests of them that need no card (docs/cuda.md).
+CUDA_CHECK ?= OFF
+test: bootstrap-dist bootstrap-test $(if $(filter ON,$(CUDA_CHECK)),bootstrap-cuda) $(VENV)/installed.txt house  ## build everything and run every test
+	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_MPI=ON -DFOVEA_CUDA_CHECK=$(CUDA_CHECK) -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
 	@ninja -C $(RELEASE) -j $(JOBS)
 	@ctest --preset release -j $(JOBS)
 	@$(MAKE) --no-print-directory test-python
@@ -41,9 +43,9 @@ python: bootstrap $(VENV)/installed.txt  ## build the Python package: PYTHONPATH
 	@cmake --preset release -DFOVEA_JOIN=$(JOIN) -DFOVEA_PYTHON=ON -DPython_EXECUTABLE=$(PYTHON) >/dev/null
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_python
 
-wheel: bootstrap $(VENV)/installed.txt  ## write the Python package as a wheel into build/wheels
-	@$(PYTHON) -m pip wheel -q --no-build-isolation --no-deps --wheel-dir build/wheels .
-	@ls -sh build/wheels
+wheel: bootstrap  ## write wheels of the Python package for the Pythons of this machine into build/wheels
+	@scripts/bootstrap python
+	@scripts/wheel $(PYTHONS)
 
 bench: bootstrap $(RELEASE)/build.ninja  ## time the kernels on this machine against its matrix-product rate
 	@ninja -C $(RELEASE) -j $(JOBS) fovea_bench
@@ -67,13 +69,7 @@ gpu-python: bootstrap-cuda  ## build the Python package with kernels for NVIDIA 
 	@ninja -C build/cuda -j $(JOBS) fovea_python
 
 gpu-test: cuda  ## build and run the tests that need a card
-	@build/cuda/bin/gpu_policy_test --gtest_brief=1
-	@build/cuda/bin/gpu_ops_test --gtest_brief=1
-	@build/cuda/bin/gpu_optim_test --gtest_brief=1
-	@build/cuda/bin/gpu_tile_test --gtest_brief=1
-	@build/cuda/bin/gpu_scan_test --gtest_brief=1
-	@build/cuda/bin/gpu_train_test --gtest_brief=1
-	@build/cuda/bin/gpu_conformance_test --gtest_brief=1
+	@tests/gpu/suite $(ARGS)
 	@if $(GPU_PYTHON) -c 'import nanobind, torch, pytest; assert torch.cuda.is_available()' 2>/dev/null; then \
 		$(MAKE) --no-print-directory gpu-python && GPU_PYTHON=$(GPU_PYTHON) tests/gpu/python/run; \
 	else echo "tests/gpu/python not run: $(GPU_PYTHON) lacks nanobind, pytest or PyTorch with CUDA (GPU_PYTHON=...)"; fi
@@ -101,6 +97,9 @@ lint-format: bootstrap-lint
 
 format: bootstrap-lint  ## lay out every C++ file
 	@clang-format -i $(CXX_SOURCES)
+
+site:  ## write docs/ as a site of plain HTML: build/site/index.html
+	@scripts/site
 
 house:  ## print the table of house limits; fails over the hard ones
 	@dev/house

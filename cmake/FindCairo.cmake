@@ -7,4 +7,7 @@ if(Cairo_FOUND AND NOT TARGET Cairo::cairo)
   add_library(Cairo::cairo UNKNOWN IMPORTED)
   set_target_properties(Cairo::cairo PROPERTIES IMPORTED_LOCATION ${CAIRO_LIBRARY}
                                                 INTERFACE_INCLUDE_DIRECTORIES ${CAIRO_INCLUDE_DIR})
+  add_library(Cairo::headers INTERFACE IMPORTED)  # for those who open it themselves
+  set_target_properties(Cairo::headers PROPERTIES INTERFACE_INCLUDE_DIRECTORIES ${CAIRO_INCLUDE_DIR}
+                                                  INTERFACE_LINK_LIBRARIES "${CMAKE_DL_LIBS}")
 endif()

@@ -36,4 +36,15 @@ find_library(CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 HINTS ${CUDAToolk
 add_library(fovea_cublaslt SHARED IMPORTED)
 set_target_properties(fovea_cublaslt PROPERTIES IMPORTED_LOCATION ${CUBLASLT_LIBRARY}
                                                 INTERFACE_INCLUDE_DIRECTORIES ${CUBLASLT_INCLUDE})
-set(FOVEA_CUDA_LIBRARIES CUDA::cudart_static fovea_cublaslt)
+set(FOVEA_CARD_LIBRARIES CUDA::cudart_static fovea_cublaslt)
+
+# Links a program for machines with a card with the objects of folders; what it does not use does not travel.
+function(fovea_link_card_folders program)
+  target_link_options(${program} PRIVATE LINKER:--as-needed)
+  if(FOVEA_CUDA)
+    fovea_link_folders(${program} ${ARGN})
+    return()
+  endif()
+  fovea_link_checked_folders(${program} ${ARGN})
+  target_link_libraries(${program} PRIVATE ${FOVEA_CARD_LIBRARIES})
+endfunction()

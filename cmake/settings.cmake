@@ -59,14 +59,25 @@ function(fovea_objects name)
   if(NOT sources)  # headers alone
     return()
   endif()
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/cuda/*.cu)
   if(FOVEA_CUDA)
-    file(GLOB_RECURSE device_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/cuda/*.cu)
-    list(APPEND sources ${device_sources})
+    list(APPEND sources ${kernels})
   endif()
   add_library(fovea_${name} OBJECT ${sources})
   target_include_directories(fovea_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(fovea_${name} PUBLIC fovea_flags ${needs})
   fovea_join(fovea_${name} ${ARGN})
+  if(FOVEA_CUDA_CHECK)
+    fovea_check_beside(fovea_${name} KERNELS ${kernels} LINK ${needs})
+  endif()
+endfunction()
+
+# Links a program with the objects of folders and with what they need.
+function(fovea_link_folders program)
+  foreach(folder ${ARGN})
+    target_link_libraries(${program} PRIVATE fovea_${folder})
+    target_sources(${program} PRIVATE $<TARGET_OBJECTS:fovea_${folder}>)
+  endforeach()
 endfunction()
 
 # A plain source takes most of its compilation reading headers. With FOVEA_JOIN several of them are compiled as one, for

@@ -13,11 +13,12 @@ struct DeviceState {
   struct Entry {
     std::string name;
     std::size_t bytes, available;
+    std::string trouble = {};  // why it cannot be used; empty: it can
   };
   Device device = Device::cpu;
   std::vector<Entry> list;
   std::string versions;  // of driver, runtime and kernels
-  std::string trouble;   // why the list is empty
+  std::string trouble;   // why none of the list can be used
 };
 std::vector<DeviceState> devices();  // every kind, the cpu first
 

@@ -6,25 +6,26 @@
 namespace fovea {
 namespace {
 
-thread_local Recording* t_current = nullptr;
+thread_local Recording* t_recording = nullptr;
 std::shared_mutex g_making;  // one recording is made at a time
 
 }  // namespace
 
-Recording* Recording::current() { return t_current; }
+Recording* Recording::current() { return t_recording; }
 
 void Recording::refuse(const char* why) {
-  if (t_current != nullptr && !t_current->feeding_) fail(ErrorCode::unsupported, why, {}, "nothing: it runs as it is");
+  if (t_recording != nullptr && !t_recording->feeding_)
+    fail(ErrorCode::unsupported, why, {}, "nothing: it runs as it is");
 }
 
 std::shared_lock<std::shared_mutex> Recording::outside() {
-  return t_current != nullptr ? std::shared_lock<std::shared_mutex>() : std::shared_lock(g_making);
+  return t_recording != nullptr ? std::shared_lock<std::shared_mutex>() : std::shared_lock(g_making);
 }
 
-const std::uint64_t* stream_shift() { return t_current == nullptr ? nullptr : t_current->shift(); }
+const std::uint64_t* stream_shift() { return t_recording == nullptr ? nullptr : t_recording->shift(); }
 
-Making::Making(Recording& recording) { t_current = &recording; }
-Making::~Making() { t_current = nullptr; }
+Making::Making(Recording& recording) { t_recording = &recording; }
+Making::~Making() { t_recording = nullptr; }
 
 std::unique_ptr<Recording> Recording::make(Memory& memory, std::function<void()> body) {
   std::unique_ptr<Recording> recording;

@@ -122,7 +122,7 @@ void Staging::read(void* host, const void* from, std::size_t bytes, cudaStream_t
 }
 
 CardMemory::CardMemory(const Place& place) : Memory(Device::cuda), index_(place.index), stream_(place.stream) {
-  const Card& card = card_at(index_);  // refuses an index that names none
+  const Card& card = card_at(cards(), index_);
   size_ = card.bytes;
   check_cuda(cudaSetDevice(index_), "a card");
   if (stream_ == nullptr) stream_ = stream_of_card(index_);

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "core/cuda/memory.h"
 #include "core/devices.h"
 
@@ -27,7 +29,22 @@ std::string capability(const Card& card) {
   return card.name + ", compute capability " + std::to_string(card.major) + "." + std::to_string(card.minor);
 }
 
-Cards ask() {
+// Why the driver names no card.
+std::string trouble_of(const Cards& found, cudaError_t status) {
+  if (found.driver == 0) return "there is no driver";
+  if (status == cudaErrorNoDevice) return "there is no card";
+  if (status == cudaErrorInsufficientDriver)
+    return "the driver is for CUDA " + version_text(found.driver) + ", this build for " + version_text(found.runtime);
+  return cudaGetErrorString(status);
+}
+
+std::string without_kernels(const Card& card) {
+  return "this build has kernels for " FOVEA_CUDA_ARCHS ", none for " + capability(card);
+}
+
+}  // namespace
+
+Cards look_at_cards() {
   Cards found;
   cudaRuntimeGetVersion(&found.runtime);
   cudaDriverGetVersion(&found.driver);
@@ -35,7 +52,7 @@ Cards ask() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     cudaGetLastError();
-    found.trouble = found.driver == 0 ? "there is no driver" : cudaGetErrorString(status);
+    found.trouble = trouble_of(found, status);
     return found;
   }
   for (int i = 0; i < count; ++i) {
@@ -44,19 +61,19 @@ Cards ask() {
     found.list.push_back({properties.name, properties.major, properties.minor, properties.multiProcessorCount,
                           properties.totalGlobalMem, is_served(i)});
   }
-  if (found.list.empty()) found.trouble = "there is no card";
+  if (found.list.empty())
+    found.trouble = "there is no card";
+  else if (std::none_of(found.list.begin(), found.list.end(), [](const Card& card) { return card.served; }))
+    found.trouble = without_kernels(found.list.front());
   return found;
 }
-
-}  // namespace
 
 const Cards& cards() {
-  static const Cards found = ask();
+  static const Cards found = look_at_cards();
   return found;
 }
 
-const Card& card_at(int index) {
-  const Cards& found = cards();
+const Card& card_at(const Cards& found, int index) {
   if (found.list.empty()) fail(ErrorCode::unsupported, "no CUDA: " + found.trouble, "device", "--device cpu");
   const auto count = static_cast<int>(found.list.size());
   if (index < 0 || index >= count)
@@ -64,8 +81,8 @@ const Card& card_at(int index) {
          count == 1 ? "--device cuda" : "--device cuda:0 to cuda:" + std::to_string(count - 1));
   const Card& card = found.list[static_cast<std::size_t>(index)];
   if (!card.served)
-    fail(ErrorCode::unsupported, "this build has kernels for " FOVEA_CUDA_ARCHS ", none for " + capability(card),
-         "device", "make cuda CUDA_ARCHS=" + std::to_string(card.major) + std::to_string(card.minor));
+    fail(ErrorCode::unsupported, without_kernels(card), "device",
+         "--device cpu, or make cuda CUDA_ARCHS=" + std::to_string(card.major) + std::to_string(card.minor));
   return card;
 }
 
@@ -87,6 +104,7 @@ DeviceState kernels::look_at_devices<Device::cuda>() {
     device::check_cuda(cudaSetDevice(static_cast<int>(i)), "a card");
     device::check_cuda(cudaMemGetInfo(&free, &all), "a card's memory");
     state.list.push_back({device::capability(card), card.bytes, free});
+    if (!card.served) state.list.back().trouble = device::without_kernels(card);
   }
   return state;
 }

@@ -14,14 +14,15 @@ struct Card {
   bool served = false;  // has this build kernels for it?
 };
 
-// What the driver of this machine says, asked once.
+// What the driver of this machine says.
 struct Cards {
   int driver = 0, runtime = 0;  // 13000: CUDA 13.0; 0: none
   std::vector<Card> list;
-  std::string trouble;  // why there are none: no driver, one that is too old, no card
+  std::string trouble;  // why none can be used: no driver, one that is too old, no card, no kernels for any
 };
-const Cards& cards();
+Cards look_at_cards();
+const Cards& cards();  // the same, asked once
 
-const Card& card_at(int index);  // refuses what names none
+const Card& card_at(const Cards& cards, int index);  // refuses what names none, or one that has no kernels here
 
 }  // namespace fovea::device

@@ -6,25 +6,18 @@
 #include <string>
 #include <utility>
 
+#include "core/cuda/errors.h"
 #include "core/cuda/launch.h"
 #include "fovea/error.h"
 
 namespace fovea::device {
-
-inline void check_cuda(cudaError_t status, const char* where) {
-  if (status == cudaSuccess) return;
-  const std::string what = std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
-  if (status == cudaErrorMemoryAllocation)
-    fail(ErrorCode::out_of_memory, what, where, "a smaller batch or length, or another card");
-  fail(ErrorCode::internal, what, where, "compute-sanitizer names the first bad access");
-}
 
 // Memory of the card that outlives the calls.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   explicit DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
-    if (bytes > 0) check_cuda(cudaMalloc(&data_, bytes), "memory of the card");
+    if (bytes > 0) check_memory(cudaMalloc(&data_, bytes), bytes, "plans on the card");
   }
   DeviceBuffer(DeviceBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -51,7 +44,7 @@ class DeviceScratch {
     if (launch_.allocator != nullptr)
       block_ = launch_.allocator->allocate(bytes, Lifetime::scratch);
     else
-      check_cuda(cudaMallocAsync(&block_.data, bytes, launch_.stream), "scratch of attention");
+      check_memory(cudaMallocAsync(&block_.data, bytes, launch_.stream), bytes, "scratch of attention");
   }
   ~DeviceScratch() {
     if (block_.data == nullptr) return;
