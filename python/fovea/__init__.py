@@ -7,9 +7,10 @@
 """
 
 from fovea import _fovea
+from fovea._arrays import whole
 from fovea._attention import Gradients, attention, attention_backward
 from fovea._generate import Generated, generate
-from fovea._inspect import Inspection, inspect, inspect_attention
+from fovea._inspect import Inspection, approximation, inspect, inspect_attention
 from fovea._mechanism import Mechanism, MechanismInfo, WeightInfo, list_mechanisms
 from fovea._model import Dataset, Model, TrainResult, export_model, import_model, listops, load, load_data, train
 from fovea._pattern import Pattern
@@ -18,9 +19,14 @@ from fovea._tokenizer import Encoding, Tokenizer
 
 __version__: str = _fovea.version
 get_num_threads = _fovea.get_num_threads
-set_num_threads = _fovea.set_num_threads
 devices = _fovea.devices
 empty_cache = _fovea.empty_cache
+
+
+def set_num_threads(threads: int) -> None:
+    """How many threads a call uses; 0: all cores, or OMP_NUM_THREADS."""
+    _fovea.set_num_threads(max(-1, min(whole(threads, "threads"), 1 << 30)))
+
 
 __all__ = [
     "Dataset",
@@ -36,6 +42,7 @@ __all__ = [
     "Tokenizer",
     "TrainResult",
     "WeightInfo",
+    "approximation",
     "attention",
     "attention_backward",
     "attention_step",

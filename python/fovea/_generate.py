@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fovea import _fovea
+from fovea._arguments import settings_text
 from fovea._tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ def generate(model: Model, prompts: Any, *, tokenizer: Tokenizer | str | PathLik
     """
     if isinstance(settings.get("stop"), str):
         settings["stop"] = [settings["stop"]]
+    if not isinstance(prompts, (str, list, tuple, np.ndarray)):
+        raise TypeError(f"prompts cannot be {prompts!r}: a text, a row of token ids, or a list of either")
     single = isinstance(prompts, str) or _is_row(prompts)
     every: Sequence[Any] = [prompts] if single else list(prompts)
-    request = json.dumps({"options": settings, "weights": weights})
+    request = settings_text({"options": settings, "weights": str(weights)})
     if all(isinstance(prompt, str) for prompt in every):
         if isinstance(tokenizer, (str, PathLike)):
             tokenizer = Tokenizer(tokenizer)

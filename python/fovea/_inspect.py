@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fovea import _fovea
+from fovea._arguments import engine_of, natural
 from fovea._attention import Call
 from fovea._mechanism import Mechanism
 from fovea._model import Model, _batch
@@ -29,7 +30,8 @@ class Head(Mapping[str, Any]):
 
     By row: entropy, effective_keys, largest, largest_key, max_logit, row_sum, top_keys and top_weights (n_q, top). By key:
     received. distance (n_q + n_k - 1), curve and area of the locally accumulated score, pyramid, bad_rows; verdict: the
-    class and the numbers it was told by.
+    class and the numbers it was told by. Where it was asked for: importance, by gradient, and loss_without, what the loss
+    grows by without the head.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -80,6 +82,32 @@ class Layer(NamedTuple):
     rollout: np.ndarray | None
 
 
+class PruningStep(NamedTuple):
+    """How a model fares without so many heads; accuracy where there are classes."""
+
+    removed: int
+    loss: float
+    accuracy: float
+
+
+class Approximation(NamedTuple):
+    """How far a mechanism is from softmax on the same q, k and v; ``reason`` says why numbers are missing.
+
+    ``output_error`` is relative; ``divergence`` the mean KL of rows; ``top_agreement`` the share of the 8 largest keys that
+    are the same; ``layer`` that of a model, in the order they run.
+    """
+
+    mechanism: str
+    length: int
+    output_error: float
+    divergence: float
+    top_agreement: float
+    seconds: float
+    softmax_seconds: float
+    reason: str
+    layer: int | None = None
+
+
 class Inspection:
     """What inspect() found: ``layers``, each with its heads. In a notebook it shows itself."""
 
@@ -92,6 +120,16 @@ class Inspection:
         if self._layers is None:
             self._layers = [Layer(**{**layer, "heads": [Head(h) for h in layer["heads"]]}) for layer in self._engine.layers()]
         return self._layers
+
+    @property
+    def pruning(self) -> list[PruningStep]:
+        """The score as heads are taken out, the least important first: of inspect(..., prune=True)."""
+        return [PruningStep(*step) for step in self._engine.worth()["pruning"]]
+
+    @property
+    def approximation(self) -> list[Approximation]:
+        """Other mechanisms on what each layer reads: of inspect(..., approximation=["linear", ...])."""
+        return [Approximation(**row) for row in self._engine.worth()["approximation"]]
 
     @property
     def weights(self) -> np.ndarray:
@@ -125,7 +163,7 @@ class Inspection:
 
 
 _OF_CALLS = ("sequence", "top", "cells", "curve_points", "paper_curve")
-_OF_MODELS = (*_OF_CALLS, "layers", "rollout")  # of a call `layers` is an option of attention
+_OF_MODELS = (*_OF_CALLS, "layers", "rollout", "importance", "prune", "approximation")  # of a call `layers` is an option of attention
 
 
 def _split(options: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -141,6 +179,10 @@ def inspect(model: Model, text: str | None = None, *, second: str = "", length: 
     ``length``: tokens of the text at most. ``out``: a page with all of it. Also ``layers``, ``top``, ``cells`` (of the finest
     map, n keeps all weights), ``curve_points``, ``paper_curve``, ``rollout`` and, of a batch, ``sequence``.
 
+    ``importance=True`` asks what each head is worth to the loss (without ``targets``: of the next token, or of the model's own
+    answer), ``prune=True`` how the loss grows as heads are taken out, ``approximation=["linear", ...]`` how far these
+    mechanisms are from softmax on what the layers read.
+
     >>> model = Model("norm", vocabulary=256, classes=2, width=16)
     >>> inspect(model, ids=[[5, 1, 7, 9]]).layers[0].heads[1].entropy.shape
     (4,)
@@ -151,13 +193,15 @@ def inspect(model: Model, text: str | None = None, *, second: str = "", length: 
     if text is not None:
         if inputs:
             raise TypeError(f"a text, or {', '.join(inputs)}, not both")
-        engine = _fovea.inspect_text(model._engine, text, second, length, options)
+        if not isinstance(text, str) or not isinstance(second, str):
+            raise TypeError(f"text cannot be {text if not isinstance(text, str) else second!r}: it is a str; ids=... are rows of ids")
+        engine = _fovea.inspect_text(engine_of(model, Model, "model"), text, second, natural(length, "length"), options)
     else:
         batch = _batch(inputs.pop("ids", None), inputs)
         if not batch:
             raise TypeError("what is to be read? inspect(model, text), or ids=..., pictures=...")
         names = [_names(model, batch.get(side), options.get("sequence", 0)) for side in ("ids", "second_ids")]
-        engine = _fovea.inspect_batch(model._engine, batch, *names, options)
+        engine = _fovea.inspect_batch(engine_of(model, Model, "model"), batch, *names, options)
     found = Inspection(engine, name or "the model")
     if out is not None:
         found.save(out, force=force)
@@ -183,3 +227,16 @@ def inspect_attention(q: Any, k: Any, v: Any, mechanism: str | Mechanism = "soft
     call = Call(q, k, v, mechanism, rest)
     engine = _fovea.inspect_attention(q, k, v, call.engine, call.options, mine)
     return Inspection(engine, mechanism if isinstance(mechanism, str) else mechanism.name)
+
+
+def approximation(q: Any, k: Any, v: Any, mechanisms: Sequence[str | Mechanism], lengths: Sequence[int] | None = None, *,
+                  causal: bool = False) -> list[Approximation]:
+    """How far mechanisms are from softmax on q, k and v (batch, n, heads, d), on their first ``lengths`` tokens (all of them).
+
+    >>> x = np.ones((1, 6, 2, 4), np.float32)
+    >>> [row.output_error for row in approximation(x, x, x, ["softmax", "linear"])][0]
+    0.0
+    """
+    names = [str(m) if isinstance(m, str) else m.text for m in mechanisms]
+    rows = _fovea.approximation(q, k, v, names, list(lengths or [min(q.shape[1], k.shape[1])]), causal)
+    return [Approximation(**row) for row in rows]

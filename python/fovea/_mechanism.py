@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -187,8 +185,6 @@ class Mechanism:
     @staticmethod
     def load(path: str | PathLike[str]) -> Mechanism:
         """Reads what save() wrote."""
-        if not os.path.exists(path):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         tensors, about = _fovea.read_safetensors(str(path))
         if "fovea.mechanism" not in about:
             raise ValueError(f"{path} holds no mechanism")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from os import PathLike, fspath
+from difflib import get_close_matches
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from fovea import _fovea
-from fovea._arrays import int_list
+from fovea._arguments import engine_of, natural, path as path_text, settings_text
+from fovea._arrays import int_list, whole
+from fovea._errors import three_lines, unknown
 from fovea._generate import generate
 from fovea._progress import Progress
 from fovea._tokenizer import Tokenizer
@@ -23,7 +27,7 @@ Split = Iterable[tuple[Any, int]]
 class Model:
     """A Transformer. ``model`` is a preset ("gpt", "llama", "roberta", "seq2seq", "vit", ...) and ``attention`` the
     mechanism of its layers; without ``model``, ``attention`` may also be a preset ("transformer", "transnormer-t2") or a
-    list of layers ("diag*1,norm*1"), of a classifier of token sequences. Settings are those of the command line's
+    list of layers ("diag/norm*2"), of a classifier of token sequences. Settings are those of the command line's
     ``model.`` section; sizes that are not given are taken from ``data``.
 
     >>> model = Model("transnormer-t2", vocabulary=16, classes=10, width=32)
@@ -34,7 +38,11 @@ class Model:
     def __init__(self, attention: str | None = None, *, model: str | None = None, data: Dataset | None = None,
                  seed: int = 0, **settings: Any) -> None:
         names = (model or "", attention or ("" if model else "transnormer-t2"))
-        self._engine = _fovea.make_model(names, json.dumps(settings), seed, data and data._engine)
+        for name, value in zip(("model", "attention"), names):
+            if not isinstance(value, (str, list, tuple)):
+                raise TypeError(f"{name} cannot be {value!r}: it is a name")
+        of_data = None if data is None else engine_of(data, Dataset, "data")
+        self._engine = _fovea.make_model(names, settings_text(settings), natural(seed, "seed"), of_data)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -82,13 +90,19 @@ class Model:
     def embed(self, texts: str | Sequence[str], *, normalize: bool = False, batch_tokens: int = 4096) -> np.ndarray:
         """Vectors (texts, features), or (features) of a single text; for models that came with a tokeniser."""
         one = isinstance(texts, str)
-        vectors = np.asarray(_fovea.embed(self._engine, [texts] if one else list(texts), normalize, batch_tokens))
+        given = [texts] if one else list(texts)
+        for text in given:
+            if not isinstance(text, str):
+                raise TypeError(f"texts cannot hold {text!r}: they are of type str")
+        most = natural(batch_tokens, "batch_tokens")
+        vectors = np.asarray(_fovea.embed(self._engine, given, bool(normalize), most))
         return np.asarray(vectors[0]) if one else vectors
 
     def evaluate(self, data: Dataset, split: str = "test", *, batch: int = 32) -> dict[str, Any]:
         """What a split costs: loss (of numbers the mean squared error), accuracy where there are classes, perplexity
         where tokens are asked for, and deviation, the mean absolute error of numbers."""
-        report = dict(_fovea.evaluate(self._engine, data._engine, _checked(split), batch))
+        given = engine_of(data, Dataset, "data")
+        report = dict(_fovea.evaluate(self._engine, given, _checked(split), _at_least_one(batch, "batch")))
         if data.task in ("lm", "mlm", "seq2seq"):
             report["perplexity"] = math.exp(min(report["loss"], 700.0))
         return report
@@ -99,7 +113,7 @@ class Model:
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Writes model.safetensors and config.json, as training does, and the tokeniser if there is one."""
-        self._engine.save(fspath(folder))
+        self._engine.save(path_text(folder, "folder"))
 
     def __getstate__(self) -> dict[str, Any]:
         arrays = {name: array.copy() for name, array in self.parameters.items()}
@@ -129,8 +143,24 @@ class Model:
 def load(folder: str | PathLike[str], *, seed: int = 0) -> Model:
     """The model in a folder that save() or a training run wrote; of a run ("runs/x") the best checkpoint, or the last."""
     model = Model.__new__(Model)
-    model._engine = _fovea.load_model(_checkpoint(fspath(folder)), seed)
+    place = path_text(folder, "folder")
+    if not os.path.isdir(place):
+        raise _no_folder(place, "fovea.load")
+    model._engine = _fovea.load_model(_checkpoint(place), natural(seed, "seed"))
     return model
+
+
+def _no_folder(folder: str, caller: str) -> OSError:
+    """What to say of a folder that is not there, or is a file."""
+    if os.path.exists(folder):
+        return NotADirectoryError(three_lines("expected a folder, found a file", folder, f"{caller}({os.path.dirname(folder) or '.'!r})"))
+    above = os.path.dirname(folder.rstrip("/")) or "."
+    names = [name for name in sorted(os.listdir(above)) if os.path.isdir(os.path.join(above, name))] if os.path.isdir(above) else []
+    near = get_close_matches(os.path.basename(folder.rstrip("/")), names, n=1)
+    place = os.path.normpath(os.path.join(above, near[0])) if near else ""
+    error = FileNotFoundError(three_lines("no such folder", folder, f'{caller}("{place}")' if near else f'os.listdir("{above}")'))
+    error.errno = errno.ENOENT
+    return error
 
 
 def _checkpoint(folder: str) -> str:
@@ -144,14 +174,15 @@ def import_model(path: str | PathLike[str], *, ignore: Sequence[str] = (), pooli
     or a model file of llama2.c. ``ignore`` names fields of config.json that are not known and do not matter; ``pooling``
     ("mean", "first", "last") is how an encoder's vectors become one, in place of what the folder says."""
     model = Model.__new__(Model)
-    model._engine = _fovea.import_model(fspath(path), list(ignore), pooling, seed)
+    fields = [ignore] if isinstance(ignore, str) else [str(name) for name in ignore]
+    model._engine = _fovea.import_model(path_text(path, "path"), fields, str(pooling), natural(seed, "seed"))
     return model
 
 
 def export_model(model: Model, folder: str | PathLike[str], *, format: str = "") -> None:
     """Writes the model as ``transformers`` reads it; ``format`` is "gpt2", "llama", "bert", "roberta", "t5" or "vit", by
     default the one that has such models."""
-    _fovea.export_model(model._engine, fspath(folder), format)
+    _fovea.export_model(engine_of(model, Model, "model"), path_text(folder, "folder"), str(format))
 
 
 _ARRAYS = {"ids": np.int32, "types": np.int32, "second_ids": np.int32, "second_types": np.int32, "targets": np.int32,
@@ -165,12 +196,25 @@ def _batch(ids: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             continue
         if name in _ARRAYS:
-            batch[name] = np.ascontiguousarray(value, dtype=_ARRAYS[name])
+            batch[name] = _array(value, name)
         elif name in _LISTS:
             batch[name] = int_list(value, name)
         else:
-            raise TypeError(f"a model has no input {name!r}; there are {', '.join([*_ARRAYS, *_LISTS])}")
+            near = get_close_matches(name, [*_ARRAYS, *_LISTS], n=1) or [*_ARRAYS, *_LISTS]
+            raise TypeError(three_lines(f'a model has no input "{name}"', hint=", ".join(f"{one}=..." for one in near)))
     return batch
+
+
+def _array(value: Any, name: str) -> np.ndarray:
+    """An input as the engine reads it: whole numbers are not rounded into being."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of several lengths
+        raise TypeError(f"{name} cannot be {value!r}: rows of one length; others are padded, with lengths=...") from None
+    if array.dtype.kind not in ("iu" if _ARRAYS[name] is np.int32 else "iufb") and array.size:
+        wanted = "whole numbers" if _ARRAYS[name] is np.int32 else "numbers"
+        raise TypeError(f"{name} cannot be of {array.dtype}: they are {wanted}")
+    return np.ascontiguousarray(array, dtype=_ARRAYS[name])
 
 
 class Dataset:
@@ -184,9 +228,9 @@ class Dataset:
     def __init__(self, *, train: Split, vocabulary: int, classes: int, validation: Split = (), test: Split = (),
                  name: str = "data") -> None:
         splits = {"train": train, "validation": validation, "test": test}
-        packed = {split: [(_token_bytes(ids), int(label)) for ids, label in pairs] for split, pairs in splits.items()}
-        sizes = {"vocabulary": vocabulary, "classes": classes, "max_length": 0}  # the longest example at least
-        self._engine = _fovea.make_dataset({"name": name, **sizes, **packed})
+        packed = {split: [_example(pair, split) for pair in pairs] for split, pairs in splits.items()}
+        sizes = {"vocabulary": natural(vocabulary, "vocabulary"), "classes": natural(classes, "classes"), "max_length": 0}
+        self._engine = _fovea.make_dataset({"name": str(name), **sizes, **packed})  # max_length: the longest example at least
 
     _files: dict[str, Any] | None = None  # what load_data() was given, of data sets from files
 
@@ -199,7 +243,7 @@ class Dataset:
 
     def save_tokenizer(self, folder: str | PathLike[str]) -> None:
         """Writes tokenizer.json of a data set that is text."""
-        self._engine.save_tokenizer(fspath(folder))
+        self._engine.save_tokenizer(path_text(folder, "folder"))
 
     def examples(self, split: str = "train") -> list[tuple[np.ndarray, int]]:
         return [(np.frombuffer(ids, np.uint8), label) for ids, label in self._engine.examples(_checked(split))]
@@ -240,7 +284,8 @@ class Dataset:
 
     def _read(self, settings: dict[str, Any], task: str, max_length: int, tokenizer: Tokenizer | None) -> None:
         self._files = {"settings": settings, "task": task, "max_length": max_length, "tokenizer": tokenizer}
-        self._engine = _fovea.load_data(json.dumps(settings), task, max_length, tokenizer and tokenizer._engine)
+        given = tokenizer and tokenizer._engine
+        self._engine = _fovea.load_data(settings_text(settings), str(task), natural(max_length, "max_length"), given)
 
     def __copy__(self) -> Dataset:
         return self  # nothing of it can change
@@ -267,8 +312,22 @@ _SPLITS = ("train", "validation", "test")
 
 def _checked(split: str) -> str:
     if split not in _SPLITS:
-        raise ValueError(f"a data set has the splits {', '.join(_SPLITS)}, not {split!r}")
+        raise unknown("split", split, _SPLITS, "split")
     return split
+
+
+def _at_least_one(value: Any, name: str) -> int:
+    if (number := whole(value, name)) < 1:
+        raise ValueError(f"{name} cannot be {number}: it is a whole number of at least 1")
+    return number
+
+
+def _example(pair: Any, split: str) -> tuple[bytes, int]:
+    try:
+        ids, label = pair
+    except (TypeError, ValueError):
+        raise TypeError(f"{split} cannot hold {pair!r}: an example is (ids, label)") from None
+    return _token_bytes(ids), whole(label, "label")
 
 
 def _token_bytes(ids: Any) -> bytes:
@@ -281,7 +340,8 @@ def _token_bytes(ids: Any) -> bytes:
 def listops(*, train: int = 96000, validation: int = 2000, test: int = 2000, seed: int = 0) -> Dataset:
     """ListOps of the Long-Range Arena, generated: nested lists of digits under MIN, MAX, MED and SM."""
     data = Dataset.__new__(Dataset)
-    data._engine = _fovea.make_listops(seed, train, validation, test)
+    sizes = [natural(size, name) for size, name in ((train, "train"), (validation, "validation"), (test, "test"))]
+    data._engine = _fovea.make_listops(natural(seed, "seed"), *sizes)
     return data
 
 
@@ -294,13 +354,13 @@ def load_data(path: str | PathLike[str], *, task: str | None = None, max_length:
     of one, or a kind of one ("bytes", "characters", "words", "bpe"). Settings are those of the command line's ``data.``
     section (length, horizon, ...).
     """
-    source = fspath(path)
+    source = path_text(path, "path")
     settings["source"] = os.path.abspath(source) if os.path.exists(source) else source
     given = None
     if isinstance(tokenizer, Tokenizer):
         given = tokenizer
     elif tokenizer:
-        settings["tokenizer"] = fspath(tokenizer)
+        settings["tokenizer"] = path_text(tokenizer, "tokenizer")
     data = Dataset.__new__(Dataset)
     data._read(settings, task or "", max_length, given)
     return data
@@ -346,6 +406,10 @@ def train(model: Model, data: Dataset, *, callbacks: Sequence[Callback] = (), pr
     ("checkpoint", ...) with the numbers of each; what it raises ends the run. After Ctrl-C, or that, the run is saved if
     it has a folder ``out``, and goes on with ``resume=out``.
     """
+    engines = engine_of(model, Model, "model"), engine_of(data, Dataset, "data")
+    start = "" if resume is None else path_text(resume, "resume")
+    if start and not os.path.isdir(start):
+        raise _no_folder(start, "fovea.train(..., resume=...)")
     bar = Progress() if progress else None
     watchers = [*([bar.report] if bar else []), *callbacks]
 
@@ -353,10 +417,8 @@ def train(model: Model, data: Dataset, *, callbacks: Sequence[Callback] = (), pr
         for watcher in watchers:
             watcher(kind, numbers)
 
-    if "out" in settings:
-        settings["out"] = fspath(settings["out"])
     try:
-        return TrainResult(_fovea.train(model._engine, data._engine, json.dumps(settings), fspath(resume or ""), report))
+        return TrainResult(_fovea.train(*engines, settings_text(settings), start, report))
     finally:
         if bar:
             bar.close()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from fovea import _fovea
+from fovea._arguments import natural, path as path_text
+from fovea._arrays import whole
 
 
 class Encoding(NamedTuple):
@@ -41,7 +43,7 @@ class Tokenizer:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self._engine = _fovea.load_tokenizer(fspath(path))
+        self._engine = _fovea.load_tokenizer(path_text(path, "path"))
 
     @classmethod
     def _of(cls, engine: Any) -> Tokenizer:
@@ -62,20 +64,21 @@ class Tokenizer:
     @classmethod
     def words(cls, texts: Iterable[str], limit: int = 0) -> Tokenizer:
         """The words between white space, the most frequent ones where there is a limit; 0 is any other one."""
-        return cls._of(_fovea.word_tokenizer([_bytes(text) for text in texts], limit))
+        return cls._of(_fovea.word_tokenizer([_bytes(text) for text in texts], natural(limit, "limit")))
 
     @classmethod
     def train(cls, texts: Iterable[str], vocabulary: int = 8000, *, special_tokens: Sequence[str] = (),
               min_frequency: int = 2) -> Tokenizer:
         """Byte-level BPE, learned from texts on all threads."""
         encoded = [_bytes(text) for text in texts]
-        return cls._of(_fovea.train_tokenizer(encoded, vocabulary, list(special_tokens), min_frequency))
+        sizes = natural(vocabulary, "vocabulary"), [str(token) for token in special_tokens], natural(min_frequency, "min_frequency")
+        return cls._of(_fovea.train_tokenizer(encoded, *sizes))
 
     def encode(self, text: str | bytes, pair: str | bytes | None = None, *, special_tokens: bool = True,
                max_length: int = 0) -> Encoding:
         """The tokens of a text, or of two; max_length 0 keeps all of them."""
         texts = [text] if pair is None else [text, pair]
-        return Encoding(*self._engine.encode([_bytes(t) for t in texts], special_tokens, max_length,
+        return Encoding(*self._engine.encode([_bytes(t) for t in texts], bool(special_tokens), natural(max_length, "max_length"),
                                              isinstance(text, str)))
 
     def encode_all(self, texts: Iterable[str | bytes], *, special_tokens: bool = True) -> list[list[int]]:
@@ -83,13 +86,13 @@ class Tokenizer:
         return list(self._engine.encode_all([_bytes(text) for text in texts], special_tokens))
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
-        return str(self._engine.decode([int(i) for i in ids], skip_special))
+        return str(self._engine.decode([whole(i, "ids") for i in ids], bool(skip_special)))
 
     def stream(self, ids: Iterable[int], *, skip_special: bool = True) -> Iterator[str]:
         """Text as the ids come, never half a character."""
         stream = self._engine.decode_stream(skip_special)
         for i in ids:
-            if piece := stream.next(int(i)):
+            if piece := stream.next(whole(i, "ids")):
                 yield piece
         if rest := stream.finish():
             yield rest
@@ -99,7 +102,7 @@ class Tokenizer:
         return None if found is None else int(found)
 
     def token(self, id: int) -> str:
-        return str(self._engine.token(id))
+        return str(self._engine.token(whole(id, "id")))
 
     @property
     def special_ids(self) -> dict[str, int]:
@@ -120,7 +123,7 @@ class Tokenizer:
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Writes tokenizer.json, which `tokenizers` and `transformers` read too."""
-        self._engine.save(fspath(folder))
+        self._engine.save(path_text(folder, "folder"))
 
     def __getstate__(self) -> dict[str, str]:
         with TemporaryDirectory() as folder:

@@ -5,8 +5,8 @@
 #include "bindings.h"
 #include "engine.h"
 #include "fovea/generate.h"
-#include "io/fields.h"
 #include "model.h"
+#include "read_arguments.h"
 
 namespace fovea::python {
 namespace {
@@ -49,7 +49,7 @@ struct Wanted {
   }
   static Wanted from(const std::string& json) {
     Wanted request;
-    read_fields(request, parse_json(json, "generate"), "generate");
+    read_arguments(request, json, "fovea.generate");
     return request;
   }
 };

@@ -50,11 +50,15 @@ Inspected inspected(const OwnedModel& owned, const InspectSubject& subject, cons
   const std::int64_t n = input.ids.defined() ? input.ids.numel() : owned.model.config().max_length;
   if (!given.contains("cells"))
     options.cells = inspect_page_cells(n, std::ssize(owned.model.config().layers) * owned.model.config().heads);
+  const auto asks = [&](const char* name) { return given.contains(name) && nb::cast<bool>(given[name]); };
+  Batch asked = subject.batch;
+  WorthQuestion question{subject.batch, asked, asks("importance"), asks("prune")};
+  if (given.contains("approximation")) question.mechanisms = nb::cast<std::vector<std::string>>(given["approximation"]);
   const Running running;
-  return std::make_unique<Inspection>(
-      Inspection{{"model", inspect(*owned.context, owned.model, subject.batch, options), subject.tokens},
-                 subject.picture,
-                 options.paper_curve});
+  if (question.importance || question.pruning) ask_next_or_own(*owned.context, owned.model, asked);
+  InspectedModel found{"model", inspect(*owned.context, owned.model, subject.batch, options), subject.tokens};
+  add_worth(*owned.context, owned.model, question, found);
+  return std::make_unique<Inspection>(Inspection{std::move(found), subject.picture, options.paper_curve});
 }
 
 Inspected inspect_a_text(const OwnedModel& owned, const std::string& text, const std::string& second, std::int64_t most,
@@ -117,8 +121,13 @@ nb::dict verdict_of(const HeadVerdict& v) {
   return out;
 }
 
-nb::dict head_of(const HeadRecord& head) {
+nb::dict head_of(const InspectedModel& model, const LayerRecord& layer, const HeadRecord& head) {
   nb::dict out;
+  for (const HeadImportance& found : model.importance)
+    if (found.layer == layer.index && found.head == head.head) {
+      out["importance"] = found.by_gradient;
+      out["loss_without"] = found.by_ablation;
+    }
   const auto rows = std::ssize(head.entropy);
   out["head"] = head.head;
   out["verdict"] = verdict_of(head.verdict);
@@ -157,11 +166,55 @@ nb::list layers_of(const Inspection& inspection) {
     one["n_q"] = layer.n_q;
     one["n_k"] = layer.n_k;
     nb::list heads;
-    for (const HeadRecord& head : layer.heads) heads.append(head_of(head));
+    for (const HeadRecord& head : layer.heads) heads.append(head_of(inspection.model, layer, head));
     one["heads"] = heads;
     one["rollout"] = layer.rollout.empty() ? nb::none() : array_of(layer.rollout, {layer.n_q, layer.n_k});
     out.append(one);
   }
+  return out;
+}
+
+nb::dict row_of(const ApproximationRow& row) {
+  nb::dict out;
+  out["mechanism"] = row.mechanism;
+  out["length"] = row.length;
+  out["output_error"] = row.output_error;
+  out["divergence"] = row.divergence;
+  out["top_agreement"] = row.top_agreement;
+  out["seconds"] = row.seconds;
+  out["softmax_seconds"] = row.softmax_seconds;
+  out["reason"] = row.reason;
+  return out;
+}
+
+// What was asked of heads and of other mechanisms.
+nb::dict worth_of(const Inspection& inspection) {
+  nb::list steps, rows;
+  for (const PruningStep& step : inspection.model.pruning.steps)
+    steps.append(nb::make_tuple(step.removed, step.loss, step.accuracy));
+  for (const LayerApproximation& of : inspection.model.approximation) {
+    nb::dict row = row_of(of.row);
+    row["layer"] = of.layer;
+    rows.append(row);
+  }
+  nb::dict out;
+  out["pruning"] = steps;
+  out["approximation"] = rows;
+  return out;
+}
+
+nb::list approximation_of(nb::handle q, nb::handle k, nb::handle v, const std::vector<std::string>& mechanisms,
+                          const std::vector<std::int64_t>& lengths, bool causal) {
+  const Request request = read_request(q, k, v, {});
+  const auto context = request.context();
+  std::vector<ApproximationRow> rows;
+  {
+    const Running running;  // without Python's lock
+    rows =
+        approximation(*context, request.q.value(), request.k.value(), request.v.value(), mechanisms, lengths, causal);
+  }
+  nb::list out;
+  for (const ApproximationRow& row : rows) out.append(row_of(row));
   return out;
 }
 
@@ -180,7 +233,8 @@ std::string page_of(const std::vector<const Inspection*>& inspections, const std
 }  // namespace
 
 void bind_inspection(nb::module_& module) {
-  nb::class_<Inspection>(module, "Inspection").def("layers", layers_of);
+  nb::class_<Inspection>(module, "Inspection").def("layers", layers_of).def("worth", worth_of);
+  module.def("approximation", approximation_of);
   module.def("inspect_text", inspect_a_text);
   module.def("inspect_batch", inspect_a_batch);
   module.def("inspect_attention", inspect_a_call);

@@ -15,6 +15,7 @@
 #include "fovea/safetensors.h"
 #include "io/fields.h"
 #include "models/network.h"
+#include "read_arguments.h"
 
 namespace fovea::python {
 namespace {
@@ -31,7 +32,7 @@ ModelConfig preset_of(const std::string& preset, const std::string& attention) {
 std::unique_ptr<OwnedModel> make_model(const nb::tuple& names, const std::string& settings, std::uint64_t seed,
                                        const Dataset* data) {
   ModelConfig config = preset_of(nb::cast<std::string>(names[0]), nb::cast<std::string>(names[1]));
-  read_fields(config, parse_json(settings, "model"), "model");
+  read_arguments(config, settings, "fovea.Model");
   if (data != nullptr) config.fit(*data);
   const auto context = context_of(seed);
   auto made = std::make_unique<OwnedModel>(context, Model(*context, std::move(config)));

@@ -42,7 +42,7 @@ Align align_from(nb::handle value) {
   for (const Align align : {Align::bottom_right, Align::top_left})
     if (name == name_of(align)) return align;
   fail(ErrorCode::usage, fmt::format("unknown alignment \"{}\"", name), "align",
-       fmt::format("{} or {}", name_of(Align::bottom_right), name_of(Align::top_left)));
+       fmt::format("align=\"{}\" or align=\"{}\"", name_of(Align::bottom_right), name_of(Align::top_left)));
 }
 
 using Setter = void (*)(Request& request, nb::handle value);

@@ -16,8 +16,8 @@
 #include "engine.h"
 #include "fovea/tokenizer.h"
 #include "fovea/train.h"
-#include "io/fields.h"
 #include "model.h"
+#include "read_arguments.h"
 
 namespace fovea::python {
 namespace {
@@ -93,7 +93,7 @@ class Watcher final : public TrainObserver {
 };
 
 nb::dict result_dict(const TrainResult& r) {
-  constexpr const char* kReasons[] = {"steps", "minutes", "interrupted", "patience"};
+  constexpr const char* kReasons[] = {"steps", "minutes", "interrupted", "patience", "tokens"};
   nb::dict out, zones;
   for (const ZoneTime& zone : r.zones) zones[zone.name.c_str()] = zone.seconds;
   out["reason"] = kReasons[static_cast<std::size_t>(r.reason)];
@@ -123,7 +123,7 @@ nb::dict train_model(OwnedModel& owned, const Dataset& data, const std::string& 
                      nb::object report) {
   TrainConfig config = TrainConfig::usual(owned.model.config());
   config.seed = owned.context->seed();
-  read_fields(config, parse_json(settings, "train"), "train");
+  read_arguments(config, settings, "fovea.train");
   check_tokenizer(owned, data);
   if (data.tokenizer) owned.tokenizer = *data.tokenizer;
   Watcher watcher(std::move(report));
@@ -209,7 +209,7 @@ std::unique_ptr<Dataset> make_listops(std::uint64_t seed, std::size_t train, std
 std::unique_ptr<Dataset> load_files(const std::string& settings, const std::string& task, std::int64_t max_length,
                                     const Tokenizer* tokenizer) {
   DataSettings wanted;
-  read_fields(wanted, parse_json(settings, "data"), "data");
+  read_arguments(wanted, settings, "fovea.load_data");
   DataUse use{.task = {}, .max_length = max_length, .tokenizer = {}};
   if (tokenizer != nullptr) use.tokenizer = std::make_shared<const Tokenizer>(*tokenizer);
   if (!task.empty()) use.task = static_cast<Task>(place_of_name(task, task_names(), "task", "task"));

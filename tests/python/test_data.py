@@ -90,9 +90,9 @@ def test_errors(text, pictures, tmp_path):
         fovea.Model(model="gpt", data=fovea.load_data(pictures))
     with pytest.raises(ValueError, match="unknown task"):
         fovea.load_data(text, task="lmm")
-    with pytest.raises(ValueError, match="no such file or folder"):
+    with pytest.raises(FileNotFoundError, match="no such file or folder"):
         fovea.load_data(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="lenght"):
+    with pytest.raises(TypeError, match="lenght"):
         fovea.load_data(text, lenght=3)
     with pytest.raises(ValueError, match="too"):
         path = tmp_path / "halves" / "train-labels-idx1-ubyte"

@@ -1,5 +1,8 @@
 """Bad input: exceptions of the right type, with the engine's words."""
 
+import errno
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -52,7 +55,7 @@ def test_wrong_names(rng):
 
 def test_empty_cells_of_the_support_matrix(rng):
     q, k, v = arrays(rng)
-    refuse(NotImplementedError, r'"nystrom" has no causal form[\s\S]*fovea list --with causal', q, k, v, "nystrom", causal=True)
+    refuse(NotImplementedError, r'"nystrom" has no causal form[\s\S]*fovea.list_mechanisms\("causal"\)', q, k, v, "nystrom", causal=True)
     refuse(NotImplementedError, "no log-sum-exp", q, k, v, "linear", return_lse=True)
 
 
@@ -150,3 +153,98 @@ def test_biases_that_are_no_numbers(value, rng):
     refuse(ValueError, "bias holds NaN or", q, k, v, bias=bias)
     with pytest.raises(ValueError, match="bias holds NaN or"):
         fovea.attention(torch.from_numpy(q).requires_grad_(), torch.from_numpy(k), torch.from_numpy(v), bias=torch.from_numpy(bias))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fovea.Model("norm", vocabulary=16, classes=10, width=16, heads=2, inner=16)
+
+
+@pytest.fixture(scope="module")
+def writer():
+    return fovea.Model("gpt", vocabulary=256, width=16, heads=2, inner=16)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return fovea.listops(train=8, validation=2, test=2)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "input.txt").write_text("to be or not to be\n" * 50)
+    (tmp_path / "runs").mkdir()
+    return tmp_path
+
+
+def told(exception, call):
+    """The lines of what a call says: at most three, without the words of the command line or of any library."""
+    with pytest.raises(exception) as raised:
+        call()
+    text = str(raised.value)
+    assert len(text.splitlines()) <= 3, text
+    assert not re.search(r"--\w|incompatible function|serializ|_fovea|_engine|nanobind|nlohmann|json\.exception|has no attribute", text), text
+    assert type(raised.value) is exception, text
+    return text
+
+
+def test_arguments_have_their_names_in_python(model, writer, data, files):
+    assert told(TypeError, lambda: fovea.train(model, data, stps=3, progress=False)) == (
+        'unknown argument "stps"\n  at      fovea.train(stps=...)\n  try     steps=3')
+    assert told(ValueError, lambda: fovea.train(model, data, schedule="cosin", progress=False)) == (
+        'unknown schedule "cosin"\n  at      fovea.train(schedule=...)\n  try     schedule="cosine"')
+    assert told(ValueError, lambda: fovea.Model("norm", vocabulary=8, classes=2, width="wide")).endswith(
+        "\n  at      fovea.Model(width=...)\n  try     width=64   (size of a token's vector)")
+    assert "try     width=48" in told(TypeError, lambda: fovea.Model("norm", vocabulary=8, classes=2, wdth=48))
+    assert "try     length=3" in told(TypeError, lambda: fovea.load_data("input.txt", lenght=3))
+    assert "try     max_tokens=3" in told(TypeError, lambda: writer.generate("x", max_token=3))
+    assert "at      fovea.generate(max_tokens=...)" in told(ValueError, lambda: writer.generate("x", max_tokens=0))
+    assert 'try     tokenizer="bytes"' in told(FileNotFoundError, lambda: fovea.load_data("input.txt", tokenizer="byts"))
+    assert 'text_column="NAME"' in told(ValueError, lambda: fovea.load_data("input.txt", kind="labels"))
+    assert 'try     split="test"' in told(ValueError, lambda: model.evaluate(data, "tst"))
+    assert "try     lengths=..." in told(TypeError, lambda: model(np.array([[1]]), lenghts=[1]))
+    q = np.ones((1, 4, 2, 8), np.float32)
+    assert '\n  try     score="dot"' in told(ValueError, lambda: fovea.attention(q, q, q, score="dto"))
+    assert "\n  try     block=64" in told(ValueError, lambda: fovea.attention(q, q, q, "diag", block="x"))
+    assert 'align="top-left"' in told(ValueError, lambda: fovea.attention(q, q, q, causal=True, align="top"))
+    assert 'fovea.list_mechanisms("causal")' in told(NotImplementedError, lambda: fovea.attention(q, q, q, "nystrom", causal=True))
+
+
+def test_what_is_not_there_is_a_file_that_is_not_found(model, data, files):
+    for call in (lambda: fovea.load("run"), lambda: fovea.load_data("inptu.txt"), lambda: fovea.Tokenizer("nowhere"),
+                 lambda: fovea.import_model("nowhere"), lambda: fovea.Mechanism.load("nowhere"),
+                 lambda: fovea.train(model, data, steps=1, progress=False, resume="nowhere"),
+                 lambda: fovea.load_data("input.txt", tokenizer="nowhere/tok"), lambda: fovea.load("runs")):
+        assert "no such f" in told(FileNotFoundError, call)
+    assert told(FileNotFoundError, lambda: fovea.load_data("inptu.txt")).endswith('try     "input.txt"?')
+    assert told(FileNotFoundError, lambda: fovea.load("rusn")).endswith('try     fovea.load("runs")')
+    with pytest.raises(OSError) as raised:
+        fovea.load_data("inptu.txt")
+    assert raised.value.errno == errno.ENOENT
+    assert "found a file" in told(NotADirectoryError, lambda: fovea.load("input.txt"))
+
+
+def test_no_text_of_a_library(model, writer, data, files):
+    (files / "bad.json").write_text('{"version": ')
+    assert told(ValueError, lambda: fovea.Tokenizer("bad.json")) == (
+        "not JSON: it ends too early\n  at      bad.json, line 1, column 12")
+    wrong = object()
+    for call in (lambda: fovea.Model("norm", vocabulary=8, classes=2, width=wrong),
+                 lambda: fovea.Model("norm", vocabulary=8, classes=2, seed="x"), lambda: fovea.Model(3), lambda: fovea.Model(data=3),
+                 lambda: fovea.train(model, "data"), lambda: fovea.train("model", data), lambda: fovea.train(model, data, lr=wrong),
+                 lambda: fovea.train(model, data, resume=3), lambda: model.evaluate("data"), lambda: model.evaluate(data, batch="x"),
+                 lambda: model.embed([1]), lambda: writer.generate(None), lambda: fovea.listops(train="x"), lambda: fovea.load(3),
+                 lambda: fovea.load_data(3), lambda: fovea.load_data("input.txt", max_length="x"), lambda: fovea.import_model(3),
+                 lambda: fovea.export_model("model", "out"), lambda: fovea.export_model(model, 3), lambda: model.save(3),
+                 lambda: fovea.set_num_threads("x"), lambda: model(np.array([[1.5]])), lambda: model("hello"),
+                 lambda: model([[1, 2], [3]]), lambda: fovea.Tokenizer(3), lambda: fovea.Tokenizer.bytes().decode(["x"]),
+                 lambda: fovea.Tokenizer.bytes().encode("x", max_length="y"), lambda: fovea.Tokenizer.words(["a"], "x"),
+                 lambda: fovea.Dataset(train=[5], vocabulary=4, classes=2), lambda: fovea.inspect(model, 3), lambda: fovea.inspect("m", "t"),
+                 lambda: fovea.Dataset(train=[([1], "x")], vocabulary=4, classes=2)):
+        told(TypeError, call)
+    for call in (lambda: fovea.Model("norm", vocabulary=8, classes=2, seed=-1), lambda: fovea.listops(train=-1),
+                 lambda: model.evaluate(data, batch=0), lambda: fovea.set_num_threads(-1)):
+        told(ValueError, call)
+    numbers = fovea.Model("norm", vocabulary=np.int64(8), classes=2, width=np.int32(16), heads=2, dropout=np.float32(0.5))
+    assert (numbers.config["width"], numbers.config["dropout"]) == (16, 0.5)

@@ -50,7 +50,7 @@ def test_torch_tensors_need_no_preparation(qkv):
 
 
 def test_models_and_pages(tmp_path):
-    model = fovea.Model("diag*1,norm*1", vocabulary=16, classes=3, width=16, heads=2)
+    model = fovea.Model("diag/norm", vocabulary=16, classes=3, width=16, heads=2)
     found = fovea.inspect(model, ids=[[5, 1, 7, 9, 2, 3]], out=tmp_path / "page.html")
     assert [layer.mechanism.split(":")[0] for layer in found.layers] == ["diag", "norm"]
     assert found.weights.shape == (2, 2, 6, 6)
@@ -77,3 +77,28 @@ def test_what_is_refused(qkv):
     coarse = fovea.inspect_attention(*qkv, cells=4)
     with pytest.raises(ValueError, match="cells=n"):
         coarse.weights
+
+
+def test_heads_are_weighed_and_other_mechanisms_tried():
+    model = fovea.Model("softmax", vocabulary=64, classes=3, width=16)
+    ids = np.arange(1, 25)[None]
+    found = fovea.inspect(model, ids=ids, importance=True, prune=True, approximation=["softmax", "linear"])
+    heads = [head for layer in found.layers for head in layer.heads]
+    for layer in found.layers:
+        np.testing.assert_allclose(sum(head.importance**2 for head in layer.heads), 1, atol=1e-6)
+    assert [step.removed for step in found.pruning] == list(range(len(heads) - len(found.layers) + 1))
+    least = min(head.loss_without for head in heads)
+    np.testing.assert_allclose(found.pruning[1].loss - found.pruning[0].loss, least, atol=1e-5)
+    exact = [row for row in found.approximation if row.mechanism == "softmax"]
+    assert exact and all(row.output_error == 0 and row.layer in (0, 1) for row in exact)
+    assert "What heads are worth" in found.html()
+    assert "importance" not in fovea.inspect(model, ids=ids).layers[0].heads[0]
+
+
+def test_approximation_of_a_call(qkv):
+    rows = fovea.approximation(*qkv, ["softmax", "linear", "gla"], [5, 20], causal=True)
+    assert [(row.mechanism, row.length) for row in rows[:2]] == [("softmax", 5), ("linear", 5)]
+    assert rows[0].output_error == 0 and rows[1].output_error > 0
+    assert np.isnan(rows[2].output_error) and "input" in rows[2].reason
+    with pytest.raises(ValueError, match="length 21"):
+        fovea.approximation(*qkv, ["linear"], [21])

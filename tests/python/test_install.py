@@ -1,30 +1,117 @@
-"""`pip install .` into an empty folder: the package and the program work from there."""
+"""The wheel of `make wheel` in a clean environment: the package and the program work from there, beside PyTorch."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent.parent
+LARGEST = 26e6  # bytes: oneDNN 11.4 MB, the program 6.7, the module 5.5
+
+BESIDE_PYTORCH = """
+import threading
+import {first}
+import {second}
+import numpy as np, torch, fovea, fovea.torch
+
+torch.set_num_threads(2)
+fovea.set_num_threads(2)
+q, k, v = (torch.randn(1, 600, 4, 32, requires_grad=True) for _ in range(3))
+wrong = []
+
+def both():
+    for _ in range(10):
+        ours = fovea.attention(q, k, v, causal=True)
+        theirs = torch.nn.functional.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=True).transpose(1, 2)
+        (a,), (b,) = torch.autograd.grad(ours.sum(), q), torch.autograd.grad(theirs.sum(), q)
+        product = torch.from_numpy(fovea.Model("norm", vocabulary=8, classes=2, width=64)(np.ones((4, 50), np.int32))) @ torch.ones(2, 512)
+        if not (torch.allclose(ours, theirs, atol=1e-5) and torch.allclose(a, b, atol=1e-4) and product.isfinite().all()):
+            wrong.append(1)
+
+threads = [threading.Thread(target=both) for _ in range(2)]
+both()
+[t.start() for t in threads]
+[t.join() for t in threads]
+runtimes = {{line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line or "libiomp" in line}}
+print(len(wrong), len(runtimes))
+"""
 
 
 def run(*command, **environment):
-    return subprocess.run(command, env={**os.environ, **environment}, cwd="/", check=True, capture_output=True,
-                          text=True).stdout
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "OMP_NUM_THREADS")}
+    done = subprocess.run([str(c) for c in command], env={**clean, **environment}, cwd="/", capture_output=True, text=True, timeout=3000)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
 
 
-def test_wheel(tmp_path):
-    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--disable-pip-version-check",
-        "--wheel-dir", str(tmp_path / "wheels"), str(ROOT), CXX="c++")  # as CMake calls it: a compiler cache has seen it all
-    (wheel,) = (tmp_path / "wheels").glob("fovea-*.whl")
-    assert wheel.stat().st_size < 20e6
-    names = zipfile.ZipFile(wheel).namelist()
-    assert not [name for name in names if name.endswith((".h", ".a", ".cmake"))]
-    run(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--disable-pip-version-check",
-        "--prefix", str(tmp_path / "prefix"), str(wheel))
-    (site,) = (tmp_path / "prefix").rglob("site-packages")
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheels")
+    run(ROOT / "scripts/wheel", sys.executable, WHEEL_OUT=str(folder), CXX="c++",  # as CMake calls it: a compiler cache has seen it all
+        WHEEL_ARGS=os.environ.get("WHEEL_ARGS", "") + " --no-build-isolation")
+    (made,) = folder.glob("fovea-*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def clean(wheel, tmp_path_factory):
+    """A new environment with the wheel; NumPy and PyTorch are those of this one."""
+    folder = tmp_path_factory.mktemp("clean") / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", folder / "bin/python", "install", "--no-deps",
+        "--no-index", wheel)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def test_what_is_in_the_wheel(wheel):
+    assert wheel.stat().st_size < LARGEST
+    assert re.search(r"-manylinux_\d+_\d+_x86_64\.whl$", wheel.name), wheel.name
+    assert ("-cp312-abi3-" in wheel.name) == (sys.version_info >= (3, 12)), wheel.name
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+        assert not [name for name in names if name.endswith((".h", ".a", ".cmake"))]
+        assert [name for name in names if name.endswith("/scripts/fovea")]
+        libraries = [name.split("/")[-1] for name in names if name.startswith("fovea.libs/")]
+        assert not [name for name in libraries if re.match("libcairo|libicu|libX11", name)], libraries
+        assert any(name.startswith("libgomp") for name in libraries) and any(name.startswith("libdnnl") for name in libraries)
+        (bill,) = [name for name in names if re.search(r"/sboms/.+\.json$", name)]
+        told = json.loads(file.read(bill))
+    assert told["bomFormat"] == "CycloneDX"
+    parts = {part["name"] for part in told["components"]}
+    assert {"libdnnl2", "libgomp1"} <= parts, parts
+
+
+def test_package_and_program(clean):
     code = ("import numpy as np, fovea; q = np.ones((1, 4, 2, 8), np.float32); print(fovea.__file__, "
             "fovea.attention(q, q, q, 'norm', causal=True).shape)")
-    assert run(sys.executable, "-c", code, PYTHONPATH=str(site)).strip() == f"{site}/fovea/__init__.py (1, 4, 2, 8)"
-    assert run(str(tmp_path / "prefix" / "bin" / "fovea"), "list").startswith("softmax")
+    (site,) = clean.glob("lib/python*/site-packages")
+    assert run(clean / "bin/python", "-c", code).strip() == f"{site}/fovea/__init__.py (1, 4, 2, 8)"
+    assert run(clean / "bin/fovea", "list").startswith("softmax")
+    assert json.loads(run(clean / "bin/fovea", "list", "softmax", "--json"))["name"] == "softmax"
+    failed = subprocess.run([clean / "bin/fovea", "list", "softmx"], capture_output=True, text=True, cwd="/")
+    assert failed.returncode == 2 and failed.stderr.startswith('fovea: unknown attention "softmx"') and "softmax" in failed.stderr
+    head = subprocess.run(f"{clean}/bin/fovea list | head -1", shell=True, capture_output=True, text=True, cwd="/")
+    assert head.stdout.startswith("softmax") and head.stderr == ""
+
+
+def test_training_from_the_wheel_writes_its_page(clean, tmp_path):
+    (tmp_path / "a.txt").write_text("to be or not to be, that is the question. " * 100)
+    run(clean / "bin/fovea", "train", "--data", tmp_path / "a.txt", "--steps", "2", "--threads", "1", "--out", tmp_path / "run",
+        "--set", "model.width=16", "--set", "model.heads=2", "--set", "model.inner=16", "--set", "model.layers=norm")
+    assert (tmp_path / "run/report.html").exists()
+    assert (tmp_path / "run/loss.png").exists() or (tmp_path / "run/loss.svg").exists()
+
+
+@pytest.mark.parametrize("order", [("torch", "fovea"), ("fovea", "torch")])
+def test_two_openmp_runtimes_in_one_process(clean, order):
+    code = BESIDE_PYTORCH.format(first=order[0], second=order[1])
+    wrong, runtimes = map(int, run(clean / "bin/python", "-c", code).split())
+    assert (wrong, runtimes) == (0, 2)

@@ -229,7 +229,7 @@ def test_invalid_bytes(tmp_path):
 
 
 def test_errors(tmp_path):
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(FileNotFoundError, match="no such file"):
         fovea.Tokenizer(tmp_path / "tokenizer.json")
     with pytest.raises(ValueError, match="no tokeniser in this folder"):
         fovea.Tokenizer(tmp_path)
