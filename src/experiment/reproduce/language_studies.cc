@@ -134,8 +134,8 @@ Study table_2() {
 Study table_3() {
   return masked_study(
       "table-3", "Softmax and 1 + elu in early and later layers",
-      {roberta_row("1 + elu, 1 + elu", "linear*12", 4.98), roberta_row("1 + elu, softmax", "linear*6,softmax*6", 3.90),
-       roberta_row("softmax, 1 + elu", "softmax*6,linear*6", 3.76)});
+      {roberta_row("1 + elu, 1 + elu", "linear*12", 4.98), roberta_row("1 + elu, softmax", "linear*6/softmax*6", 3.90),
+       roberta_row("softmax, 1 + elu", "softmax*6/linear*6", 3.76)});
 }
 
 Trial next_token_trial(std::string name, std::int64_t quick_steps) {
@@ -240,24 +240,24 @@ StudyRow layers(std::string name, std::string attention, std::vector<double> pub
 Study table_8() {
   return design_study("table-8", "Share of local and of global layers",
                       {layers("0 local, 12 global", "{global}*12", {4.23, 4.48}),
-                       layers("3 local, 9 global", "{local},block=64*3,{global}*9", {4.13, 3.83}),
-                       layers("6 local, 6 global", "{local},block=64*6,{global}*6", {3.82, 3.81}),
-                       layers("9 local, 3 global", "{local},block=64*9,{global}*3", {3.87, 3.86}),
+                       layers("3 local, 9 global", "{local},block=64*3/{global}*9", {4.13, 3.83}),
+                       layers("6 local, 6 global", "{local},block=64*6/{global}*6", {3.82, 3.81}),
+                       layers("9 local, 3 global", "{local},block=64*9/{global}*3", {3.87, 3.86}),
                        layers("12 local, 0 global", "{local},block=64*12", {4.75, 4.66})});
 }
 
 Study table_9() {
   return design_study("table-9", "Local or global layers first",
-                      {layers("global, then local", "{global}*6,{local},block=64*6", {4.13, 4.21}),
-                       layers("local, then global", "{local},block=64*6,{global}*6", {3.82, 3.81})});
+                      {layers("global, then local", "{global}*6/{local},block=64*6", {4.13, 4.21}),
+                       layers("local, then global", "{local},block=64*6/{global}*6", {3.82, 3.81})});
 }
 
 Study table_10() {
-  StudyRow plain = layers("FFN", "{local},block=64*6,{global}*6", {3.93, 3.93});
+  StudyRow plain = layers("FFN", "{local},block=64*6/{global}*6", {3.93, 3.93});
   plain.set = {"model.feed_forward=ffn", "model.activation=gelu", "model.inner=3072"};
   plain.quick = {kPlainInner};
   return design_study("table-10", "Feed-forward layers or gated ones",
-                      {plain, layers("GLU", "{local},block=64*6,{global}*6", {3.82, 3.81})});
+                      {plain, layers("GLU", "{local},block=64*6/{global}*6", {3.82, 3.81})});
 }
 
 Study table_11() {
@@ -265,21 +265,21 @@ Study table_11() {
   const std::vector<double> published[] = {{3.92, 3.90}, {3.82, 3.81}, {3.72, 3.69}};
   for (int i = 0; i < 3; ++i)
     rows.push_back(layers(fmt::format("blocks of {}", 32 << i),
-                          fmt::format("{{local}},block={}*6,{{global}}*6", 32 << i), published[i]));
+                          fmt::format("{{local}},block={}*6/{{global}}*6", 32 << i), published[i]));
   return design_study("table-11", "Size of the blocks of local layers", std::move(rows));
 }
 
 std::string repeated(const std::string& pair, int times) {
   std::string out = pair;
-  for (int i = 1; i < times; ++i) out += "," + pair;
+  for (int i = 1; i < times; ++i) out += "/" + pair;
   return out;
 }
 
 Study table_12() {
   return design_study("table-12", "Local and global layers in turns, beside each other, or one half after the other",
-                      {layers("local, global in turns", repeated("{local},block=64,{global}", 6), {4.19, 4.23}),
-                       layers("global, local in turns", repeated("{global},{local},block=64", 6), {4.11, 4.21}),
-                       layers("TransNormer", "{local},block=64*6,{global}*6", {3.82, 3.81})});
+                      {layers("local, global in turns", repeated("{local},block=64/{global}", 6), {4.19, 4.23}),
+                       layers("global, local in turns", repeated("{global}/{local},block=64", 6), {4.11, 4.21}),
+                       layers("TransNormer", "{local},block=64*6/{global}*6", {3.82, 3.81})});
 }
 
 // Only what a model of the published sizes weighs.

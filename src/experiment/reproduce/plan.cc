@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "experiment/reproduce/known_sets.h"
+#include "experiment/reproduce/outcome.h"
 #include "experiment/run_folder.h"
 #include "io/lock.h"
 
@@ -39,6 +40,13 @@ void check_folder(const Path& folder, const StudyChoices& choices) {
   refuse_changes(before, choices, folder);
 }
 
+StudyChoices begun_choices(const Path& folder, const char* option) {
+  if (!is_there(folder / kStudyFile))
+    fail(ErrorCode::bad_input, fmt::format("no table is run in \"{}\": it has no {}", folder.string(), kStudyFile),
+         option, "the folder given to --out");
+  return load_fields<StudyChoices>(folder / kStudyFile);
+}
+
 std::string replaced(std::string text, const std::vector<Trial::Word>& words) {
   for (const Trial::Word& word : words) {
     const std::string name = "{" + word.name + "}";
@@ -48,8 +56,15 @@ std::string replaced(std::string text, const std::vector<Trial::Word>& words) {
   return text;
 }
 
-bool changes_model(const std::vector<std::string>& set) {
-  return std::any_of(set.begin(), set.end(), [](const std::string& one) { return one.starts_with("model."); });
+// Sizes, not how it is trained or computed.
+bool changes_size(const std::vector<std::string>& set) {
+  constexpr std::string_view kSizes[] = {
+      "model.width=",         "model.inner=",         "model.layers=",        "model.vocabulary=",
+      "model.decoder.width=", "model.decoder.inner=", "model.decoder.layers="};
+  return std::any_of(set.begin(), set.end(), [&](const std::string& one) {
+    return std::any_of(std::begin(kSizes), std::end(kSizes),
+                       [&](std::string_view size) { return one.starts_with(size); });
+  });
 }
 
 }  // namespace
@@ -67,7 +82,7 @@ void StudyChoices::fields(FieldVisitor& v) {
   v("columns", columns, "by name; empty: all");
 }
 
-StudyPlan::StudyPlan(const Study& study, const StudyChoices& choices, const Path& folder)
+StudyPlan::StudyPlan(const Study& study, const StudyChoices& choices, const Path& folder, Data data)
     : study_(&study), choices_(choices), folder_(folder) {
   if (choices_.seeds.empty())
     for (std::int64_t i = 1; i <= (choices_.quick ? 1 : study.seeds); ++i)
@@ -75,32 +90,59 @@ StudyPlan::StudyPlan(const Study& study, const StudyChoices& choices, const Path
   left_out_.resize(study.trials.size());
   data_.resize(study.trials.size());
   sets_.resize(study.trials.size());
-  find_data();
+  find_data(data);
   list_cells();
 }
 
 StudyPlan::StudyPlan(const StudyChoices& choices, const Path& folder)
-    : StudyPlan(study_named(choices.study), choices, folder) {
+    : StudyPlan(study_named(choices.study), choices, folder, Data::found) {
   check_folder(folder_, choices_);
   const FolderLock lock(folder_);
   write_file(folder_ / kStudyFile, json_text(write_fields(choices_)));
 }
 
 StudyPlan StudyPlan::load(const Path& folder) {
-  if (!is_there(folder / kStudyFile))
-    fail(ErrorCode::bad_input, fmt::format("no table is run in \"{}\": it has no {}", folder.string(), kStudyFile),
-         "--join", "the folder given to --out");
-  const auto choices = load_fields<StudyChoices>(folder / kStudyFile);
-  return {study_named(choices.study), choices, folder};
+  const auto choices = begun_choices(folder, "--join");
+  return {study_named(choices.study), choices, folder, Data::found};
+}
+
+StudyPlan StudyPlan::load_finished(const Path& folder) {
+  auto choices = begun_choices(folder, "--report");
+  choices.rows.clear();
+  choices.columns.clear();
+  StudyPlan plan(study_named(choices.study), choices, folder, Data::not_read);
+  plan.keep_finished();
+  return plan;
+}
+
+// Rows and columns that have an outcome.
+void StudyPlan::keep_finished() {
+  std::vector<bool> rows(study_->rows.size()), trials(study_->trials.size());
+  for (const StudyCell& cell : cells_)
+    if (is_there(folder(cell) / kOutcomeFile)) rows[cell.row] = trials[cell.trial] = true;
+  const auto all = [](const std::vector<bool>& there) {
+    return std::find(there.begin(), there.end(), false) == there.end();
+  };
+  if (!all(rows))
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (rows[i]) choices_.rows.push_back(study_->rows[i].name);
+  if (!all(trials))
+    for (const StudyColumn& column : study_->columns)
+      if (trials[column.trial]) choices_.columns.push_back(column.name);
+  if (choices_.rows.empty() && !all(rows))
+    fail(ErrorCode::bad_input, fmt::format("no cell of {} is finished", study_->name), folder_.string(),
+         "fovea reproduce " + study_->name);
+  cells_.clear();
+  list_cells();
 }
 
 // A trial whose data is not there is left out, unless a column of it was asked for.
-void StudyPlan::find_data() {
+void StudyPlan::find_data(Data data) {
   for (std::size_t i = 0; i < study_->trials.size(); ++i) {
     const Trial& trial = study_->trials[i];
     const bool asked = !choices_.columns.empty() && wanted(0, i);
     if (choices_.quick && trial.quick.left_out && !asked) left_out_[i] = "not with --quick";
-    if (trial.data.empty() || !left_out_[i].empty()) continue;
+    if (data == Data::not_read || trial.data.empty() || !left_out_[i].empty()) continue;
     for (const std::string& name : trial.data)
       if (!sets_[i] && !choices_.data.empty() && find_set(known_set(name), choices_.data)) sets_[i] = &known_set(name);
     if (sets_[i]) {
@@ -208,7 +250,7 @@ std::size_t StudyPlan::start_of(std::size_t trial) const {
 
 bool StudyPlan::smaller_model(std::size_t trial) const {
   const Quick& quick = study_->trials[start_of(trial)].quick;
-  return changes_model(choices_.set) || (choices_.quick && (quick.depth > 0 || changes_model(quick.set)));
+  return changes_size(choices_.set) || (choices_.quick && (quick.depth > 0 || changes_size(quick.set)));
 }
 
 std::vector<std::uint64_t> parse_seeds(const std::string& text) {

@@ -42,6 +42,8 @@ class StudyPlan {
   // Finds the data; writes study.json. Refuses a folder of something else, or of the same study with other choices.
   StudyPlan(const StudyChoices& choices, const Path& folder);
   static StudyPlan load(const Path& folder);  // refuses a folder without one
+  // The same to look at what is there: without data, which may be on another machine.
+  static StudyPlan load_finished(const Path& folder);
 
   const Study& study() const { return *study_; }
   const StudyChoices& choices() const { return choices_; }
@@ -61,9 +63,11 @@ class StudyPlan {
   bool smaller_model(std::size_t trial) const;    // than the published one
 
  private:
-  StudyPlan(const Study& study, const StudyChoices& choices, const Path& folder);
-  void find_data();
+  enum class Data : std::uint8_t { found, not_read };
+  StudyPlan(const Study& study, const StudyChoices& choices, const Path& folder, Data data);
+  void find_data(Data data);
   void list_cells();
+  void keep_finished();
   bool wanted(std::size_t row, std::size_t trial) const;
 
   const Study* study_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/statistics.h"
 #include "fovea/version.h"
 #include "io/csv.h"
 
@@ -12,6 +13,10 @@ namespace fovea {
 namespace {
 
 constexpr const char* kMajorityRow = "most frequent class";
+
+// As the enumerations have them.
+constexpr const char* kQuantityNames[] = {"number", "percent", "seconds", "bytes", "ratio", "count", "text"};
+constexpr const char* kBestNames[] = {"none", "highest", "lowest"};
 
 // Percents are points: 1.2, not 1.2%.
 std::string shown(double value, Quantity quantity) {
@@ -48,11 +53,9 @@ StudyValue value_of(const std::vector<const Outcome*>& outcomes, const std::stri
   if (!outcomes.empty() && numbers.empty() && out.trouble.empty()) out.trouble = "not a finite number";
   out.seeds = numbers.size();
   if (numbers.empty()) return out;
-  double sum = 0.0, squares = 0.0;
-  for (const double number : numbers) sum += number;
-  out.mean = sum / static_cast<double>(numbers.size());
-  for (const double number : numbers) squares += (number - out.mean) * (number - out.mean);
-  if (numbers.size() > 1) out.spread = std::sqrt(squares / static_cast<double>(numbers.size() - 1));
+  const Sample sample = describe(numbers);
+  out.mean = sample.mean;
+  out.spread = sample.deviation;
   return out;
 }
 
@@ -179,6 +182,8 @@ Json StudyResults::json() const {
       cells.push_back({{"row", study().rows[row].name},
                        {"column", column.name},
                        {"value", column.value},
+                       {"quantity", kQuantityNames[static_cast<std::size_t>(column.quantity)]},
+                       {"best", kBestNames[static_cast<std::size_t>(column.best)]},
                        {"published", number_json(value.published)},
                        {"mean", number_json(value.mean)},
                        {"spread", value.spread},
@@ -196,11 +201,17 @@ Json StudyResults::json() const {
   Json baselines = Json::object();
   for (std::size_t i = 0; i < majority_.size(); ++i)
     if (std::isfinite(majority_[i])) baselines[study().columns[i].name] = majority_[i];
-  return {{"version", FOVEA_VERSION},         {"study", study().name},
-          {"title", study().title},           {"source", study().source},
-          {"quick", plan_->choices().quick},  {"cells_done", done_},
-          {"cells", plan_->cells().size()},   {"machine", machine_},
-          {"most_frequent_class", baselines}, {"results", cells}};
+  return {{"version", FOVEA_VERSION},
+          {"study", study().name},
+          {"title", study().title},
+          {"source", study().source},
+          {"quick", plan_->choices().quick},
+          {"cells_done", done_},
+          {"cells", plan_->cells().size()},
+          {"machine", machine_},
+          {"choices", write_fields(plan_->choices())},
+          {"most_frequent_class", baselines},
+          {"results", cells}};
 }
 
 std::string StudyResults::csv() const {

@@ -86,8 +86,11 @@ std::vector<FailedCell> run_cells(const StudyPlan& plan, RunEnvironment environm
 
 std::vector<FinishedCell> finished_cells(const StudyPlan& plan) {
   std::vector<FinishedCell> cells;
-  for (const StudyCell& cell : plan.cells())
-    if (finished(plan, cell)) cells.push_back({cell, load_fields<Outcome>(plan.folder(cell) / kOutcomeFile)});
+  for (const StudyCell& cell : plan.cells()) {
+    if (!finished(plan, cell)) continue;
+    cells.push_back({cell, load_fields<Outcome>(plan.folder(cell) / kOutcomeFile)});
+    cells.back().outcome.smaller = plan.smaller_model(cell.trial);
+  }
   return cells;
 }
 

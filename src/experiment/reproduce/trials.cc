@@ -8,6 +8,7 @@
 #include "io/csv.h"
 #include "measure/machine.h"
 #include "models/files.h"
+#include "train/spread.h"
 
 namespace fovea {
 namespace {
@@ -98,15 +99,9 @@ std::shared_ptr<const Dataset> LastDataset::load(const RunSettings& settings, co
 }
 
 double gradient_deviation(const Path& run) {
-  const CsvTable table = read_csv(run / "metrics.csv");
-  double count = 0.0, mean = 0.0, squares = 0.0;  // Welford
-  for (const double norm : table.numbers("gradient_norm")) {
-    if (!std::isfinite(norm)) continue;
-    const double difference = norm - mean;
-    mean += difference / ++count;
-    squares += difference * (norm - mean);
-  }
-  return count > 0.0 && mean > 0.0 ? std::sqrt(squares / count) / mean : NAN;
+  Spread norms;
+  for (const double norm : read_csv(run / "metrics.csv").numbers("gradient_norm")) norms.add(norm);
+  return norms.relative_deviation();
 }
 
 Outcome train_and_judge(const TrialCall& call, RunSettings settings, const Path& start) {
@@ -173,8 +168,12 @@ Outcome run_trial(const TrialCall& call) {
       case TrialKind::size: outcome = run_size(call); break;
     }
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::out_of_memory) throw;
-    outcome.trouble = "out of memory";
+    if (error.code() == ErrorCode::out_of_memory)
+      outcome.trouble = "out of memory";
+    else if (error.code() == ErrorCode::diverged)
+      outcome.trouble = "diverged";
+    else
+      throw;
   }
   outcome.machine = this_machine().text();
   if (call.environment.machine.device != Device::cpu)

@@ -29,7 +29,7 @@ struct TrialCall {
   const Trial& trial() const { return plan.study().trials[cell.trial]; }
 };
 
-// Runs a cell, or goes on with it. Memory that ends is an outcome, too.
+// Runs a cell, or goes on with it. Memory that ends and numbers that are not finite are outcomes, too.
 Outcome run_trial(const TrialCall& call);
 
 // The folder of the weights that a cell begins with; empty: it begins with none.
