@@ -11,12 +11,14 @@ int start(int argc, char** argv, dist::Ranks& ranks) {
   add_doctor(program);
   add_bench(program);
   add_train(program);
+  add_plan(program);
   add_eval(program);
   add_generate(program);
   add_inspect(program);
   add_import(program);
   add_export(program);
   add_embed(program);
+  add_compare(program);
   add_lra(program);
   add_reproduce(program);
   add_data(program);

@@ -1,15 +1,23 @@
 """Tests of dev/house: what it takes for a function, and that it fails over a hard limit."""
 
+import importlib.util
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 DEV = Path(__file__).resolve().parent.parent / "dev"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(DEV))
 from cxx_scan import functions_of  # noqa: E402
+
+LOADER = SourceFileLoader("house", str(DEV / "house"))
+house = importlib.util.module_from_spec(importlib.util.spec_from_loader("house", LOADER))
+sys.modules["house"] = house  # dataclasses look it up
+LOADER.exec_module(house)
 
 
 def scan(source):
@@ -130,6 +138,20 @@ class HouseTest(unittest.TestCase):
         names = ", ".join(f"a{i}" for i in range(9))
         self.assertEqual(self.house({"dev/a.py": f"def f({names}):\n    pass\n"}).returncode, 1)
         self.assertEqual(self.house({"dev/a.py": f"def f(x, *, {names}):\n    pass\n"}).returncode, 0)
+
+    def test_contributing_tells_the_limits(self):
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]]
+                for line in (DEV.parent / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()
+                if line.startswith("|")]
+        limits = house.House(DEV.parent).limits()
+        self.assertGreater(len(limits), 5)
+        for limit in limits:
+            with self.subTest(limit=limit.title):
+                row = next((row for row in rows if row[0].startswith(limit.title.split(",")[0])), None)
+                self.assertIsNotNone(row, "is not in the table")
+                self.assertEqual([float(re.match(r"[\d.]+", cell)[0]) for cell in row[1:]], [limit.aim, limit.hard])
+                if limit.title == "pointers above kernels":
+                    self.assertEqual(set(re.findall(r"`(?:src/)?(\w+)`", row[0])), set(house.POINTER_FREE))
 
     def test_the_aim_is_listed_on_request_only(self):
         files = {"src/a.cc": self.function(50)}

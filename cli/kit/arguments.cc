@@ -79,7 +79,7 @@ template Option Arguments::add_option(const std::string&, std::optional<double>&
 template Option Arguments::add_option(const std::string&, std::vector<std::string>&, const std::string&) const;
 
 Option Arguments::add_flag(const std::string& name, bool& value, const std::string& help) const {
-  return Option(app_->add_flag(name, value, help));
+  return Option(app_->add_flag(name, value, help)->disable_flag_override());
 }
 
 VerbText Arguments::text() const {

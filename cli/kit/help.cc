@@ -36,9 +36,16 @@ std::vector<Entry> options_of(const Arguments& verb, bool common) {
   return entries;
 }
 
+// "Shows the settings. --json prints more." is "Shows the settings." where many verbs share a page.
+std::string first_sentence(const std::string& text) {
+  const std::size_t end = text.find(". ");
+  return end == std::string::npos ? text : text.substr(0, end + 1);
+}
+
 std::vector<Entry> verbs_of(const Arguments& verb) {
   std::vector<Entry> entries;
-  for (const Arguments& below : verb.verbs()) entries.push_back({below.text().name, below.text().summary});
+  for (const Arguments& below : verb.verbs())
+    entries.push_back({below.text().name, first_sentence(below.text().summary)});
   return entries;
 }
 
@@ -68,7 +75,7 @@ std::string help_page(const Arguments& verb) {
   if (const auto options = options_of(verb, false); !options.empty()) out += entries_text("options", options);
   std::string common;
   for (const Entry& e : options_of(verb, true)) common += (common.empty() ? "" : ", ") + e.name;
-  out += "\n" + wrap("also " + common, kPageWidth, 5) + "\n";
+  out += "\n" + wrap("also " + common, kPageWidth - 5, 5) + "\n";
   if (verb.is_program()) out += "exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input data, 130 interrupted\n";
   return out;
 }

@@ -2,15 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 
 #include "core/devices.h"
+#include "core/name_list.h"
 #include "core/nearest.h"
 #include "dist/launch.h"
 #include "fovea/error.h"
-#include "fovea/model.h"
 
 namespace fovea::cli {
 namespace {
@@ -36,10 +37,13 @@ void choose_device(const std::string& name, ContextOptions& options, const Conso
   options.device = Device::cpu;
   for (const DeviceState& state : devices()) {
     if (state.device != Device::cuda) continue;
-    if (!state.list.empty())
-      options.device = Device::cuda;
-    else
+    if (!state.trouble.empty()) {
       console.note(fmt::format("no CUDA ({}): running on the CPU", state.trouble));
+      continue;
+    }
+    options.device = Device::cuda;
+    const auto usable = std::ranges::find_if(state.list, [](const auto& card) { return card.trouble.empty(); });
+    options.index = static_cast<int>(usable - state.list.begin());
   }
 }
 
@@ -65,11 +69,12 @@ void add_machine_options(const Arguments& verb, MachineOptions& options) {
 }
 
 std::vector<std::string> split_names(const std::string& text, const std::string& option) {
-  try {
-    return parse_layers(text);
-  } catch (const Error& error) {
-    throw Error(error.code(), error.message(), option, error.hint());
+  std::vector<std::string> names;
+  for (const std::string_view name : fovea::split_names(text)) {
+    if (name.empty()) refuse(option, "names separated by commas", text, option + " A,B");
+    names.emplace_back(name);
   }
+  return names;
 }
 
 std::vector<std::int64_t> split_numbers(const std::string& text, const std::string& option) {

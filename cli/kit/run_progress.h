@@ -23,6 +23,7 @@ class RunProgress : public RunObserver {
   void on_testing(const std::string& name, std::string_view split) override;
   void on_test_progress(std::int64_t done, std::int64_t all) override { test_(done, all); }
   void on_tested() override { test_ = {}; }
+  void set_warning(std::string_view text) { training_->set_warning(text); }  // shown with the steps of now
   void on_note(std::string_view text) override { console_.note(text); }
   void on_detail(std::string_view text) override { console_.detail(text); }
 

@@ -58,6 +58,7 @@ void TrainProgress::write_json(const StepReport& report) {
             {"loss", state_.loss},  {"rate", report.rate}, {"tokens", report.tokens}, {"seconds", report.train_seconds},
             {"speed", state_.rate}, {"skipped", skipped_}};
   if (scores_.classes()) line["accuracy"] = state_.accuracy;
+  if (!warning_.empty()) line["warning"] = warning_;
   console_.note(line.dump());
 }
 
@@ -89,6 +90,7 @@ std::string TrainProgress::notice(const StepReport& report) {
   skipped_ += report.skipped ? 1 : 0;
   const double waited = waiting_.add(report.input_seconds) / std::fmax(seconds_.add(report.seconds), 1e-9);
   std::vector<std::string> parts;
+  if (!warning_.empty()) parts.push_back(warning_);
   if (report.memory > 0) parts.push_back(bytes_text(report.memory));
   if (skipped_ > 0) parts.push_back(fmt::format("{} skipped", skipped_));
   if (waited > kInputWaitShown) parts.push_back(fmt::format("input wait {:.0f}%", 100.0 * waited));

@@ -22,6 +22,7 @@ class TrainProgress : public TrainObserver {
   void on_step(const StepReport& report) override;
   void on_eval_progress(std::int64_t done, std::int64_t all) override;
   void on_eval(const EvalReport& report) override;
+  void set_warning(std::string_view text) { warning_ = text; }  // shown with the steps until it is another
   void finish();
 
  private:
@@ -36,7 +37,8 @@ class TrainProgress : public TrainObserver {
 
   void write_json(const StepReport& report);
 
-  // Steps that were skipped so far, and the share of the last while spent waiting for batches; empty: nothing to tell.
+  // The warning, steps that were skipped so far, and the share of the last while spent waiting for batches; empty:
+  // nothing to tell.
   std::string notice(const StepReport& report);
 
   const Console& console_;
@@ -47,6 +49,7 @@ class TrainProgress : public TrainObserver {
   Progress progress_;
   ProgressState state_;  // after the last step
   std::int64_t skipped_ = 0;
+  std::string warning_;
   Smooth loss_, accuracy_, rate_, seconds_, waiting_;
 };
 

@@ -63,6 +63,10 @@ std::string plain_words(const std::string& message, const std::string& name) {
   const auto says = [&](const char* words) { return message.find(words) != std::string::npos; };
   if (says("required") && says("missing")) return name + " needs a value";
   if (says("At Most 1 required")) return name + " is given more than once";
+  if (const std::size_t at = message.find(" excludes "); at != std::string::npos)
+    return fmt::format("{} and {} do not go together", name, message.substr(at + 10));
+  if (const std::size_t at = message.find(" requires "); at != std::string::npos)
+    return fmt::format("{} needs {}, too", name, message.substr(at + 10));
   const std::size_t colon = message.find(": ");
   return colon == std::string::npos ? message : message.substr(0, colon) + message.substr(colon + 1);
 }
@@ -75,6 +79,9 @@ std::string example(const Arguments& verb) {
 }
 
 Error refused(const Arguments& verb, const std::string& message) {
+  if (const std::size_t at = message.find(" was given a disallowed flag override"); at != std::string::npos)
+    return Error(ErrorCode::usage, fmt::format("--{} takes no value", message.substr(0, at)), verb.path(),
+                 "--" + message.substr(0, at));
   const std::optional<Option> option = option_of(verb, message);
   if (!option) return Error(ErrorCode::usage, message, verb.path(), example(verb));
   const std::string name = option->names().front();

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "cli/kit/load_warning.h"
 #include "cli/kit/options.h"
 #include "cli/kit/verb.h"
 #include "cli/verbs/bench_growth.h"
@@ -143,6 +144,7 @@ void show(const BenchOptions& options, const BenchReport& report, const Console&
 
 void run(const BenchOptions& options, const Console& console) {
   Context context(options.machine.context(console));
+  const LoadMeter load;
   BenchReport report;
   report.command = console.command;
   report.setting = describe(options, context);
@@ -153,6 +155,7 @@ void run(const BenchOptions& options, const Console& console) {
     const std::vector<BenchRow> rows = LengthBench(context, options, names, n).run(console);
     report.rows.insert(report.rows.end(), rows.begin(), rows.end());
   }
+  warn_of_load(load, console, report.warnings);
   show(options, report, console);
 }
 

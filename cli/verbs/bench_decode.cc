@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/kit/load_warning.h"
 #include "cli/kit/options.h"
 #include "cli/kit/verb.h"
 #include "cli/verbs/generate_lines.h"
@@ -45,6 +46,7 @@ struct DecodeRow {
 struct DecodeReport {
   std::string command, setting, machine;
   std::vector<DecodeRow> rows;
+  std::vector<std::string> warnings = {};
 };
 
 constexpr std::int64_t kBytes = 256;     // vocabulary of presets that leave it open
@@ -163,7 +165,11 @@ Json json_of(const DecodeReport& report) {
                     {"spread", row.spread},
                     {"tokens_per_second", row.tokens_per_second()},
                     {"bytes", row.bytes}});
-  return {{"version", FOVEA_VERSION}, {"setting", report.setting}, {"machine", report.machine}, {"rows", rows}};
+  return {{"version", FOVEA_VERSION},
+          {"setting", report.setting},
+          {"machine", report.machine},
+          {"warnings", report.warnings},
+          {"rows", rows}};
 }
 
 void write_report(const DecodeReport& report, const Path& folder) {
@@ -173,6 +179,7 @@ void write_report(const DecodeReport& report, const Path& folder) {
             .sentence = fmt::format("{} on {}.", report.setting, report.machine),
             .command = report.command,
             .table = table_of(report),
+            .warnings = report.warnings,
             .details = {{"Rows as JSON", json_text(json_of(report))}},
             .downloads = {{"decode.csv", csv}}};
   page.figures.push_back({plot_of(report, "Time of one more token", {"time", "ms", Scale::log},
@@ -192,6 +199,7 @@ void run(const DecodeOptions& options, const Console& console) {
   Context context(options.machine.context(console));
   const WeightForm form = weight_form(options.weights);
   const std::vector<std::int64_t> contexts = contexts_of(options);
+  const LoadMeter load;
   DecodeReport report{console.command,
                       fmt::format("{}, weights {}, activations {}, {} threads", options.model, options.weights,
                                   options.dtype, context.threads()),
@@ -208,6 +216,7 @@ void run(const DecodeOptions& options, const Console& console) {
       report.rows.push_back(std::move(row));
     });
   }
+  warn_of_load(load, console, report.warnings);
   console.document(json_of(report));
   console.print(fmt::format("{}\n{}", report.setting, table_of(report).text(Terminal::of(STDOUT_FILENO))));
   if (options.out.empty()) return;

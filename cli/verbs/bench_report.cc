@@ -104,6 +104,7 @@ Json bench_json(const BenchReport& report) {
   return {{"version", FOVEA_VERSION},
           {"setting", report.setting},
           {"machine", report.machine},
+          {"warnings", report.warnings},
           {"sgemm_gflops", anchor_of(report) / 1e9},
           {"rows", rows}};
 }
@@ -120,7 +121,7 @@ void write_bench(const BenchReport& report, const std::string& folder) {
       .table_note = fmt::format("Medians; percentages refer to oneDNN's sgemm of 2048^3 in the same round, {:.0f} "
                                 "GFLOP/s in the median.",
                                 anchor_of(report) / 1e9),
-      .figures = {},
+      .warnings = report.warnings,
       .details = {{"Rows as JSON", json_text(bench_json(report))}},
       .downloads = {{"bench.csv", csv}}};
   for (const Measure& measure : measures())

@@ -21,6 +21,7 @@ struct BenchRow {
 struct BenchReport {
   std::string command, setting, machine;
   std::vector<BenchRow> rows;
+  std::vector<std::string> warnings = {};  // what makes the numbers less than they seem
 };
 
 std::string bench_text(const BenchReport& report);

@@ -33,8 +33,7 @@ Written write_listops(const Context& context, const DataOptions& options) {
   const LabelledData data =
       listops::generate(context, options.seed, {size(options.train), size(options.validation), size(options.test)});
   listops::write(context, data, options.out);
-  return {std::ssize(data.train), std::ssize(data.validation), std::ssize(data.test),
-          majority_share(data.test)};
+  return {std::ssize(data.train), std::ssize(data.validation), std::ssize(data.test), majority_share(data.test)};
 }
 
 Written write_pathfinder(const Context& context, const DataOptions& options) {

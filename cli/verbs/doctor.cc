@@ -75,7 +75,7 @@ std::vector<Finding> device_findings() {
       found.push_back({fmt::format("card {}", i),
                        fmt::format("{}, {:.1f} GB, {:.1f} free", state.list[i].name, gigabytes(state.list[i].bytes),
                                    gigabytes(state.list[i].available)),
-                       ""});
+                       state.list[i].trouble});
   }
   return found;
 }

@@ -6,6 +6,7 @@
 
 #include "cli/kit/options.h"
 #include "cli/kit/progress.h"
+#include "cli/kit/standard_input.h"
 #include "cli/kit/verb.h"
 #include "experiment/run_folder.h"
 #include "fovea/pretrained.h"
@@ -32,7 +33,7 @@ struct EmbedVerb {
 std::vector<std::string> texts_of(const EmbedVerb& verb) {
   std::vector<std::string> texts = verb.texts;
   if (!verb.data.empty()) {
-    const std::string content = read_text(verb.data);
+    const std::string content = read_text(given_file(verb.data));
     for (std::size_t begin = 0; begin < content.size();) {
       const std::size_t end = std::min(content.find('\n', begin), content.size());
       const std::size_t ink = end > begin && content[end - 1] == '\r' ? end - 1 : end;
@@ -140,7 +141,7 @@ void add_embed(Program& program) {
                                      [options](const Console& console) { run(*options, console); });
   verb.add_option("model", options->model, "folder of a run or of a model, with a tokeniser").required();
   verb.add_option("--text", options->texts, "a text; may be given again").type_name("TEXT").repeatable();
-  verb.add_option("--data", options->data, "file with a text on each line, also as .xz").type_name("FILE");
+  verb.add_option("--data", options->data, "file with a text on each line, also as .xz, or -").type_name("FILE");
   verb.add_option("--out", options->out, "vectors, as .npy, .safetensors or .csv").type_name("FILE");
   verb.add_option("--neighbours", options->neighbours, "shows the K texts most like each")
       .type_name("K")

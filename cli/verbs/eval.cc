@@ -7,13 +7,17 @@
 
 #include "cli/kit/options.h"
 #include "cli/kit/progress.h"
+#include "cli/kit/rank_options.h"
 #include "cli/kit/run_progress.h"
+#include "cli/kit/standard_input.h"
 #include "cli/kit/verb.h"
 #include "core/nearest.h"
 #include "data/kinds.h"
 #include "experiment/predictions.h"
 #include "experiment/run_folder.h"
 #include "experiment/scores.h"
+#include "models/mesh.h"
+#include "train/evaluation.h"
 
 // fovea eval: how good a checkpoint is.
 namespace fovea::cli {
@@ -23,6 +27,7 @@ namespace fs = std::filesystem;
 
 struct EvalVerbOptions {
   MachineOptions machine;
+  RankOptions ranks;
   std::string folder, split = "test";
   std::optional<std::string> data;
   std::vector<std::string> set;
@@ -36,7 +41,7 @@ RunSettings settings_of(const fs::path& checkpoint, const Model& model, const Ev
   if (is_there(run / kRunFile)) settings = load_settings(run.string());
   settings.model = model.config();
   if (options.data) {
-    settings.data.source = *options.data;
+    settings.data.source = given_file(*options.data);
     settings.data.kind.clear();  // that of the training data
   }
   set_fields(settings, options.set);
@@ -66,6 +71,8 @@ void run(const EvalVerbOptions& options, const Console& console) {
   Context context(options.machine.context(console));
   const fs::path checkpoint = checkpoint_of(options.folder, "fovea eval");
   const Model model = load_model(context, checkpoint.string());
+  const dist::Mesh mesh = options.ranks.mesh_of(console);
+  set_mesh(model, mesh);
   RunSettings settings = settings_of(checkpoint, model, options);
   RunProgress progress(console);
   const Dataset data = load_data(context, settings, checkpoint, progress);
@@ -75,7 +82,7 @@ void run(const EvalVerbOptions& options, const Console& console) {
     fail(ErrorCode::bad_input, fmt::format("{} has no examples for {}", data.name, options.split), "--split");
   const EvalReport report = evaluate(
       context, model, *split,
-      {.examples = options.examples, .batch = options.batch, .progress = eval_progress(console, options.split)});
+      {.examples = options.examples, .batch = options.batch, .progress = eval_progress(console, options.split)}, mesh);
   if (!std::isfinite(report.loss))
     fail(ErrorCode::bad_input, fmt::format("the loss on {} is not a finite number", options.split), checkpoint.string(),
          "a checkpoint from before the training left the finite numbers");
@@ -97,11 +104,11 @@ void add_eval(Program& program) {
   const auto options = std::make_shared<EvalVerbOptions>();
   const Arguments verb =
       program.add({"eval",
-                   "Measures a trained model: accuracy, loss, perplexity or errors, by its task.",
+                   "Measures a trained model by accuracy, loss, perplexity or errors.",
                    {"fovea eval runs/first", "fovea eval runs/first/last --split validation --json"}},
                   [options](const Console& console) { run(*options, console); });
   verb.add_option("folder", options->folder, "folder of a run (its best checkpoint) or of a checkpoint").required();
-  verb.add_option("--data", options->data, "listops, a folder or a file [as in training]").type_name("SOURCE");
+  verb.add_option("--data", options->data, "listops, a folder, a file or - [as in training]").type_name("SOURCE");
   verb.add_option("--split", options->split, "train, validation or test").type_name("NAME").show_default();
   verb.add_option("--examples", options->examples, "at most so many [all]").type_name("N").check(in_range(1, 1e9));
   verb.add_option("--batch", options->batch, "examples at once").type_name("N").check(in_range(1, 1e6)).show_default();
@@ -109,6 +116,8 @@ void add_eval(Program& program) {
       .type_name("NAME=VALUE")
       .repeatable();
   add_machine_options(verb, options->machine);
+  add_rank_options(verb, options->ranks);
+  program.share_last();
 }
 
 }  // namespace fovea::cli

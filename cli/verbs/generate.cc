@@ -6,6 +6,7 @@
 
 #include "cli/kit/interrupt.h"
 #include "cli/kit/options.h"
+#include "cli/kit/standard_input.h"
 #include "cli/kit/verb.h"
 #include "cli/verbs/generate_lines.h"
 #include "data/text/bleu.h"
@@ -53,7 +54,7 @@ Tokenizer tokenizer_of(const GenerateVerb& verb, const Path& folder, const Model
 
 std::vector<std::string> prompts_of(const GenerateVerb& verb) {
   if (verb.data.empty()) return {verb.prompt};
-  std::vector<std::string> lines = lines_of(read_text(verb.data));
+  std::vector<std::string> lines = lines_of(read_text(given_file(verb.data)));
   if (lines.empty()) fail(ErrorCode::bad_input, "no lines", verb.data, "one prompt on each line");
   return lines;
 }
@@ -147,7 +148,7 @@ void add_options(const Arguments& verb, GenerateVerb& o) {
     verb.add_option(name, value, help).type_name("N").check(in_range(low, high)).show_default();
   };
   const Option prompt = verb.add_option("--prompt", o.prompt, "text to go on from").type_name("TEXT");
-  const Option data = verb.add_option("--data", o.data, "file with a prompt on each line").type_name("FILE");
+  const Option data = verb.add_option("--data", o.data, "file with a prompt on each line, or -").type_name("FILE");
   data.excludes(prompt);
   verb.add_option("--references", o.references, "what --data should give: BLEU, chrF").type_name("FILE").needs(data);
   verb.add_option("--out", o.out, "file for the results [standard output]").type_name("FILE");

@@ -1,72 +1,36 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <memory>
 #include <optional>
 
-#include "cli/kit/interrupt.h"
-#include "cli/kit/run_options.h"
-#include "cli/kit/run_progress.h"
+#include "cli/kit/run_comparison.h"
 #include "cli/kit/verb.h"
-#include "experiment/comparison.h"
-#include "experiment/profile_text.h"
 #include "experiment/reproduce/known_sets.h"
 #include "experiment/run_folder.h"
-#include "experiment/run_text.h"
 #include "experiment/tasks.h"
 
-// fovea lra: several models on one task of the Long-Range Arena, each with the same budget.
+// fovea lra: a comparison on the tasks of the Long-Range Arena.
 namespace fovea::cli {
 namespace {
 
 struct LraOptions {
-  RunOptions run;
-  std::string attention = "transformer,transnormer-t2,diag:block=64";  // the last reads its neighbours alone
+  ComparisonOptions comparison;
   std::string protocol;
-  std::string resume;
 };
 
-ComparisonPlan plan_of(const ArenaTask& task, const LraOptions& options) {
-  if (!options.resume.empty()) return load_comparison(options.resume);
-  const RunChoices choices = options.run.choices();
-  if (!task.files.empty() && !choices.data && choices.config.empty())
+ComparisonPlan plan_of(const ArenaTask& task, const LraOptions& options, const Console& console) {
+  const ComparisonChoices choices = options.comparison.choices(std::string(task.name));
+  const RunChoices& run = choices.run;
+  if (!task.files.empty() && !run.data && run.config.empty())
     fail(ErrorCode::usage, fmt::format("{} needs its data", task.title), "--data", std::string(task.files));
-  if (choices.data && is_there(*choices.data)) refuse_half_copied(*choices.data);
-  return plan_comparison(task.protocol(options.protocol), split_names(options.attention, "--attention"), choices);
-}
-
-std::size_t longest(const std::vector<std::string>& names) {
-  std::size_t length = 0;
-  for (const std::string& name : names) length = std::max(length, name.size());
-  return length;
-}
-
-CompareReport run_all(const Comparison& comparison, RunEnvironment environment) {
-  const Interrupt interrupt;
-  environment.stop = &interrupt.requested();
-  return comparison.run(std::move(environment));
+  if (run.data && is_there(*run.data)) refuse_half_copied(*run.data);
+  return new_comparison(task.protocol(options.protocol), choices, options.comparison, console);
 }
 
 Json run(const ArenaTask& task, const LraOptions& options, const Console& console) {
-  const ComparisonPlan plan = plan_of(task, options);
-  RunProgress progress(console, longest(plan.models), options.run.json_lines);
-  const ContextOptions machine = options.run.machine.context(console);
-  const Comparison comparison(plan, machine, progress);
-  console.note(describe_data(comparison.data()));
-  CompareReport report =
-      run_all(comparison, {.machine = machine,
-                           .observer = progress,
-                           .resume_command = fmt::format("fovea lra {} --resume {}", task.name, plan.folder),
-                           .profile = options.run.profile});
-  report.command = console.command;
-  console.print("\n" + comparison_table(report).text(Terminal::of(STDOUT_FILENO)));
-  for (const RunResult& result : report.results)
-    if (result.profile)
-      console.print("\n" + result.name + "\n" + profile_text(*result.profile, Terminal::of(STDOUT_FILENO)));
-  console.document(compare_json(report));
-  write_comparison(report, plan.folder);
-  console.note(fmt::format("report: {}/report.html", plan.folder));
-  return compare_json(report);
+  const ComparisonOptions& comparison = options.comparison;
+  return run_comparison(comparison.resume.empty() ? plan_of(task, options, console) : resumed_comparison(comparison),
+                        comparison, console);
 }
 
 // What published sets the tasks take, below the folder given to --data; empty: it is generated.
@@ -80,18 +44,28 @@ std::vector<std::string> sets_of(const ArenaTask& task) {
 // The task's part of a run of all of them; none: its data is not there.
 std::optional<LraOptions> options_for(const ArenaTask& task, const LraOptions& all, const Path& folder) {
   LraOptions options = all;
-  options.run.typed.data.reset();
-  options.run.typed.out = (folder / task.name).string();
-  if (is_there(folder / task.name / kComparisonFile)) options.resume = *options.run.typed.out;
+  RunChoices& run = options.comparison.run.typed;
+  run.data.reset();
+  run.out = (folder / task.name).string();
   if (task.files.empty()) return options;
+  const std::optional<std::string>& below = all.comparison.run.typed.data;
   for (const std::string& set : sets_of(task))
-    if (!options.run.typed.data && all.run.typed.data)
-      if (const auto place = find_set(known_set(set), *all.run.typed.data)) options.run.typed.data = place->string();
-  return options.run.typed.data ? std::optional(options) : std::nullopt;
+    if (!run.data && below)
+      if (const auto place = find_set(known_set(set), *below)) run.data = place->string();
+  return run.data ? std::optional(options) : std::nullopt;
+}
+
+// A part that was begun goes on; one that was not begins, where the options are those of a new run.
+Json run_part(const ArenaTask& task, const LraOptions& part, const Console& console) {
+  const std::string folder = part.comparison.run.typed.out.value_or("");
+  if (is_there(Path(folder) / kComparisonFile))
+    return run_comparison(load_comparison(folder), part.comparison, console);
+  return run_comparison(plan_of(task, part, console), part.comparison, console);
 }
 
 void run_every(const LraOptions& options, const Console& console) {
-  const Path folder = options.resume.empty() ? options.run.typed.out.value_or(default_folder("lra")) : options.resume;
+  const ComparisonOptions& all = options.comparison;
+  const Path folder = all.resume.empty() ? all.run.typed.out.value_or(default_folder("lra")) : all.resume;
   Console told = console;
   told.json = false;  // one document for all of them
   Json documents = Json::object();
@@ -102,25 +76,23 @@ void run_every(const LraOptions& options, const Console& console) {
           fmt::format("{} is left out: --data with {}", task.title, expected_files(known_set(sets_of(task).front()))));
       continue;
     }
-    const bool stand_in = part->run.typed.data && Path(*part->run.typed.data).filename() == "acl-retrieval";
+    const std::optional<std::string>& data = part->comparison.run.typed.data;
+    const bool stand_in = data && Path(*data).filename() == "acl-retrieval";
     console.note(fmt::format("\n{}{}", task.title, stand_in ? ": a stand-in, not the arena's set" : ""));
-    documents[std::string(task.name)] = run(task, *part, told);
+    documents[std::string(task.name)] = run_part(task, *part, told);
   }
   console.document(documents);
 }
 
 void add_options(const Arguments& verb, const ArenaTask& task, LraOptions& options) {
-  verb.add_option("--attention", options.attention, "models or mechanisms (fovea list)")
-      .type_name("A,B")
-      .show_default();
+  options.comparison.attention = "transformer,transnormer-t2,diag:block=64";  // the last reads its neighbours alone
   std::vector<std::string_view> names;
   for (const TaskProtocol& protocol : task.protocols) names.push_back(protocol.name);
   options.protocol = names.front();
+  add_comparison_options(verb, options.comparison);
   verb.add_option("--protocol", options.protocol, fmt::format("model and training: {}", fmt::join(names, ", ")))
       .type_name("NAME")
       .show_default();
-  verb.add_option("--resume", options.resume, "continue the comparison in this folder").type_name("FOLDER");
-  add_run_options(verb, options.run);
 }
 
 void add_task(Program& program, const Arguments& group, const ArenaTask& task) {
@@ -128,11 +100,11 @@ void add_task(Program& program, const Arguments& group, const ArenaTask& task) {
   const std::string typed = fmt::format("fovea lra {}{}", task.name, task.files.empty() ? "" : " --data FOLDER");
   const Arguments verb = program.add(
       {std::string(task.name),
-       fmt::format("Trains models on {}, each with the same budget, and compares them in a table and a report page.",
-                   task.title),
+       fmt::format("Trains models on {} with the same budget; one table and page.", task.title),
        {typed + " --attention transformer,transnormer-t2 --minutes 2",
         typed + " --attention softmax,norm,diag --steps 500 --out runs/mine"}},
       [options, &task](const Console& console) { run(task, *options, console); }, &group);
+  program.share_last();
   add_options(verb, task, *options);
 }
 
@@ -140,7 +112,7 @@ void add_every(Program& program, const Arguments& group) {
   const auto options = std::make_shared<LraOptions>();
   const Arguments verb = program.add(
       {"all",
-       "Trains models on every task of the arena whose data is there, one after the other.",
+       "Trains models on every task of the arena whose data is there.",
        {"fovea lra all --data DIR --minutes 2", "fovea lra all --resume FOLDER --data DIR"}},
       [options](const Console& console) { run_every(*options, console); }, &group);
   add_options(verb, arena_tasks().front(), *options);

@@ -21,7 +21,7 @@ namespace {
 struct ReproduceOptions {
   MachineOptions machine;
   StudyChoices choices;
-  std::string out, seeds, rows, columns, join;
+  std::string out, seeds, rows, columns, join, report;
   std::int64_t jobs = 1;
 };
 
@@ -160,6 +160,7 @@ void run_study(ReproduceOptions options, const Console& console) {
 }
 
 void run(const ReproduceOptions& options, const Console& console) {
+  if (!options.report.empty()) return report(StudyPlan::load_finished(options.report), console);
   if (!options.join.empty()) return refuse_failures(work(StudyPlan::load(options.join), options, console));
   if (options.choices.study.empty()) return list_studies(console);
   run_study(options, console);
@@ -194,6 +195,8 @@ void add_reproduce(Program& program) {
       .check(in_range(1, 256))
       .show_default();
   verb.add_option("--join", options->join, "run cells of this folder that nobody is at work on").type_name("FOLDER");
+  verb.add_option("--report", options->report, "run nothing: write the report of what this folder has")
+      .type_name("FOLDER");
   add_machine_options(verb, options->machine);
 }
 

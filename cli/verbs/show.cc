@@ -23,11 +23,6 @@ struct ShowOptions {
   RunChoices choices;
 };
 
-bool is_preset(const std::string& name) {
-  const std::vector<std::string_view> names = ModelConfig::preset_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // Of a run; or of a model, with those of the run that it is a checkpoint of, or what would usually train it.
 RunSettings settings_in(const std::string& folder) {
   if (is_there(Path(folder) / kRunFile)) return load_settings(folder);
@@ -57,11 +52,7 @@ RunSettings chosen(const ShowOptions& options) {
     return new_run({}, choices);
   }
   if (is_folder(options.name)) return changed_settings(options);
-  if (choices.attention)
-    fail(ErrorCode::usage,
-         fmt::format("\"{}\" and --attention {} both name the attention", options.name, *choices.attention),
-         "fovea show", "fovea show transformer --attention " + *choices.attention);
-  choices.attention = options.name;
+  choices.name_attention(options.name, "fovea show");
   try {
     return new_run({}, choices);
   } catch (const Error& error) {

@@ -10,6 +10,7 @@
 #include "cli/kit/interrupt.h"
 #include "cli/kit/options.h"
 #include "cli/kit/progress.h"
+#include "cli/kit/standard_input.h"
 #include "cli/kit/verb.h"
 #include "fovea/tokenizer.h"
 #include "io/json.h"
@@ -42,7 +43,7 @@ void add_files(const Path& folder, std::vector<Path>& files) {
 
 // The file, or every file of the folder and those below, by name; hidden ones are left out.
 std::vector<Path> text_files(const std::string& data) {
-  const Path root = data;
+  const Path root = given_file(data);
   std::vector<Path> files;
   if (!is_folder(root)) return {root};
   add_files(root, files);
@@ -211,7 +212,7 @@ void run_decode(const TokenizeOptions& options, const Console& console) {
     texts.push_back(
         tokenizer.decode(ids_of(fmt::format("{}", fmt::join(options.ids, " ")), tokenizer, "fovea tokenize decode")));
   } else {
-    std::istringstream lines(read_text(options.data, kFileCap));
+    std::istringstream lines(read_text(given_file(options.data), kFileCap));
     std::size_t number = 0;
     for (std::string line; std::getline(lines, line);)
       texts.push_back(tokenizer.decode(ids_of(line, tokenizer, fmt::format("{}:{}", options.data, ++number))));
@@ -283,7 +284,7 @@ struct Adder {
              {"fovea tokenize decode 12 7 9 --tokenizer tok", "fovea tokenize decode --data ids.txt --tokenizer tok"}},
             run_decode);
     app.add_option("ids", options->ids, "the ids");
-    app.add_option("--data", options->data, "file with the ids of a text in each line").type_name("FILE");
+    app.add_option("--data", options->data, "file with the ids of a text in each line, or -").type_name("FILE");
     add_tokenizer_option(app, *options);
   }
 };

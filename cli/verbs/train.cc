@@ -1,14 +1,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "cli/kit/interrupt.h"
 #include "cli/kit/rank_options.h"
 #include "cli/kit/run_options.h"
 #include "cli/kit/run_progress.h"
+#include "cli/kit/standard_input.h"
 #include "cli/kit/verb.h"
+#include "experiment/health_text.h"
 #include "experiment/profile_text.h"
 #include "experiment/run_folder.h"
 #include "experiment/run_model.h"
@@ -36,9 +37,7 @@ Path run_of(const Path& resume) {
 
 // A run that nobody named data for would be an hour of something that nobody wants.
 void require_data(const RunChoices& o) {
-  const auto names_source = [](const std::string& set) { return set.starts_with("data.source="); };
-  const bool named = o.data || !o.config.empty() || std::any_of(o.set.begin(), o.set.end(), names_source);
-  if (!named)
+  if (!o.names_data())
     fail(ErrorCode::usage, "what is it to be trained on?", "fovea train",
          "fovea train --data FILE, or --data listops; see fovea help train and fovea list data");
 }
@@ -48,12 +47,20 @@ RunSettings settings_of(const TrainOptions& options, const dist::Mesh& mesh, con
   if (options.resume.empty()) {
     RunChoices choices = options.run.choices();
     if (!options.freeze.empty()) choices.freeze = split_names(options.freeze, "--freeze");
+    const bool sent = choices.data == "-";
+    if (sent && mesh.all.size() > 1)
+      fail(ErrorCode::unsupported, "standard input comes to one rank only", "--data -", "--data FILE");
+    if (sent) choices.data = given_file("-");
     RunSettings settings = new_run({}, choices);
-    if (options.print_config) return settings;
+    if (options.print_config) {
+      if (sent) settings.data.source = "-";
+      return settings;
+    }
     require_data(options.run.typed);
     if (settings.train.out.empty())
       settings.train.out = first_ranks(mesh, default_folder(folder_name(settings.name())));
     if (mesh.leads()) require_new_folder(settings.train.out);
+    if (sent) settings.data.source = keep_in(settings.train.out, *choices.data);
     divide_batch(mesh, console, settings);
     return settings;
   }
@@ -76,12 +83,13 @@ std::string resumed_from(const TrainOptions& options, const std::string& folder)
 void show(const TrainReport& report, const Console& console) {
   const RunResult& result = report.result;
   const std::string& folder = report.settings.train.out;
-  console.print(results_table({result}).text(Terminal::of(STDOUT_FILENO)));
+  console.print(result_table(result).text(Terminal::of(STDOUT_FILENO)));
   if (report.metrics)
     console.print(
         fmt::format("F1 {:.3f}, Matthews' correlation {:.3f}", report.metrics->f1, report.metrics->correlation));
   console.print(zones_text(result));
   if (result.profile) console.print(profile_text(*result.profile, Terminal::of(STDOUT_FILENO)));
+  if (result.health) console.print(health_text(*result.health, Terminal::of(STDOUT_FILENO)));
   console.document(write_fields(result));
   console.note(fmt::format("checkpoints and curves: {}\nreport: {}/report.html\nnext: {}", folder, folder,
                            next_command(report.settings)));
@@ -107,7 +115,8 @@ void run(const TrainOptions& options, const Console& console) {
                                    .stop = &interrupt.requested(),
                                    .name = name,
                                    .resume_command = "fovea train --resume " + folder,
-                                   .profile = options.run.profile,
+                                   .watch = options.run.watch(),
+                                   .warn = [&progress](const std::string& text) { progress.set_warning(text); },
                                    .mesh = mesh};
   const Path result = Path(folder) / kResultFile;
   const std::string before = is_there(result) ? read_file(result) : std::string();
@@ -137,7 +146,11 @@ void add_train(Program& program) {
   verb.add_option("--resume", options->resume, "continue this run, or from a checkpoint in it").type_name("FOLDER");
   add_run_options(verb, options->run);
   verb.add_flag("--print-config", options->print_config, "print the settings for --config, and train nothing").common();
-  add_rank_options(verb, options->ranks);
+  add_training_rank_options(verb, options->ranks);
+  verb.add_option("--restarts", options->ranks.restarts, "with --ranks: go on so often after a rank was lost")
+      .type_name("N")
+      .check(in_range(0, 1e6))
+      .common();
   program.share_last();
 }
 

@@ -43,7 +43,7 @@ int main() try {
   fovea::ModelConfig config = fovea::ModelConfig::preset("gpt");
   config.width = 64, config.heads = 4, config.inner = 128;
   config.vocabulary = data.vocabulary, config.max_length = data.max_length;
-  config.set_attention("softmax*1,norm*1");
+  config.set_attention("softmax/norm");
   fovea::Model model(context, config);
 
   fovea::TrainConfig train{.steps = 400, .batch = 64, .schedule = {.peak = 3e-3, .warmup = 50}, .eval_every = 100};

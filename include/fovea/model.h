@@ -154,7 +154,7 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   std::vector<std::string> frozen = {};         // parts whose parameters are not trained: "embedding", "layers.0", ...
 
   // A frame for a task ("transformer", "gpt", "seq2seq", "vit", ...); or a mechanism ("norm", "diag:block=32"): the
-  // transformer preset with that mechanism in every layer; or a list ("diag*1,norm*1"): with those layers. Sizes of the
+  // transformer preset with that mechanism in every layer; or several ("diag/norm*2"): with those layers. Sizes of the
   // data are left for the data set to fill in.
   static ModelConfig preset(std::string_view name);
   static std::vector<std::string_view> preset_names();
@@ -174,7 +174,7 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   void fields(FieldVisitor& v);  // names, help and ranges of all of the above
 };
 
-// "diag*1,norm*1", "softmax", "diag:block=64,weights=rela*2,norm" -> one text per layer.
+// "softmax", "diag/norm*2", "diag:block=64,weights=rela*2/norm" -> one text per layer.
 FOVEA_EXPORT std::vector<std::string> parse_layers(std::string_view text);
 
 // A named tensor of a model that training changes. Names are those in model.safetensors.

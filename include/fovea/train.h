@@ -25,6 +25,7 @@ enum class Averaging : std::uint8_t { none, exponential, mean };
 struct FOVEA_EXPORT TrainConfig {
   std::int64_t steps = 5000;      // optimiser steps; with minutes given, the most it may take
   double minutes = 0.0;           // budget of training time, evaluation and checkpoints not counted; 0: none
+  std::int64_t tokens = 0;        // budget of tokens read while training; 0: none
   std::int64_t batch = 32;        // examples per step, all accumulated parts together
   std::int64_t accumulation = 1;  // parts a batch is cut into; memory falls, results stay the same but for rounding
   Schedule schedule = {};         // in JSON: lr, schedule, power, lr_floor, warmup
@@ -38,6 +39,7 @@ struct FOVEA_EXPORT TrainConfig {
   std::int64_t patience = 0;          // evaluations without a better one before the run ends; 0: never ends for that
   std::int64_t prefetch = 2;          // batches made ahead, on a thread of their own; 0: none
   std::int64_t eval_every = 500;      // steps; 0: only at the end
+  std::int64_t evaluations = 0;       // so many, spread evenly over the budget, whatever it counts; 0: none by it
   std::int64_t eval_examples = 2000;  // of the validation split; 0: all
   std::int64_t eval_batch = 32;
   std::int64_t checkpoint_every = 500;  // steps; 0: not by steps
@@ -77,22 +79,25 @@ struct StepReport {
   std::string note = {};       // what there is to tell of recordings since the last step
   std::size_t memory = 0;      // of another device than the host: most bytes in use at once so far
   std::int64_t tokens = 0;
-  double seconds = 0.0;        // this step
-  double input_seconds = 0.0;  // of these, waiting for the batch
-  double train_seconds = 0.0;  // so far, evaluation and checkpoints not counted
-  double progress = 0.0;       // share of the run done, by steps or by the clock, whichever ends it first
+  std::int64_t all_tokens = 0;  // so far
+  double seconds = 0.0;         // this step
+  double input_seconds = 0.0;   // of these, waiting for the batch
+  double train_seconds = 0.0;   // so far, evaluation and checkpoints not counted
+  double progress = 0.0;        // share of the run done, by steps or by the clock, whichever ends it first
 };
 
 struct EvalReport {
   std::int64_t step = 0;
-  std::string split;       // "validation", "test"
-  double loss = 0.0;       // without label smoothing; of numbers the mean squared error
-  double accuracy = 0.0;   // where there are classes
-  double deviation = 0.0;  // mean absolute error, where there are numbers
+  std::string split;         // "validation", "test"
+  double loss = 0.0;         // without label smoothing; of numbers the mean squared error
+  double accuracy = 0.0;     // where there are classes
+  double deviation = 0.0;    // mean absolute error, where there are numbers
+  double loss_margin = 0.0;  // half of the 95% interval of the loss, by how much batches differ; 0: unknown
   std::int64_t examples = 0;
   std::int64_t asked = 0;  // targets: one for each example, or many
   double seconds = 0.0;
   double train_seconds = 0.0;  // training time before it
+  std::int64_t tokens = 0;     // read before it
   bool best = false;           // the best so far
 
   // By accuracy where whole inputs have classes, by loss elsewhere.
@@ -110,7 +115,7 @@ class FOVEA_EXPORT TrainObserver {
   virtual void on_checkpoint(const std::string& /*folder*/) {}
 };
 
-enum class StopReason : std::uint8_t { steps, minutes, interrupted, patience };
+enum class StopReason : std::uint8_t { steps, minutes, interrupted, patience, tokens };
 
 // Of the whole run: what was measured before it was stopped and resumed counts as well.
 struct TrainResult {

@@ -158,8 +158,8 @@ const Kind& kind_of(const DataSettings& settings) {
   constexpr std::string_view kGenerated[] = {"listops", "pathfinder"};
   const std::string_view near = nearest_name(settings.source, kGenerated);
   if (!is_there(settings.source))
-    fail(ErrorCode::bad_input, fmt::format("no such file or folder \"{}\"", settings.source), "data.source",
-         near.empty() ? source_hint(settings.source) : fmt::format("\"{}\"?", near));
+    throw NoSuchFile(fmt::format("no such file or folder \"{}\"", settings.source), "data.source",
+                     near.empty() ? source_hint(settings.source) : fmt::format("\"{}\"?", near));
   return kind_named(kind_of_file(settings));
 }
 
@@ -237,9 +237,10 @@ std::string known_tokenizer(std::string_view name) {
   constexpr std::string_view kNames[] = {"bytes", "characters", "words", "bpe"};
   const Path path = name;
   if (!is_there(path) && !path.has_parent_path())
-    fail(ErrorCode::bad_input, fmt::format("no such file or tokeniser \"{}\"", name), "data.tokenizer",
-         nearest_name(name, kNames).empty() ? fmt::format("{}; or {}", fmt::join(kNames, ", "), missing_hint(path))
-                                            : fmt::format("data.tokenizer={}", nearest_name(name, kNames)));
+    throw NoSuchFile(fmt::format("no such file or tokeniser \"{}\"", name), "data.tokenizer",
+                     nearest_name(name, kNames).empty()
+                         ? fmt::format("{}; or {}", fmt::join(kNames, ", "), missing_hint(path))
+                         : fmt::format("--set data.tokenizer={}", nearest_name(name, kNames)));
   return path.string();
 }
 

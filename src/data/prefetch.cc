@@ -2,8 +2,9 @@
 
 namespace fovea {
 
-Prefetcher::Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead, const Turn& turn)
-    : context_(context), split_(&split), batches_(std::move(batches)), ahead_(ahead), turn_(turn) {
+Prefetcher::Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead,
+                       const BatchShare& share)
+    : context_(context), split_(&split), batches_(std::move(batches)), ahead_(ahead), share_(share) {
   if (ahead_ > 0) thread_ = std::thread([this] { work(); });
 }
 
@@ -20,11 +21,11 @@ Prefetcher::Item Prefetcher::make(const Context& context) {
   const auto pass = [this](std::int64_t count) {
     while (count-- > 0) batches_.plan();
   };
-  if (taken_ == 0) pass(turn_.first);
+  if (taken_ == 0) pass(share_.first);
   const BatchPlan plan = batches_.plan();
-  if (++taken_ == turn_.count) {
+  if (++taken_ == share_.count) {
     taken_ = 0;
-    pass(turn_.of - turn_.first - turn_.count);
+    pass(share_.of - share_.first - share_.count);
   }
   return {to_device(context_, plan.make(context, *split_)), batches_.position()};
 }

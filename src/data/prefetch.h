@@ -11,7 +11,7 @@
 namespace fovea {
 
 // Of every `of` batches in turn only [first, first + count) are wanted: a step's, of those that several ranks share.
-struct Turn {
+struct BatchShare {
   std::int64_t of = 1, first = 0, count = 1;
 };
 
@@ -22,12 +22,13 @@ class Prefetcher {
   struct Item {
     Batch batch;
     BatchPosition
-        after;  // where the iteration stands when the batch has been used; behind the last of a turn: all of it
+        after;  // where the iteration stands when the batch has been used; behind the last of a share: all of it
   };
 
   // At most `ahead` batches wait to be used; 0: each is made when it is asked for, in `context`. The thread has a
   // context of its own, on the host and with the seed of `context`, and takes what it made to where `context` is.
-  Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead, const Turn& turn = {});
+  Prefetcher(const Context& context, const Split& split, Batches batches, std::size_t ahead,
+             const BatchShare& share = {});
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -44,8 +45,8 @@ class Prefetcher {
   const Split* split_;
   Batches batches_;
   std::size_t ahead_;
-  Turn turn_;
-  std::int64_t taken_ = 0;  // of this turn
+  BatchShare share_;
+  std::int64_t taken_ = 0;  // of this share
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> ready_;

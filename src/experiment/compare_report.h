@@ -4,24 +4,37 @@
 #include <vector>
 
 #include "experiment/run_model.h"
+#include "report/html.h"
 
 namespace fovea {
 
-// Several finished runs on one data set.
-struct CompareReport {
-  std::string command;
-  std::string name;       // of the data set
-  std::string data;       // the data set in a line
-  double majority = 0.0;  // accuracy of always giving the most frequent answer
-  std::vector<RunResult> results;
-  std::vector<RunSettings> settings;  // of each result; metrics.csv lies in its train.out
+// A model, with each seed that is finished. The curves of a run lie in its train.out.
+struct RivalReport {
+  std::string name;
+  std::vector<RunSettings> settings;
+  std::vector<RunResult> results;  // one for each of them
 };
 
-// A row for each result and, where there are classes, for always giving the most frequent one.
-Table comparison_table(const CompareReport& report);
+// Several models on one data set.
+struct CompareReport {
+  std::string command = {};
+  std::string task = {};     // of the arena; empty: none
+  std::string name = {};     // of the data set
+  std::string data = {};     // the data set in a line
+  double majority = 0.0;     // accuracy of always giving the most frequent answer; 0: there are no classes
+  std::int64_t planned = 0;  // runs, finished or not
+  std::vector<RivalReport> rivals = {};
+  std::vector<PageLink> links = {};  // pages beside the report
+
+  const Scores& scores() const { return rivals.front().results.front().scores; }  // of the same task as all
+  std::int64_t finished() const;
+};
+
+// What makes the numbers less than they seem: other programs that ran meanwhile.
+std::vector<std::string> comparison_warnings(const CompareReport& report);
 
 Json compare_json(const CompareReport& report);
-// report.html, PNGs of its plots, and results.csv. Curves come from the metrics.csv of each run.
+// report.html, PNGs of its plots, and results.csv. Something must be finished.
 void write_comparison(const CompareReport& report, const std::string& folder);
 
 }  // namespace fovea

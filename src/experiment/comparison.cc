@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "experiment/run_folder.h"
@@ -15,34 +16,95 @@ std::string source_name(const Path& source) {
   return folder_name((source.has_filename() ? source : source.parent_path()).stem().string());
 }
 
-// Each model has a folder of its own below the comparison's, which may have been moved.
-void set_folder(ComparisonPlan& plan, const std::string& folder) {
-  plan.folder = folder;
-  for (std::size_t i = 0; i < plan.models.size(); ++i)
-    plan.runs[i].train.out = (Path(folder) / folder_name(plan.models[i])).string();
+// Names that differ may make the same name of a folder.
+std::vector<std::string> folder_names(const std::vector<std::string>& models) {
+  std::vector<std::string> names;
+  for (const std::string& model : models) {
+    const std::string plain = folder_name(model);
+    std::string name = plain;
+    for (int i = 2; std::find(names.begin(), names.end(), name) != names.end(); ++i)
+      name = fmt::format("{}-{}", plain, i);
+    names.push_back(name);
+  }
+  return names;
+}
+
+struct Rival {
+  std::string name;
+  std::optional<std::string> model, attention;
+};
+
+std::vector<Rival> rivals_of(const ComparisonChoices& choices) {
+  std::vector<Rival> rivals;
+  if (choices.models.empty())
+    for (const std::string& attention : choices.attention) rivals.push_back({attention, {}, attention});
+  for (const std::string& model : choices.models) {
+    if (choices.attention.empty()) rivals.push_back({model, model, {}});
+    for (const std::string& attention : choices.attention)
+      rivals.push_back({choices.models.size() == 1      ? attention
+                        : choices.attention.size() == 1 ? model
+                                                        : model + " " + attention,
+                        model, attention});
+  }
+  if (rivals.empty())
+    fail(ErrorCode::usage, "nothing to compare", "--attention",
+         "fovea compare --data FILE --attention softmax,norm; models and mechanisms: fovea list models, fovea list");
+  std::set<std::string> names;
+  for (const Rival& rival : rivals)
+    if (!names.insert(rival.name).second)
+      fail(ErrorCode::usage, fmt::format("\"{}\" is named twice", rival.name),
+           choices.attention.empty() ? "--model" : "--attention", "each once; --seeds 3 trains each with three seeds");
+  return rivals;
+}
+
+// Each model is to see the same texts: as long as the one with the shortest reach takes.
+RunSettings settings_of_data(const ComparisonPlan& plan) {
+  RunSettings settings = plan.runs.front();
+  for (const RunSettings& run : plan.runs)
+    settings.model.max_length = std::min(settings.model.max_length, run.model.max_length);
+  return settings;
 }
 
 }  // namespace
 
-void ComparisonPlan::fields(FieldVisitor& v) {
-  v("models", models, "presets or mechanisms, in order");
-  v("runs", runs, "settings of each");
+void set_folder(ComparisonPlan& plan, const std::string& folder) {
+  plan.folder = folder;
+  const std::vector<std::string> names = folder_names(plan.models);
+  for (std::size_t m = 0; m < names.size(); ++m)
+    for (std::size_t s = 0; s < plan.seeds.size(); ++s) {
+      Path out = Path(folder) / names[m];
+      if (plan.seeds.size() > 1) out /= fmt::format("seed-{}", plan.seeds[s]);
+      plan.runs[m * plan.seeds.size() + s].train.out = out.string();
+    }
 }
 
-ComparisonPlan plan_comparison(const Protocol& protocol, const std::vector<std::string>& models,
-                               const RunChoices& choices) {
-  if (models.empty()) fail(ErrorCode::usage, "nothing to compare", "--attention", "models or mechanisms (fovea list)");
-  if (std::set<std::string>(models.begin(), models.end()).size() != models.size())
-    fail(ErrorCode::usage, "a model is named twice", "--attention", fmt::format("{}", fmt::join(models, ",")));
-  ComparisonPlan plan{models, {}, {}};
-  for (const std::string& model : models) {
-    RunChoices chosen = choices;
-    chosen.attention = model;
-    plan.runs.push_back(new_run(protocol, chosen));
+std::string ComparisonPlan::run_name(std::size_t model, std::size_t seed) const {
+  return seeds.size() == 1 ? models[model] : fmt::format("{} seed {}", models[model], seeds[seed]);
+}
+
+void ComparisonPlan::fields(FieldVisitor& v) {
+  v("task", task, "of the arena; empty: none");
+  v("models", models, "presets or mechanisms, in order");
+  v("seeds", seeds, "of each model");
+  v("runs", runs, "settings of each model with each seed");
+}
+
+ComparisonPlan plan_comparison(const Protocol& protocol, const ComparisonChoices& choices) {
+  ComparisonPlan plan{.task = choices.task, .models = {}, .seeds = choices.seeds, .runs = {}, .folder = {}};
+  for (const Rival& rival : rivals_of(choices)) {
+    RunChoices chosen = choices.run;
+    if (rival.model) chosen.model = rival.model;
+    if (rival.attention) chosen.attention = rival.attention;
+    RunSettings settings = new_run(protocol, chosen);
+    if (plan.seeds.empty()) plan.seeds = {settings.train.seed};
+    for (const std::uint64_t seed : plan.seeds) {
+      settings.train.seed = seed;
+      plan.runs.push_back(settings);
+    }
+    plan.models.push_back(rival.name);
   }
   const RunSettings& first = plan.runs.front();
   set_folder(plan, first.train.out.empty() ? default_folder(source_name(first.data.source)) : first.train.out);
-  require_new_folder(plan.folder);
   return plan;
 }
 
@@ -52,31 +114,49 @@ ComparisonPlan load_comparison(const std::string& folder) {
     fail(ErrorCode::bad_input, fmt::format("no comparison in \"{}\": it has no {}", folder, kComparisonFile),
          "--resume", "the folder given to --out");
   ComparisonPlan plan = load_fields<ComparisonPlan>(file);
-  if (plan.runs.size() != plan.models.size() || plan.models.empty())
-    fail(ErrorCode::bad_input, "every model needs its settings, and only models have some", file.string() + ": runs");
+  if (plan.seeds.empty() && !plan.runs.empty()) plan.seeds = {plan.runs.front().train.seed};  // of an older version
+  if (plan.runs.empty() || plan.runs.size() != plan.models.size() * plan.seeds.size())
+    fail(ErrorCode::bad_input, "every model needs its settings for each seed, and only models have some",
+         file.string() + ": runs");
   set_folder(plan, folder);
   return plan;
 }
 
-Comparison::Comparison(ComparisonPlan plan, const ContextOptions& machine, RunObserver& observer)
-    : plan_(std::move(plan)),
-      lock_(plan_.folder),
-      data_(load_data(Context(machine), plan_.runs.front(), {}, observer)) {
+Comparison::Comparison(ComparisonPlan plan, const ContextOptions& machine, RunObserver& observer,
+                       const dist::Mesh& mesh)
+    : plan_(std::move(plan)) {
+  if (mesh.leads()) lock_.emplace(plan_.folder);
+  data_ = load_data(Context(machine), settings_of_data(plan_), {}, observer);
   for (RunSettings& settings : plan_.runs) fit_to_data(settings, data_);
-  write_file(Path(plan_.folder) / kComparisonFile, json_text(write_fields(plan_)));
+  if (mesh.leads()) write_file(Path(plan_.folder) / kComparisonFile, json_text(write_fields(plan_)));
 }
 
-CompareReport Comparison::run(RunEnvironment environment) const {
-  CompareReport report{{}, data_.name, describe_data(data_), data_.test->majority(), {}, plan_.runs};
-  for (std::size_t i = 0; i < plan_.models.size(); ++i) {
-    const Path folder = plan_.runs[i].train.out;
-    if (is_there(folder / kResultFile)) {
-      report.results.push_back(load_fields<RunResult>(folder / kResultFile));
-      continue;
+void Comparison::run(RunEnvironment environment) const {
+  for (std::size_t s = 0; s < plan_.seeds.size(); ++s)
+    for (std::size_t m = 0; m < plan_.models.size(); ++m) {
+      const Path folder = plan_.run(m, s).train.out;
+      if (is_there(folder / kResultFile)) continue;
+      environment.name = plan_.run_name(m, s);
+      run_model(plan_.run(m, s), data_, environment, is_there(folder / kRunFile) ? folder.string() : std::string());
     }
-    environment.name = plan_.models[i];
-    report.results.push_back(
-        run_model(plan_.runs[i], data_, environment, is_there(folder / kRunFile) ? folder.string() : std::string()));
+}
+
+CompareReport Comparison::report() const {
+  CompareReport report{.task = plan_.task,
+                       .name = data_.name,
+                       .data = describe_data(data_),
+                       .majority = empty(data_.test) ? data_.validation->majority() : data_.test->majority(),
+                       .planned = std::ssize(plan_.runs)};
+  for (std::size_t m = 0; m < plan_.models.size(); ++m) {
+    RivalReport rival{plan_.models[m], {}, {}};
+    for (std::size_t s = 0; s < plan_.seeds.size(); ++s) {
+      const RunSettings& settings = plan_.run(m, s);
+      const Path file = Path(settings.train.out) / kResultFile;
+      if (!is_there(file)) continue;
+      rival.settings.push_back(settings);
+      rival.results.push_back(load_fields<RunResult>(file));
+    }
+    if (!rival.results.empty()) report.rivals.push_back(std::move(rival));
   }
   return report;
 }

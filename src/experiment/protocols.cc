@@ -18,7 +18,8 @@ Protocol in_minutes(Protocol protocol, std::int64_t batch) {
   train.clip_value = 0.0;
   train.clip_norm = 1.0;
   train.batch = batch;
-  train.eval_every = 100;
+  train.eval_every = 0;
+  train.evaluations = 10;
   train.eval_examples = 500;
   train.checkpoint_every = 200;
   train.length_window = 16;

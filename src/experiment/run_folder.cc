@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "io/lock.h"
+#include "io/missing.h"
 
 namespace fovea {
 namespace {
@@ -20,7 +21,7 @@ bool holds_nothing_yet(const Path& folder) {
     const std::string name = entry.filename().string();
     run = run || name == kRunFile || name == kComparisonFile || name == ".lock";
     const bool first = std::find(std::begin(kFirstFiles), std::end(kFirstFiles), name) != std::end(kFirstFiles) ||
-                       name.starts_with("events.out.") || name.ends_with(".partial");
+                       name.starts_with("events.out.") || name.starts_with("stdin.") || name.ends_with(".partial");
     if (!first && !(is_folder(entry) && holds_nothing_yet(entry))) return false;
   }
   return run;
@@ -50,8 +51,8 @@ void require_new_folder(const std::string& folder) {
 
 Path checkpoint_of(const std::string& folder, const char* who) {
   if (!is_folder(folder))
-    fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", folder), who,
-         "a folder made by fovea train or fovea import");
+    throw NoSuchFile(fmt::format("no folder \"{}\"", folder), who,
+                     fmt::format("{}; fovea train or fovea import make such folders", missing_hint(folder)));
   for (const char* name : {"best", "last"})
     if (is_folder(Path(folder) / name)) return Path(folder) / name;
   return folder;

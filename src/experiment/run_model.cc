@@ -7,10 +7,13 @@
 
 #include <algorithm>
 
+#include "experiment/health_log.h"
 #include "experiment/run_folder.h"
+#include "inspect/gradient_health.h"
+#include "measure/load.h"
 #include "models/adapter.h"
 #include "models/files.h"
-#include "train/evaluation.h"
+#include "models/mesh.h"
 
 namespace fovea {
 namespace {
@@ -18,22 +21,23 @@ namespace {
 // Data that has no test split is judged by its validation split.
 const Split& judged_split(const Dataset& data) { return empty(data.test) ? *data.validation : *data.test; }
 
-Scores test_best(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment) {
+LengthReport test_best(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment) {
   ContextOptions options = environment.machine;
   options.seed = settings.train.seed;
   Context context(options);
   const Path best = Path(settings.train.out) / "best";  // none: there was no validation
   const Model model = load_model(context, (is_there(best) ? best : best.parent_path() / "last").string());
+  set_mesh(model, environment.mesh);
   RunObserver& observer = environment.observer;
   observer.on_testing(environment.name, empty(data.test) ? "validation" : "test");
-  const EvalReport report =
-      evaluate(context, model, judged_split(data),
-               {.batch = settings.train.eval_batch,
-                .stop = environment.stop,
-                .progress = [&](std::int64_t done, std::int64_t all) { observer.on_test_progress(done, all); }},
-               environment.mesh);
+  LengthReport report = evaluate_by_length(
+      context, model, judged_split(data),
+      {.batch = settings.train.eval_batch,
+       .stop = environment.stop,
+       .progress = [&](std::int64_t done, std::int64_t all) { observer.on_test_progress(done, all); }},
+      environment.mesh);
   observer.on_tested();
-  return scores_of(data.task, report, judged_split(data));
+  return report;
 }
 
 // Any of the ranks.
@@ -71,11 +75,9 @@ void write_adapter(const RunSettings& settings) {
        environment.resume_command);
 }
 
-RunResult summarize(const RunEnvironment& environment, const Model& model, const TrainResult& result,
-                    const Scores& scores) {
+RunResult summarize(const RunEnvironment& environment, const Model& model, const TrainResult& result) {
   RunResult summary;
   summary.name = environment.name;
-  summary.scores = scores;
   summary.validation_accuracy = result.best.accuracy;
   summary.validation_loss = result.best.loss;
   summary.best_step = result.best.step;
@@ -91,6 +93,39 @@ RunResult summarize(const RunEnvironment& environment, const Model& model, const
   return summary;
 }
 
+// What environment.watch asks for.
+class Measuring {
+ public:
+  Measuring(const RunEnvironment& environment, Context& context, const Model& model, const TrainConfig& config) {
+    if (environment.watch == Watch::profile) profile_.emplace(context);
+    if (environment.watch != Watch::health) return;
+    health_.emplace(context, model, GradientHealth::Options{.every = config.log_every, .warn = environment.warn});
+    if (environment.mesh.leads()) folder_ = config.out;
+  }
+
+  // Before other observers are added: they are told what was found.
+  void join(Trainer& trainer) {
+    if (profile_) trainer.add(*profile_), trainer.set_tape_observer(*profile_);
+    if (!health_) return;
+    trainer.add(*health_);
+    trainer.set_tape_observer(*health_);
+    if (folder_.empty()) return;
+    log_.emplace(folder_, *health_);
+    trainer.add(*log_);
+  }
+
+  void tell(RunResult& summary) const {
+    if (profile_) summary.profile = profile_->report();
+    if (health_) summary.health = health_->report();
+  }
+
+ private:
+  std::optional<Profile> profile_;
+  std::optional<GradientHealth> health_;
+  std::optional<HealthLog> log_;
+  std::string folder_;
+};
+
 // One entry of the list of zones.
 struct ZoneFields {
   ZoneTime zone;
@@ -104,6 +139,7 @@ struct ZoneFields {
 
 void RunResult::fields(FieldVisitor& v) {
   v("name", name, "preset or mechanism");
+  v("seed", seed, "of weights, data order and dropout");
   scores.fields(v);
   v("validation_accuracy", validation_accuracy, "of the best checkpoint", between(0, 1));
   v("validation_loss", validation_loss, "of the best checkpoint");
@@ -116,12 +152,15 @@ void RunResult::fields(FieldVisitor& v) {
   v("tokens", tokens, "read while training", at_least(0));
   v("parameters", parameters, "learned numbers", at_least(0));
   v("peak_memory", peak_memory, "most bytes in use at once");
+  v("other_load", other_load, "cores that other programs kept busy meanwhile", at_least(0));
   std::vector<ZoneFields> listed;
   for (const ZoneTime& zone : zones) listed.push_back({zone});
   v("zones", listed, "where the training time went");
   zones.clear();
   for (ZoneFields& entry : listed) zones.push_back(std::move(entry.zone));
+  v("by_length", by_length, "accuracy on inputs of like lengths");
   v("profile", profile, "the same by layer and operation");
+  v("health", health, "gradients and scores by layer");
 }
 
 RunResult run_model(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment,
@@ -148,22 +187,25 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   if (environment.mesh.leads()) write_file(folder / kRunFile, json_text(write_fields(settings)));
 
   environment.observer.on_training(environment.name, data.task);
+  Measuring measuring(environment, context, model, settings.train);
+  measuring.join(trainer);
   trainer.add(environment.observer);
-  Profile profile(context);
-  if (environment.profile) {
-    trainer.add(profile);
-    trainer.set_tape_observer(profile);
-  }
+  const LoadMeter load;
   const TrainResult result = trainer.run(environment.stop);
+  const double others = load.others();
   environment.observer.on_trained();
   trainer.claim();  // until the result is written
   if (result.reason == StopReason::interrupted) stopped(settings, environment, result.steps);
   ranks.barrier();  // the best one is written
   if (environment.mesh.leads()) write_adapter(settings);
-  const Scores scores = test_best(settings, data, environment);
+  LengthReport tested = test_best(settings, data, environment);
   if (asked_to_stop(environment)) stopped(settings, environment, result.steps);
-  RunResult summary = summarize(environment, model, result, scores);
-  if (environment.profile) summary.profile = profile.report();
+  RunResult summary = summarize(environment, model, result);
+  summary.seed = settings.train.seed;
+  summary.scores = scores_of(data.task, tested.all, judged_split(data));
+  summary.by_length = std::move(tested.groups);
+  summary.other_load = others;
+  measuring.tell(summary);
   if (environment.mesh.leads()) write_file(folder / kResultFile, json_text(write_fields(summary)));
   ranks.barrier();
   return summary;

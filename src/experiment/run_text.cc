@@ -6,20 +6,19 @@
 
 namespace fovea {
 
-Table results_table(const std::vector<RunResult>& results) {
-  std::vector<TableColumn> columns = score_columns(results.empty() ? Scores{} : results.front().scores);
-  const std::vector<TableColumn> costs{{"steps/s", Quantity::number, Best::highest},
-                                       {"peak memory", Quantity::bytes, Best::lowest},
-                                       {"parameters", Quantity::count, Best::none}};
-  columns.insert(columns.end(), costs.begin(), costs.end());
-  Table table(columns);
-  for (const RunResult& r : results) {
-    std::vector<TableCell> cells = score_cells(r.scores);
-    for (const double cost :
-         {r.steps_per_second(), static_cast<double>(r.peak_memory), static_cast<double>(r.parameters)})
-      cells.emplace_back(cost);
-    table.add(r.name, std::move(cells));
+Table result_table(const RunResult& result) {
+  std::vector<TableColumn> columns;
+  std::vector<TableCell> cells;
+  for (const ScoreColumn& score : score_columns(result.scores)) {
+    columns.push_back(score.column);
+    cells.push_back(score_cell(score.value(result.scores), score.margin(result.scores)));
   }
+  columns.insert(columns.end(), {{"steps/s"}, {"peak memory", Quantity::bytes}, {"parameters", Quantity::count}});
+  for (const double cost :
+       {result.steps_per_second(), static_cast<double>(result.peak_memory), static_cast<double>(result.parameters)})
+    cells.emplace_back(cost);
+  Table table(columns);
+  table.add(result.name, std::move(cells));
   return table;
 }
 

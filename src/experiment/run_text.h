@@ -8,8 +8,8 @@
 
 namespace fovea {
 
-// One row per model: the scores of the task, speed, memory, size.
-Table results_table(const std::vector<RunResult>& results);
+// One row: the scores of the task, speed, memory, size.
+Table result_table(const RunResult& result);
 
 // Waiting for batches is shown from this share of the training time on.
 inline constexpr double kInputWaitShown = 0.02;

@@ -5,15 +5,11 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/statistics.h"
+
 namespace fovea {
 
-double Scores::interval() const {
-  if (!classes() || examples == 0) return 0.0;
-  constexpr double kZ = 1.96;
-  const auto n = static_cast<double>(examples);
-  const double part = kZ * kZ / n;
-  return kZ / (1.0 + part) * std::sqrt(accuracy * (1.0 - accuracy) / n + part / (4.0 * n));
-}
+double Scores::interval() const { return classes() ? share_margin(accuracy, examples) : 0.0; }
 
 double Scores::perplexity() const { return std::exp(loss); }
 
@@ -29,6 +25,7 @@ void Scores::fields(FieldVisitor& v) {
   v("majority_share", majority, "accuracy of always giving the most frequent answer", between(0, 1));
   v("characters_per_token", characters_per_token, "of the text; 0: unknown", at_least(0));
   v("examples", examples, "that they were measured on; 0: unknown", at_least(0));
+  v("loss_margin", loss_margin, "half of the 95% interval of the loss; 0: unknown", at_least(0));
 }
 
 Scores scores_of(Task task, const EvalReport& report, const Split& split) {
@@ -38,7 +35,8 @@ Scores scores_of(Task task, const EvalReport& report, const Split& split) {
           report.deviation,
           split.majority(),
           task == Task::mlm ? 0.0 : split.characters_per_token(),
-          report.examples};
+          report.examples,
+          task == Task::forecast ? 0.0 : report.loss_margin};  // windows of one series overlap
 }
 
 std::string scores_text(const Scores& s) {
@@ -64,26 +62,40 @@ Json scores_json(const Scores& s) {
   if (s.classes()) json["majority_share"] = s.majority;
   if (s.examples > 0 && s.classes()) json["accuracy_interval"] = s.interval();
   if (!s.classes() && s.task != Task::image_text) json["perplexity"] = s.perplexity();
+  if (s.loss_margin > 0.0) json["loss_interval"] = s.loss_margin;
   if (s.characters_per_token > 0.0) json["bits_per_character"] = s.bits_per_character();
   return json;
 }
 
-std::vector<TableColumn> score_columns(const Scores& s) {
-  const TableColumn loss{"loss", Quantity::number, Best::lowest};
-  if (s.classes() || s.task == Task::image_text) return {{"accuracy", Quantity::percent, Best::highest}, loss};
+std::vector<ScoreColumn> score_columns(const Scores& s) {
+  const auto none = [](const Scores&) { return 0.0; };
+  const ScoreColumn loss{{"loss", Quantity::number, Best::lowest},
+                         [](const Scores& x) { return x.loss; },
+                         [](const Scores& x) { return x.loss_margin; }};
+  if (s.classes() || s.task == Task::image_text)
+    return {{{"accuracy", Quantity::percent, Best::highest},
+             [](const Scores& x) { return x.accuracy; },
+             [](const Scores& x) { return x.interval(); }},
+            loss};
   if (s.task == Task::forecast)
-    return {{"MSE", Quantity::number, Best::lowest}, {"MAE", Quantity::number, Best::lowest}};
-  std::vector<TableColumn> columns{loss, {"perplexity", Quantity::number, Best::lowest}};
-  if (s.characters_per_token > 0.0) columns.push_back({"bits/character", Quantity::number, Best::lowest});
+    return {{{"MSE", Quantity::number, Best::lowest}, [](const Scores& x) { return x.loss; }, none},
+            {{"MAE", Quantity::number, Best::lowest}, [](const Scores& x) { return x.deviation; }, none}};
+  std::vector<ScoreColumn> columns{loss,
+                                   {{"perplexity", Quantity::number, Best::lowest},
+                                    [](const Scores& x) { return x.perplexity(); },
+                                    [](const Scores& x) { return x.perplexity() * x.loss_margin; }}};
+  if (s.characters_per_token > 0.0)
+    columns.push_back({{"bits/char", Quantity::number, Best::lowest},
+                       [](const Scores& x) { return x.bits_per_character(); },
+                       [](const Scores& x) { return x.loss_margin * x.bits_per_character() / x.loss; }});
   return columns;
 }
 
-std::vector<TableCell> score_cells(const Scores& s) {
-  if (s.classes() || s.task == Task::image_text) return {TableCell(s.accuracy, s.interval()), s.loss};
-  if (s.task == Task::forecast) return {s.loss, s.deviation};
-  std::vector<TableCell> cells{s.loss, s.perplexity()};
-  if (s.characters_per_token > 0.0) cells.emplace_back(s.bits_per_character());
-  return cells;
+TableCell score_cell(double value, double margin) {
+  const bool known = margin > 0.0 && std::isfinite(margin);
+  TableCell cell(value, known ? margin : 0.0);
+  if (!known) cell.margin = kUnknownMargin;
+  return cell;
 }
 
 }  // namespace fovea

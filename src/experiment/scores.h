@@ -17,6 +17,7 @@ struct Scores {
   double majority = 0.0;              // accuracy of always giving the most frequent answer
   double characters_per_token = 0.0;  // of the text, where it is known
   std::int64_t examples = 0;          // that they were measured on; 0: unknown
+  double loss_margin = 0.0;           // half of the 95% interval of the loss; 0: unknown
 
   bool classes() const { return task == Task::classify || task == Task::match || task == Task::vision; }
   double interval() const;  // half of the 95% interval of the accuracy (Wilson's); 0: unknown
@@ -31,8 +32,14 @@ Scores scores_of(Task task, const EvalReport& report, const Split& split);
 std::string scores_text(const Scores& scores);
 Json scores_json(const Scores& scores);
 
-// The columns of a table of results, and the cells of a row.
-std::vector<TableColumn> score_columns(const Scores& scores);
-std::vector<TableCell> score_cells(const Scores& scores);
+// A column of a table of results.
+struct ScoreColumn {
+  TableColumn column;
+  double (*value)(const Scores&);
+  double (*margin)(const Scores&);  // half of the 95% interval, by the examples that were tested; 0: unknown
+};
+// Those of a task, the one that models are judged by first.
+std::vector<ScoreColumn> score_columns(const Scores& scores);
+TableCell score_cell(double value, double margin);
 
 }  // namespace fovea

@@ -10,6 +10,7 @@
 #include "experiment/start.h"
 #include "fovea/tokenizer.h"
 #include "io/file.h"
+#include "models/presets.h"
 
 namespace fovea {
 namespace {
@@ -40,12 +41,30 @@ void take(const std::optional<Wanted>& option, T& setting) {
   if (option) setting = static_cast<T>(*option);
 }
 
-// Of steps and minutes, what is given alone is meant alone.
+// Of steps, minutes and tokens, what is given alone is meant alone.
 void set_budget(const RunChoices& o, TrainConfig& train) {
-  if (o.steps) train.minutes = 0.0;
-  if (o.minutes) train.steps = kNoStepLimit;
-  take(o.steps, train.steps);
-  take(o.minutes, train.minutes);
+  if (!o.steps && !o.minutes && !o.tokens) return;
+  train.steps = o.steps.value_or(kNoStepLimit);
+  train.minutes = o.minutes.value_or(0.0);
+  train.tokens = o.tokens.value_or(0);
+}
+
+bool is_set(const Json& file, const RunChoices& o, const std::string& name) {
+  const bool in_file = file.is_object() && file.contains("train") && file["train"].is_object();
+  const auto assigns = [&](const std::string& set) { return set.starts_with("train." + name + "="); };
+  return (in_file && file["train"].contains(name)) || std::any_of(o.set.begin(), o.set.end(), assigns);
+}
+
+// Where the clock or the tokens end a run, evaluations are spread over these, so that slow models have as many as fast
+// ones. What is chosen by name stays, alone.
+void spread_evaluations(const Json& file, const RunChoices& o, TrainConfig& train) {
+  constexpr std::int64_t kEvaluations = 10;
+  const bool by_steps = is_set(file, o, "eval_every"), by_budget = is_set(file, o, "evaluations");
+  if (by_steps && !by_budget) train.evaluations = 0;
+  if (by_budget && !by_steps) train.eval_every = 0;
+  if (by_steps || by_budget || train.evaluations > 0 || (train.minutes <= 0.0 && train.tokens == 0)) return;
+  train.evaluations = kEvaluations;
+  train.eval_every = 0;
 }
 
 // What the model is to be asked, by the data. Settings that are wrong are reported when all of them are read.
@@ -76,11 +95,6 @@ std::string_view usual_preset(Task task) {
     case Task::forecast: return "informer-forecast";
     default: return "";
   }
-}
-
-bool is_preset(const std::string& name) {
-  const std::vector<std::string_view> names = ModelConfig::preset_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // A run does not depend on the folder it was started in. What is not there is a name, or refused later.
@@ -192,6 +206,18 @@ void RunSettings::fields(FieldVisitor& v) {
   v("data", data, "the examples");
 }
 
+bool RunChoices::names_data() const {
+  const auto names_source = [](const std::string& assignment) { return assignment.starts_with("data.source="); };
+  return data || !config.empty() || std::any_of(set.begin(), set.end(), names_source);
+}
+
+void RunChoices::name_attention(const std::string& name, const std::string& verb) {
+  if (attention)
+    fail(ErrorCode::usage, fmt::format("\"{}\" and --attention {} both name the attention", name, *attention), verb,
+         verb + " transformer --attention " + *attention);
+  attention = name;
+}
+
 RunSettings new_run(const Protocol& protocol, const RunChoices& choices) {
   RunSettings settings;
   settings.data = protocol.data;
@@ -203,6 +229,7 @@ RunSettings new_run(const Protocol& protocol, const RunChoices& choices) {
     set_fields(settings, protocol.set);
   }
   apply_choices(file, choices, settings);
+  spread_evaluations(file, choices, settings.train);
   return settings;
 }
 

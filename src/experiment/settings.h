@@ -44,11 +44,15 @@ struct RunChoices {
   std::vector<std::string> set = {};  // "train.warmup=200"
   std::optional<std::string> model = {}, attention = {}, from = {}, data = {}, out = {};
   std::optional<DType> dtype = {};
-  std::optional<std::int64_t> steps = {}, batch = {};
+  std::optional<std::int64_t> steps = {}, tokens = {}, batch = {};
   std::optional<std::int64_t> lora = {};  // rank of adapters, which alone are trained
   std::vector<std::string> freeze = {};   // parts that are not trained
   std::optional<double> minutes = {}, lr = {};
   std::optional<std::uint64_t> seed = {};
+
+  bool names_data() const;  // by option, setting or file
+  // The mechanism that a verb's first word names; refused beside --attention.
+  void name_attention(const std::string& name, const std::string& verb);
 };
 
 // Where nothing names a model, the data's usual task chooses it.

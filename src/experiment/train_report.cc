@@ -1,8 +1,13 @@
 #include "experiment/train_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "experiment/compare_figures.h"
+#include "experiment/compare_tables.h"
 #include "experiment/curves.h"
+#include "experiment/health_log.h"
+#include "experiment/health_text.h"
 #include "experiment/profile_text.h"
 #include "experiment/run_folder.h"
 #include "experiment/run_text.h"
@@ -49,9 +54,10 @@ std::optional<Figure> accuracy_figure(const TrainReport& report) {
 
 std::string sentence(const TrainReport& report, const Dataset& data) {
   const RunResult& r = report.result;
-  return fmt::format("{} trained on {} for {} steps of {} in {:.0f} s ({} tokens, peak rate {:g}, seed {}) on {}, {}.",
-                     r.name, data.name, r.steps, report.settings.train.batch, r.train_seconds, r.tokens,
-                     report.settings.train.schedule.peak, report.settings.train.seed, this_machine().text(), today());
+  return fmt::format(
+      "{} trained on {} for {} steps of {} in {:.0f} s ({} tokens, peak rate {:g}, seed {}) on {}. {}, fovea {}.",
+      r.name, data.name, r.steps, report.settings.train.batch, r.train_seconds, r.tokens,
+      report.settings.train.schedule.peak, report.settings.train.seed, this_machine().text(), today(), build_text());
 }
 
 std::string note(const TrainReport& report, const Dataset& data) {
@@ -75,6 +81,15 @@ std::vector<Detail> details(const TrainReport& report) {
   return all;
 }
 
+void add_health(const HealthReport& health, const Path& folder, Page& page) {
+  for (Section& section : health_sections(health)) page.sections.push_back(std::move(section));
+  if (!health.warnings.empty())
+    page.details.push_back({"What went wrong", fmt::format("{}\n", fmt::join(health.warnings, "\n"))});
+  if (!is_there(folder / kHealthFile)) return;  // too short a run for a look
+  page.figures.push_back(health_figure(folder));
+  page.downloads.push_back({kHealthFile, read_file(folder / kHealthFile)});
+}
+
 // What the best checkpoint makes of the test part, or of validation where there is none.
 std::vector<Section> sections(TrainReport& report, const Dataset& data, const RunEnvironment& environment) {
   const Split& split = empty(data.test) ? *data.validation : *data.test;
@@ -88,6 +103,13 @@ std::vector<Section> sections(TrainReport& report, const Dataset& data, const Ru
               {.examples = kMostPredicted, .batch = report.settings.train.eval_batch, .stop = environment.stop});
   if (split.size() <= kMostPredicted) report.metrics = class_metrics(predictions, data.classes);
   return class_sections(context, data, split, predictions);
+}
+
+// The run as a comparison with nothing else.
+CompareReport alone(const TrainReport& report) {
+  CompareReport out{.name = report.result.name, .majority = report.result.scores.majority, .planned = 1};
+  out.rivals.push_back({report.result.name, {report.settings}, {report.result}});
+  return out;
 }
 
 }  // namespace
@@ -109,14 +131,20 @@ void write_train_report(TrainReport& report, const Dataset& data, const RunEnvir
   Page page{.title = fmt::format("{}: {}", data.name, report.result.name),
             .sentence = sentence(report, data),
             .command = report.command,
-            .table = results_table({report.result})};
+            .table = result_table(report.result)};
+  const CompareReport run = alone(report);
+  page.warnings = comparison_warnings(run);
   page.sections = sections(report, data, environment);
+  if (auto lengths = length_table(run))
+    page.sections.insert(page.sections.begin(), Section{"Accuracy by length", std::move(*lengths)});
   page.table_note = note(report, data);
   page.figures.push_back(loss_figure(report));
   write_png(page.figures.back().plot, folder / "loss.png");
   if (auto figure = accuracy_figure(report)) page.figures.push_back(std::move(*figure));
-  page.details = details(report);
-  page.downloads = {{"metrics.csv", read_file(folder / "metrics.csv")}};
+  page.figures.push_back(time_figure(run));
+  if (report.result.health) add_health(*report.result.health, folder, page);
+  for (Detail& detail : details(report)) page.details.push_back(std::move(detail));
+  page.downloads.push_back({"metrics.csv", read_file(folder / "metrics.csv")});
   if (report.result.profile) page.downloads.push_back({"profile.csv", profile_csv(*report.result.profile)});
   write_file(folder / "report.html", page_html(page));
 }

@@ -72,13 +72,15 @@ CsvLog::CsvLog(const Path& path, const std::vector<std::string>& columns) : CsvL
 
 CsvLog CsvLog::resume(const Path& path, const std::vector<std::string>& columns, double last) {
   if (!is_there(path)) return CsvLog(path, columns);
-  const CsvTable old = read_csv(path);
-  if (old.columns != columns)
+  CsvTable old = read_csv(path);
+  if (old.columns.size() > columns.size() || !std::equal(old.columns.begin(), old.columns.end(), columns.begin()))
     fail(ErrorCode::bad_input, "the columns of this file are not those of this run", path.string(),
          "another output folder, or move the file away");
   std::string kept = csv_line(cells_of(columns));
-  for (const std::vector<std::string>& row : old.rows)
+  for (std::vector<std::string>& row : old.rows) {
+    row.resize(columns.size());  // what an older version did not write stays empty
     if (number(row.front()) <= last) kept += csv_line(cells_of(row));
+  }
   write_file(path, kept);
   CsvLog log(path, columns.size());
   log.file_ = open_for_append(path);

@@ -21,8 +21,8 @@ std::string csv_line(const std::vector<CsvCell>& cells);  // with its line end; 
 class CsvLog {
  public:
   CsvLog(const Path& path, const std::vector<std::string>& columns);  // starts afresh
-  // Continues a file that has the same columns: keeps the rows whose first column, a number, is at most `last`, drops
-  // later ones and one that was cut off. Without a file, starts one.
+  // Continues a file that has the same columns, or the first of them: keeps the rows whose first column, a number, is
+  // at most `last`, drops later ones and one that was cut off. Without a file, starts one.
   static CsvLog resume(const Path& path, const std::vector<std::string>& columns, double last);
 
   void row(const std::vector<CsvCell>& cells);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/nearest.h"
+#include "io/unknown_field.h"
 
 namespace fovea {
 namespace {
@@ -162,10 +163,16 @@ class Reader : public FieldVisitor {
   void refuse_unknown(const Frame& frame) const {
     for (const auto& [key, value] : frame.json->items()) {
       if (std::find(frame.known.begin(), frame.known.end(), key) != frame.known.end()) continue;
-      const std::string path = path_.here() + (path_.here().empty() ? "" : ".") + key;
-      fail(code_, "unknown key \"" + key + "\"", where(path), name_hint(key, frame.known));
+      const std::string above = path_.here() + (path_.here().empty() ? "" : ".");
+      const std::string near(nearest_name(key, frame.known));
+      const bool typed = code_ == ErrorCode::usage && !near.empty() && value.is_primitive();
+      throw UnknownField(
+          code_, "unknown key \"" + key + "\"", where(above + key),
+          typed ? fmt::format("{} {}{}={}", origin_, above, near, bare(value)) : name_hint(key, frame.known));
     }
   }
+
+  static std::string bare(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
   // What can be typed for a field: on a command line with its name.
   std::string typed(const Field& field, std::string_view value) const {

@@ -37,8 +37,8 @@ std::string hint_for(int error) {
 
 // Reads are mistakes in the user's input when the file is not there or is not a file.
 [[noreturn]] void fail_read(const Path& path, int error) {
-  if (error == ENOENT || error == ENOTDIR)
-    fail(ErrorCode::bad_input, "no such file", path.string(), missing_hint(path));
+  if (error == ENOTDIR && is_file(path)) fail(ErrorCode::bad_input, "expected a folder, found a file", path.string());
+  if (error == ENOENT || error == ENOTDIR) throw NoSuchFile("no such file", path.string(), missing_hint(path));
   fail_io("read", path, error);
 }
 

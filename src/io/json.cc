@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "fovea/error.h"
@@ -19,10 +20,21 @@ std::string position(std::string_view text, std::size_t byte) {
   return "line " + std::to_string(line) + ", column " + std::to_string(std::max<std::size_t>(column, 1));
 }
 
-// The library's text without its error number and the position, which we word ourselves.
-std::string reason(const std::string& what) {
-  const std::size_t colon = what.find(": ");
-  return colon == std::string::npos ? what : what.substr(colon + 2);
+// What the library says, in our words; what it says of the position we word ourselves.
+std::string reason(std::string_view what) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"unexpected end of input", "it ends too early"},
+      {"ill-formed UTF-8", "a byte that belongs to no character of UTF-8"},
+      {"control character", "a control character inside a text, such as the end of a line"},
+      {"invalid string", "a text with a \\ that means nothing"},
+      {"invalid number", "a number that is not written as one"},
+      {"number overflow", "a number that is too large"},
+      {"invalid comment", "a comment: there are none in JSON"},
+      {"invalid literal", "a word that is none of true, false and null; texts stand between \" and \""},
+  };
+  for (const auto& [theirs, ours] : kWords)
+    if (what.find(theirs) != std::string_view::npos) return std::string(ours);
+  return "a comma, a bracket or a quotation mark too many, or one that is missing";
 }
 
 // Watches the parser: how deep it is, and which keys the open objects have.

@@ -7,6 +7,7 @@
 
 #include "core/nearest.h"
 #include "io/fields.h"
+#include "io/missing.h"
 #include "models/files.h"
 #include "pretrained/mapping.h"
 #include "pretrained/sentence.h"
@@ -218,8 +219,7 @@ std::vector<std::string_view> model_formats() {
 }
 
 Imported import_model(Context& context, const std::string& path, const ImportOptions& options) {
-  if (!is_there(path))
-    fail(ErrorCode::bad_input, "no such folder", path, "a folder with config.json and model.safetensors");
+  if (!is_there(path)) throw NoSuchFile("no such folder", path, missing_hint(path));
   if (const auto file = pretrained::llama2c_file(path)) return pretrained::import_llama2c(context, *file);
   const auto sentence = pretrained::read_sentence(path);
   return pretrained::import_folder(context, sentence ? sentence->encoder : Path(path), sentence, options);

@@ -35,7 +35,7 @@ class Canvas {
 
   virtual void polyline(std::span<const Point> points, const Stroke& stroke) = 0;
   virtual void polygon(std::span<const Point> points, Ink fill, double opacity = 1) = 0;
-  virtual void circle(Point centre, double radius, Ink fill) = 0;
+  virtual void circle(Point centre, double radius, Ink fill, double opacity = 1) = 0;
   virtual void text(Point place, std::string_view words, const TextStyle& style) = 0;
   // What a reader sees who rests the pointer here; lost on paper.
   virtual void tip(Point centre, double radius, std::string_view words) = 0;

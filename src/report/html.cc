@@ -4,6 +4,7 @@
 
 #include "fovea/version.h"
 #include "io/html_text.h"
+#include "report/png.h"
 
 namespace fovea {
 namespace {
@@ -13,7 +14,7 @@ constexpr std::string_view kStyle = R"css(
 @media(prefers-color-scheme:dark){:root{--paper:#101216;--card:#16181d;--text:#e8eaee;--muted:#9aa1ac;--line:#30353d;--link:#5bb0f0;--bad:#ff8a80}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--text);font:16px/1.55 system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}
-main{max-width:800px;margin:0 auto;padding:2.5rem 1.25rem 4rem}
+main{max-width:960px;margin:0 auto;padding:2.5rem 1.25rem 4rem}
 h1{font-size:1.6rem;line-height:1.25;margin:0 0 .5rem}
 h2{font-size:1.15rem;margin:2.5rem 0 -1rem}
 p{margin:.5rem 0}
@@ -21,9 +22,10 @@ p{margin:.5rem 0}
 .note,figcaption,footer{color:var(--muted);font-size:.9rem}
 code,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:.85rem}
 pre{overflow-x:auto;margin:.5rem 0 0;padding:.75rem 1rem;border:1px solid var(--line);border-radius:8px;background:var(--card)}
+main>pre{white-space:pre-wrap;overflow-wrap:anywhere}
 .wide{overflow-x:auto;margin:1.75rem 0 .25rem}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{padding:.5rem .75rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
+th,td{padding:.5rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child{text-align:left;padding-left:0}
 thead th{color:var(--muted);font-weight:500;font-size:.9rem}
 tbody th{font-weight:500}
@@ -32,6 +34,9 @@ tbody th{font-weight:500}
 figure{margin:2rem 0 0;padding:1rem;border:1px solid var(--line);border-radius:12px;background:var(--card)}
 figure svg{display:block;width:100%;height:auto}
 figcaption{margin-top:.25rem;padding:0 1rem}
+.phone{display:none}
+.warning{border-left:4px solid var(--bad);padding:.25rem .75rem;font-size:.95rem}
+@media(max-width:560px){.screen{display:none}.phone{display:block}main{padding:1.25rem 1rem 3rem}h1{font-size:1.35rem}figure{padding:.5rem .25rem}figcaption{padding:0 .5rem}th,td{padding:.45rem .5rem}th:first-child{position:sticky;left:0;background:var(--paper);max-width:40vw;overflow:hidden;text-overflow:ellipsis}}
 details{margin-top:.75rem;border-top:1px solid var(--line);padding-top:.75rem}
 details:first-of-type{margin-top:2.5rem}
 summary{cursor:pointer;font-weight:500}
@@ -42,9 +47,23 @@ footer{margin-top:3rem}
 // Nothing may be fetched, whatever ends up in the texts.
 constexpr std::string_view kPolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
+std::string figure_svg(const Figure& figure, SvgCanvas::Style style) {
+  if (!figure.bars) return plot_svg(figure.plot, style);
+  SvgCanvas canvas(figure.bars->size(), figure.bars->title, style);
+  draw(*figure.bars, canvas);
+  return canvas.svg();
+}
+
+// Drawn once for screens and once for phones: what is drawn smaller cannot be read there.
 std::string figure_html(const Figure& figure) {
-  return fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n",
-                     plot_svg(figure.plot, SvgCanvas::Style::of_page), escape_html(figure.caption));
+  constexpr Size kPhone{360, 340};
+  Figure narrow = figure;
+  narrow.plot.size = kPhone;
+  if (narrow.bars) narrow.bars->width = kPhone.width;
+  return fmt::format(
+      "<figure>\n<div class=\"screen\">{}</div><div class=\"phone\">{}</div><figcaption>{}</figcaption>\n</figure>\n",
+      figure_svg(figure, SvgCanvas::Style::of_page), figure_svg(narrow, SvgCanvas::Style::of_page),
+      escape_html(figure.caption));
 }
 
 std::string detail_html(const std::string& title, const std::string& inner) {
@@ -59,14 +78,24 @@ std::string downloads_html(const std::vector<Download>& downloads) {
   return list + "</ul>";
 }
 
-std::string links_html(const std::vector<Link>& links) {
+std::string links_html(const std::vector<PageLink>& links) {
   std::string list = "<ul>\n";
-  for (const Link& link : links)
+  for (const PageLink& link : links)
     list += fmt::format("<li><a href=\"{}\">{}</a></li>\n", escape_html(link.file), escape_html(link.title));
   return list + "</ul>\n";
 }
 
 }  // namespace
+
+void write_png(const Figure& figure, const Path& path) {
+  if (!figure.bars || !PngCanvas::works()) {
+    const Path svg = Path(path).replace_extension(".svg");
+    return figure.bars ? write_file(svg, figure_svg(figure, SvgCanvas::Style::own)) : write_png(figure.plot, path);
+  }
+  PngCanvas canvas(figure.bars->size(), Theme::light);
+  draw(*figure.bars, canvas);
+  write_file(path, canvas.png());
+}
 
 std::string page_html(const Page& page) {
   std::string body =
@@ -74,6 +103,8 @@ std::string page_html(const Page& page) {
   if (!page.command.empty()) body += "<pre>" + escape_html(page.command) + "</pre>\n";
   if (!page.table.empty()) body += page.table.html();
   if (!page.table_note.empty()) body += fmt::format("<p class=\"note\">{}</p>\n", escape_html(page.table_note));
+  for (const std::string& warning : page.warnings)
+    body += fmt::format("<p class=\"warning\">{}</p>\n", escape_html(warning));
   if (!page.links.empty()) body += links_html(page.links);
   for (const Figure& figure : page.figures) body += figure_html(figure);
   for (const Section& section : page.sections)

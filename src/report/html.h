@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "report/bars.h"
 #include "report/plot.h"
 #include "report/table.h"
 
@@ -10,8 +12,10 @@ namespace fovea {
 
 struct Figure {
   Plot plot;
-  std::string caption;  // what to see in it
+  std::string caption;            // what to see in it
+  std::optional<Bars> bars = {};  // in the plot's place
 };
+void write_png(const Figure& figure, const Path& path);
 
 // Shown folded, as it is.
 struct Detail {
@@ -30,7 +34,7 @@ struct Section {
 };
 
 // A page beside this one.
-struct Link {
+struct PageLink {
   std::string title, file;
 };
 
@@ -42,9 +46,10 @@ struct Page {
   std::string command;  // that made it
   Table table;
   std::string table_note = {};
+  std::vector<std::string> warnings = {};  // what makes the numbers less than they seem
   std::vector<Figure> figures = {};
   std::vector<Section> sections = {};
-  std::vector<Link> links = {};
+  std::vector<PageLink> links = {};
   std::vector<Detail> details = {};
   std::vector<Download> downloads = {};
 };

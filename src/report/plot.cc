@@ -4,47 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
+#include <limits>
 
 #include "fovea/error.h"
+#include "report/legend.h"
 #include "report/numbers.h"
 #include "report/png.h"
 
 namespace fovea {
 namespace {
 
-constexpr double kPad = 16, kTitleSize = 15, kTextSize = 12, kMarkerRadius = 3.6;
-constexpr double kLegendRow = 20, kLegendSample = 26, kLegendGap = 18;
+constexpr double kLeastBubble = 4, kMostBubble = 20;                       // radii
 constexpr Stroke kThin = {.ink = Ink::muted, .width = 1, .dashed = true};  // guides and levels
 constexpr std::size_t kMostMarkers = 40;                                   // a curve of more points is drawn without
-
-void draw_marker(Canvas& canvas, Marker marker, Point at, Ink ink) {
-  constexpr double r = kMarkerRadius;
-  const auto shape = [&](std::vector<Point> corners) {
-    for (Point& corner : corners) corner = {at.x + corner.x * r, at.y + corner.y * r};
-    canvas.polygon(corners, ink);
-  };
-  switch (marker) {
-    case Marker::circle: return canvas.circle(at, r, ink);
-    case Marker::square: return shape({{-0.9, -0.9}, {0.9, -0.9}, {0.9, 0.9}, {-0.9, 0.9}});
-    case Marker::triangle: return shape({{0, -1.25}, {1.1, 0.85}, {-1.1, 0.85}});
-    case Marker::inverted: return shape({{0, 1.25}, {1.1, -0.85}, {-1.1, -0.85}});
-    case Marker::diamond: return shape({{0, -1.3}, {1.3, 0}, {0, 1.3}, {-1.3, 0}});
-    case Marker::plus:
-      return shape({{-0.4, -1.2},
-                    {0.4, -1.2},
-                    {0.4, -0.4},
-                    {1.2, -0.4},
-                    {1.2, 0.4},
-                    {0.4, 0.4},
-                    {0.4, 1.2},
-                    {-0.4, 1.2},
-                    {-0.4, 0.4},
-                    {-1.2, 0.4},
-                    {-1.2, -0.4},
-                    {-0.4, -0.4}});
-  }
-}
+constexpr double kReach = 1.0 / 40;                                        // of running means, to both sides
 
 std::vector<SeriesStyle> styles_for(const std::vector<Series>& series) {
   std::vector<std::string_view> names;
@@ -52,21 +25,42 @@ std::vector<SeriesStyle> styles_for(const std::vector<Series>& series) {
   return styles_of(names);
 }
 
-// The mean over a twentieth of the curve, or what is left of that at the ends; gaps stay gaps.
-std::vector<double> running_mean(const std::vector<double>& y) {
-  const std::size_t reach = std::max<std::size_t>(1, y.size() / 40);
-  std::vector<double> sum(y.size() + 1), count(y.size() + 1), mean(y);  // of the finite values before each place
+// The mean over the points at most so far away; gaps stay gaps. Places grow.
+std::vector<double> running_mean(const std::vector<double>& place, const std::vector<double>& y, double reach) {
+  std::vector<double> mean(y);
+  double sum = 0;
+  std::size_t begin = 0, end = 0, count = 0;
+  const auto take = [&](std::size_t i, int sign) {
+    if (!std::isfinite(y[i])) return;
+    sum += sign * y[i];
+    count += static_cast<std::size_t>(sign);
+  };
   for (std::size_t i = 0; i < y.size(); ++i) {
-    const bool finite = std::isfinite(y[i]);
-    sum[i + 1] = sum[i] + (finite ? y[i] : 0);
-    count[i + 1] = count[i] + (finite ? 1 : 0);
-  }
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    if (!std::isfinite(y[i])) continue;
-    const std::size_t begin = i - std::min(i, reach), end = std::min(y.size(), i + reach + 1);
-    mean[i] = (sum[end] - sum[begin]) / (count[end] - count[begin]);
+    while (end < y.size() && place[end] <= place[i] + reach) take(end++, 1);
+    while (place[begin] < place[i] - reach) take(begin++, -1);
+    if (std::isfinite(y[i])) mean[i] = sum / static_cast<double>(count);
   }
   return mean;
+}
+
+// Room around points that are drawn large and have their names beside them.
+Axis padded(Axis axis, const std::vector<double>& values) {
+  constexpr double kRoom = 0.15;
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  if (low > high) return axis;
+  if (axis.scale == Scale::linear) {
+    const double room = kRoom * (high > low ? high - low : std::abs(high));
+    axis.include.insert(axis.include.end(), {low - room, high + room});
+  } else {
+    const double factor = std::pow(high / low, kRoom) * 1.1;
+    axis.include.insert(axis.include.end(), {low / factor, high * factor});
+  }
+  return axis;
 }
 
 // At most four points for every pixel column, first, lowest, highest and last: the drawn curve is the same.
@@ -91,17 +85,19 @@ class Drawing {
       : plot_(plot),
         canvas_(canvas),
         styles_(styles_for(plot.series)),
-        x_(plot.x, all(&Series::x), AxisMap::Ends::data),
-        y_(plot.y, y_values(), AxisMap::Ends::round) {}
+        x_(plot.labelled ? padded(plot.x, all(&Series::x)) : plot.x, x_values(), AxisMap::Ends::data),
+        y_(plot.labelled ? padded(plot.y, y_values()) : plot.y, y_values(), AxisMap::Ends::round),
+        legend_(legend_entries(), {kPad, kPad + kTitleSize + 8}, plot.size.width - kPad) {}
 
   void draw() {
     canvas_.text({kPad, kPad + kTitleSize * 0.8}, plot_.title, {.size = kTitleSize, .bold = true});
-    draw_legend();
+    legend_.draw(canvas_);
     place_frame();
     draw_grid();
     for (const Level& level : plot_.levels) draw_level(level);
     if (plot_.guide) draw_guide(*plot_.guide);
     for (std::size_t i = 0; i < plot_.series.size(); ++i) draw_series(plot_.series[i], styles_[i]);
+    if (plot_.labelled) draw_labels();
   }
 
  private:
@@ -112,31 +108,30 @@ class Drawing {
     return values;
   }
 
+  std::vector<double> x_values() const {
+    std::vector<double> values = all(&Series::x);
+    for (const Series& series : plot_.series)
+      for (const auto& [x, y] : series.behind) values.insert(values.end(), x.begin(), x.end());
+    return values;
+  }
+
   std::vector<double> y_values() const {
     std::vector<double> values = all(&Series::y);
+    for (const Series& series : plot_.series) {
+      for (const auto& [x, y] : series.behind) values.insert(values.end(), y.begin(), y.end());
+      for (std::size_t i = 0; i < series.margin.size(); ++i)
+        values.insert(values.end(), {series.y[i] - series.margin[i], series.y[i] + series.margin[i]});
+    }
     for (const Level& level : plot_.levels) values.push_back(level.y);
     return values;
   }
 
-  // A row of samples under the title, continued below when it is full.
-  void draw_legend() {
-    legend_ = {kPad, kPad + kTitleSize + 8 + kLegendRow / 2};
-    for (std::size_t i = 0; i < plot_.series.size(); ++i) {
-      const Point sample = draw_legend_entry(plot_.series[i].name, {.ink = styles_[i].ink, .width = 2});
-      draw_marker(canvas_, styles_[i].marker, sample, styles_[i].ink);
-    }
-    if (plot_.guide) draw_legend_entry(plot_.guide->label, kThin);
-  }
-
-  // Returns the middle of the sample.
-  Point draw_legend_entry(const std::string& name, const Stroke& stroke) {
-    const double width = kLegendSample + 6 + drawn_width(name, kTextSize) + kLegendGap;
-    if (legend_.x > kPad && legend_.x + width > plot_.size.width - kPad) legend_ = {kPad, legend_.y + kLegendRow};
-    const Point start = legend_;
-    line(start, {start.x + kLegendSample, start.y}, stroke);
-    canvas_.text({start.x + kLegendSample + 6, start.y + kTextSize * 0.36}, name, {.size = kTextSize});
-    legend_.x += width;
-    return {start.x + kLegendSample / 2, start.y};
+  std::vector<LegendEntry> legend_entries() const {
+    std::vector<LegendEntry> entries;
+    for (std::size_t i = 0; i < plot_.series.size() && !plot_.labelled; ++i)
+      entries.push_back({plot_.series[i].name, {.ink = styles_[i].ink, .width = 2}, styles_[i].marker});
+    if (plot_.guide) entries.push_back({plot_.guide->label, kThin, {}});
+    return entries;
   }
 
   // Leaves room for the names of the axes and the widest number on the left.
@@ -145,7 +140,7 @@ class Drawing {
     for (const Tick& tick : y_.ticks()) widest = std::max(widest, drawn_width(tick.label, kTextSize));
     left_ = kPad + widest + 8;
     right_ = plot_.size.width - kPad - 8;
-    top_ = legend_.y + kLegendRow / 2 + 30;
+    top_ = legend_.bottom() + 30;
     bottom_ = plot_.size.height - 48;
     canvas_.text({kPad, top_ - 13}, plot_.y.title(), {.ink = Ink::muted, .size = kTextSize});
     canvas_.text({(left_ + right_) / 2, plot_.size.height - 14}, plot_.x.title(),
@@ -191,19 +186,110 @@ class Drawing {
     if (series.x.size() != series.y.size())
       fail(ErrorCode::internal,
            fmt::format("series \"{}\" has {} x and {} y", series.name, series.x.size(), series.y.size()));
-    if (series.smooth && series.x.size() > kMostMarkers) {
+    for (const auto& [x, y] : series.behind) draw_curve(x, y, {.ink = style.ink, .width = 1, .opacity = 0.35});
+    if (series.smooth && smooths()) {  // all of a plot alike, however many points they have
       draw_curve(series.x, series.y, {.ink = style.ink, .width = 1, .opacity = 0.25});
-      draw_curve(series.x, running_mean(series.y), {.ink = style.ink, .width = 2});
+      draw_curve(series.x, running_mean(places(series.x), series.y, kReach), {.ink = style.ink, .width = 2});
       return;
     }
     draw_curve(series.x, series.y, {.ink = style.ink, .width = 2});
+    for (std::size_t i = 0; i < series.margin.size(); ++i) draw_margin(series, i, style);
     if (series.x.size() > kMostMarkers) return;
-    for (std::size_t i = 0; i < series.x.size(); ++i) {
-      if (!x_.shows(series.x[i]) || !y_.shows(series.y[i])) continue;
-      const Point at = {place_x(series.x[i]), place_y(series.y[i])};
-      draw_marker(canvas_, style.marker, at, style.ink);
-      canvas_.tip(at, 9, tip_text(series, i));
+    for (std::size_t i = 0; i < series.x.size(); ++i) draw_point(series, i, style);
+  }
+
+  bool smooths() const {
+    return std::any_of(plot_.series.begin(), plot_.series.end(),
+                       [](const Series& s) { return s.smooth && s.x.size() > kMostMarkers; });
+  }
+
+  std::vector<double> places(const std::vector<double>& x) const {
+    std::vector<double> out;
+    for (const double value : x) out.push_back(x_.position(value));
+    return out;
+  }
+
+  void draw_point(const Series& series, std::size_t i, const SeriesStyle& style) {
+    if (!x_.shows(series.x[i]) || !y_.shows(series.y[i])) return;
+    const Point at = {place_x(series.x[i]), place_y(series.y[i])};
+    double radius = 0;
+    if (i < series.size.size()) {
+      radius = bubble(series.size[i]);
+      canvas_.circle(at, radius, style.ink, 0.3);
     }
+    draw_marker(canvas_, style.marker, at, style.ink);
+    canvas_.tip(at, std::max(9.0, radius), tip_text(series, i));
+  }
+
+  // Areas are as the sizes.
+  double bubble(double size) const {
+    double largest = 0;
+    for (const Series& series : plot_.series)
+      for (const double one : series.size) largest = std::max(largest, one);
+    return std::max(kLeastBubble, kMostBubble * std::sqrt(size / std::max(largest, 1e-300)));
+  }
+
+  void draw_margin(const Series& series, std::size_t i, const SeriesStyle& style) {
+    const double low = series.y[i] - series.margin[i], high = series.y[i] + series.margin[i];
+    if (!x_.shows(series.x[i]) || !y_.shows(low) || !y_.shows(high)) return;
+    const double x = place_x(series.x[i]);
+    const Stroke stroke{.ink = style.ink, .width = 1.5, .opacity = 0.7};
+    line({x, place_y(low)}, {x, place_y(high)}, stroke);
+    for (const double y : {place_y(low), place_y(high)}) line({x - 4, y}, {x + 4, y}, stroke);
+  }
+
+  // Names beside the first points: the first place around each that is free.
+  void draw_labels() {
+    std::vector<Box> taken;
+    for (const Series& series : plot_.series)
+      if (shows(series)) taken.push_back(around({place_x(series.x[0]), place_y(series.y[0])}, radius_of(series)));
+    for (std::size_t s = 0; s < plot_.series.size(); ++s) {
+      const Series& series = plot_.series[s];
+      if (!shows(series)) continue;
+      const std::string words = series.note.empty() ? series.name : series.name + ", " + series.note;
+      const Box box = free_place(series, drawn_width(words, kTextSize), taken);
+      taken.push_back(box);
+      canvas_.text({box.left, box.bottom - 3}, words, {.ink = styles_[s].ink, .size = kTextSize});
+    }
+  }
+
+  struct Box {
+    double left, right, top, bottom;
+
+    bool meets(const Box& other) const {
+      return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+    }
+  };
+  static Box around(Point at, double radius) { return {at.x - radius, at.x + radius, at.y - radius, at.y + radius}; }
+
+  bool shows(const Series& series) const { return !series.x.empty() && x_.shows(series.x[0]) && y_.shows(series.y[0]); }
+  double radius_of(const Series& series) const { return series.size.empty() ? 6 : bubble(series.size[0]); }
+
+  // Right, left, above, below, and further away.
+  Box free_place(const Series& series, double width, const std::vector<Box>& taken) const {
+    constexpr double kHeight = kTextSize + 3, kSpace = 5;
+    constexpr int kRings = 12;
+    const Point at{place_x(series.x[0]), place_y(series.y[0])};
+    const double away = radius_of(series) + kSpace;
+    Box first{};
+    for (int ring = 0; ring < kRings; ++ring) {
+      const double shift = ring * kHeight;
+      const Point places[] = {{at.x + away, at.y - shift},
+                              {at.x - away - width, at.y - shift},
+                              {at.x - width / 2, at.y - away - kHeight / 2 - shift},
+                              {at.x - width / 2, at.y + away + kHeight / 2 + shift},
+                              {at.x + away, at.y + shift},
+                              {at.x - away - width, at.y + shift}};
+      for (const Point& place : places) {
+        const double x = std::clamp(place.x, 2.0, std::max(2.0, plot_.size.width - 2 - width));
+        const Box box{x, x + width, place.y - kHeight / 2, place.y + kHeight / 2};
+        if (ring == 0 && &place == places) first = box;
+        const bool inside = box.top > top_ - 8 && box.bottom < bottom_;
+        if (inside && std::none_of(taken.begin(), taken.end(), [&](const Box& other) { return other.meets(box); }))
+          return box;
+      }
+    }
+    return first;
   }
 
   std::string tip_text(const Series& series, std::size_t i) const {
@@ -239,7 +325,7 @@ class Drawing {
   Canvas& canvas_;
   std::vector<SeriesStyle> styles_;
   AxisMap x_, y_;
-  Point legend_{};  // where the next entry goes
+  Legend legend_;
   double left_ = 0, right_ = 0, top_ = 0, bottom_ = 0;
 };
 
@@ -259,6 +345,9 @@ std::string plot_png(const Plot& plot, Theme theme) {
   return canvas.png();
 }
 
-void write_png(const Plot& plot, const Path& path, Theme theme) { write_file(path, plot_png(plot, theme)); }
+void write_png(const Plot& plot, const Path& path, Theme theme) {
+  if (PngCanvas::works()) return write_file(path, plot_png(plot, theme));
+  write_file(Path(path).replace_extension(".svg"), plot_svg(plot));  // a picture to look at, too
+}
 
 }  // namespace fovea

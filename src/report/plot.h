@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/file.h"
@@ -15,6 +16,10 @@ struct Series {
   std::string name;                    // decides colour and marker
   std::vector<double> x = {}, y = {};  // NaN leaves a gap
   bool smooth = false;                 // a noisy curve: drawn faintly, with its running mean on top
+  std::vector<double> margin = {};     // of each y, to both sides: an upright line
+  std::vector<double> size = {};       // of each point: what its circle's area stands for
+  std::vector<std::pair<std::vector<double>, std::vector<double>>> behind = {};  // lines that it is the mean of
+  std::string note = {};  // behind its name, where names stand beside points
 };
 
 // A thin line of a given slope on log-log axes: how the best possible, or a quadratic cost, would grow.
@@ -35,6 +40,7 @@ struct Plot {
   std::vector<Series> series;
   std::optional<Guide> guide = {};
   std::vector<Level> levels = {};
+  bool labelled = false;  // names stand beside the points, and not above the frame
   Size size = {720, 420};
 };
 

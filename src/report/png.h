@@ -14,9 +14,11 @@ class PngCanvas : public Canvas {
 
   void polyline(std::span<const Point> points, const Stroke& stroke) override;
   void polygon(std::span<const Point> points, Ink fill, double opacity = 1) override;
-  void circle(Point centre, double radius, Ink fill) override;
+  void circle(Point centre, double radius, Ink fill, double opacity = 1) override;
   void text(Point place, std::string_view words, const TextStyle& style) override;
   void tip(Point, double, std::string_view) override {}
+
+  static bool works();  // is there a Cairo?
 
   std::string png() const;  // the bytes of the file
 

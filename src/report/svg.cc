@@ -37,10 +37,11 @@ std::string_view anchor_text(Anchor anchor) {
 
 SvgCanvas::SvgCanvas(Size size, std::string_view title, Style style) {
   const std::string name = escape_html(title);
+  const std::string_view space = style == Style::own ? " xmlns=\"http://www.w3.org/2000/svg\"" : "";  // pages know it
   out_ = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
-      "aria-label=\"{2}\" font-family=\"{3}\">\n",
-      size.width, size.height, name, kFonts);
+      "<svg{0} viewBox=\"0 0 {1} {2}\" width=\"{1}\" height=\"{2}\" role=\"img\" aria-label=\"{3}\" "
+      "font-family=\"{4}\">\n",
+      space, size.width, size.height, name, kFonts);
   if (style == Style::own) {
     out_ += "<style>" + palette_css() + "</style>\n";
     out_ += fmt::format("<rect class=\"f0\" width=\"{}\" height=\"{}\"/>\n", size.width, size.height);
@@ -59,9 +60,9 @@ void SvgCanvas::polygon(std::span<const Point> points, Ink fill, double opacity)
                       point_list(points));
 }
 
-void SvgCanvas::circle(Point centre, double radius, Ink fill) {
-  out_ += fmt::format("<circle class=\"f{}\" cx=\"{}\" cy=\"{}\" r=\"{}\"/>\n", static_cast<int>(fill),
-                      coordinate(centre.x), coordinate(centre.y), radius);
+void SvgCanvas::circle(Point centre, double radius, Ink fill, double opacity) {
+  out_ += fmt::format("<circle class=\"f{}\" cx=\"{}\" cy=\"{}\" r=\"{}\"{}/>\n", static_cast<int>(fill),
+                      coordinate(centre.x), coordinate(centre.y), coordinate(radius), opacity_text(opacity));
 }
 
 void SvgCanvas::text(Point place, std::string_view words, const TextStyle& style) {

@@ -13,7 +13,7 @@ class SvgCanvas : public Canvas {
 
   void polyline(std::span<const Point> points, const Stroke& stroke) override;
   void polygon(std::span<const Point> points, Ink fill, double opacity = 1) override;
-  void circle(Point centre, double radius, Ink fill) override;
+  void circle(Point centre, double radius, Ink fill, double opacity = 1) override;
   void text(Point place, std::string_view words, const TextStyle& style) override;
   void tip(Point centre, double radius, std::string_view words) override;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/statistics.h"
 #include "fovea/error.h"
 #include "io/csv.h"
 #include "io/html_text.h"
@@ -12,12 +13,13 @@
 namespace fovea {
 namespace {
 
-constexpr std::size_t kGap = 3;  // spaces between columns
+constexpr std::size_t kGap = 3, kNarrowGap = 2;  // spaces between columns
 
 std::string cell_text(const TableCell& cell, Quantity quantity, const Unit& unit) {
   if (!cell.text.empty()) return cell.text;
   const double value = cell.value * unit.factor;
-  std::string text = number_text(value);
+  const bool whole = quantity == Quantity::count && unit.factor == 1 && std::isfinite(value);
+  std::string text = whole ? fmt::format("{:.0f}", value) : number_text(value);
   if (quantity == Quantity::ratio && !std::isnan(value)) text += "x";
   if (cell.spread > 0) text += " ± " + number_text_like(cell.spread * unit.factor, value);
   return text;
@@ -34,7 +36,7 @@ void Table::add(std::string name, std::vector<TableCell> cells) {
   rows_.push_back({std::move(name), std::move(cells)});
 }
 
-// The row whose value is better than every other by more than both spreads; -1 if there is none.
+// The row whose value is better than every other, and apart from them; -1 if there is none.
 std::ptrdiff_t Table::best_row(std::size_t column) const {
   const Best best = columns_[column].best;
   if (best == Best::none || rows_.size() < 2) return -1;
@@ -49,7 +51,7 @@ std::ptrdiff_t Table::best_row(std::size_t column) const {
   for (std::size_t i = 0; top >= 0 && i < rows_.size(); ++i) {
     if (static_cast<std::ptrdiff_t>(i) == top || std::isnan(cell(i).value)) continue;
     const TableCell& winner = cell(static_cast<std::size_t>(top));
-    if (sign * (winner.value - cell(i).value) <= std::max(winner.spread, cell(i).spread)) return -1;
+    if (!apart(winner.value, winner.margin, cell(i).value, cell(i).margin)) return -1;
   }
   return top;
 }
@@ -76,8 +78,28 @@ std::vector<Table::ShownColumn> Table::show() const {
   return columns;
 }
 
-std::size_t Table::ShownColumn::width(bool two_lines) const {
-  std::size_t most = two_lines ? std::max(text_width(name), text_width(unit)) : text_width(head());
+std::vector<std::string> Table::ShownColumn::head_lines(Head style) const {
+  if (style == Head::one_line) return {head()};
+  if (style == Head::unit_below) return {name, unit};
+  std::size_t widest = text_width(unit);
+  for (const Shown& cell : cells) widest = std::max(widest, text_width(cell.text));
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < name.size();) {
+    const std::size_t end = std::min(name.find(' ', begin), name.size());
+    const std::string word = name.substr(begin, end - begin);
+    if (!lines.empty() && text_width(lines.back()) + 1 + text_width(word) <= widest)
+      lines.back() += " " + word;
+    else
+      lines.push_back(word);
+    begin = end + 1;
+  }
+  if (!unit.empty()) lines.push_back(unit);
+  return lines;
+}
+
+std::size_t Table::ShownColumn::width(Head style) const {
+  std::size_t most = 0;
+  for (const std::string& line : head_lines(style)) most = std::max(most, text_width(line));
   for (const Shown& cell : cells) most = std::max(most, text_width(cell.text));
   return most;
 }
@@ -87,16 +109,23 @@ std::string Table::text(const Terminal& terminal) const {
   const auto limit = static_cast<std::size_t>(terminal.width);
   std::size_t name_width = text_width(row_title_);
   for (const Row& row : rows_) name_width = std::max(name_width, text_width(row.name));
-  std::size_t total = name_width;
-  for (const ShownColumn& column : columns) total += kGap + column.width(false);
-
-  BlockStyle style{.name_width = name_width, .two_lines = total > limit, .colour = terminal.colour};
+  BlockStyle style{.name_width = name_width, .gap = kGap, .head = Head::one_line, .colour = terminal.colour};
+  const auto too_wide = [&] {
+    std::size_t total = name_width;
+    for (const ShownColumn& column : columns) total += style.gap + column.width(style.head);
+    return total > limit;
+  };
+  if (too_wide()) style.head = Head::unit_below;
+  if (too_wide()) {
+    style.head = Head::stacked;
+    style.gap = kNarrowGap;
+  }
   std::string out;
   for (std::size_t first = 0; first < columns.size(); first += style.columns.size()) {
     style.columns = std::span(columns).subspan(first, 1);
-    std::size_t width = name_width + kGap + columns[first].width(style.two_lines);
+    std::size_t width = name_width + style.gap + columns[first].width(style.head);
     for (std::size_t next = first + 1; next < columns.size(); ++next) {
-      width += kGap + columns[next].width(style.two_lines);
+      width += style.gap + columns[next].width(style.head);
       if (width > limit) break;
       style.columns = std::span(columns).subspan(first, next + 1 - first);
     }
@@ -105,17 +134,23 @@ std::string Table::text(const Terminal& terminal) const {
   return out;
 }
 
-// Some of the columns, with their header.
+// Some of the columns, with their header, which ends in the same line for all.
 std::string Table::block(const BlockStyle& style) const {
-  const std::string gap(kGap, ' ');
-  std::string out = pad_right(row_title_, style.name_width), units = std::string(style.name_width, ' ');
-  for (const ShownColumn& column : style.columns) {
-    const std::size_t width = column.width(style.two_lines);
-    out += gap + pad_left(style.two_lines ? column.name : column.head(), width);
-    units += gap + pad_left(column.unit, width);
+  const std::string gap(style.gap, ' ');
+  std::size_t height = 1;
+  for (const ShownColumn& column : style.columns) height = std::max(height, column.head_lines(style.head).size());
+  std::string out;
+  for (std::size_t line = 0; line < height; ++line) {
+    std::string text = pad_right(line == 0 ? row_title_ : "", style.name_width);
+    for (const ShownColumn& column : style.columns) {
+      const std::vector<std::string> lines = column.head_lines(style.head);
+      const std::size_t above = style.head == Head::stacked ? height - lines.size() : 0;
+      const bool there = line >= above && line - above < lines.size();
+      text += gap + pad_left(there ? lines[line - above] : "", column.width(style.head));
+    }
+    out += text.substr(0, text.find_last_not_of(' ') + 1);
+    out += "\n";
   }
-  out += "\n";
-  if (style.two_lines) out += units.substr(0, units.find_last_not_of(' ') + 1) + "\n";
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     out += pad_right(rows_[r].name, style.name_width);
     for (const ShownColumn& column : style.columns) {
@@ -123,7 +158,7 @@ std::string Table::block(const BlockStyle& style) const {
       const bool bold = cell.best && style.colour;
       out += gap;
       if (bold) out += "\033[1m";
-      out += pad_left(cell.text, column.width(style.two_lines));
+      out += pad_left(cell.text, column.width(style.head));
       if (bold) out += "\033[0m";
     }
     out += "\n";

@@ -20,12 +20,13 @@ struct TableColumn {
 
 // A number, with its spread when rounds or seeds were repeated, or a text. NaN is shown as "-".
 struct TableCell {
-  TableCell(double number, double spread_of_it = 0) : value(number), spread(spread_of_it) {}
+  TableCell(double number, double spread_of_it = 0) : value(number), spread(spread_of_it), margin(spread_of_it) {}
   TableCell(std::string words) : text(std::move(words)) {}
   TableCell(const char* words) : text(words) {}
 
   double value = std::numeric_limits<double>::quiet_NaN();
-  double spread = 0;
+  double spread = 0;  // shown behind it
+  double margin = 0;  // half of the 95% interval of the value: bold stands only where two are apart (core/statistics.h)
   std::string text;
   bool missed = false;  // falls short of its bar: marked in every form
 };
@@ -40,7 +41,8 @@ class Table {
   bool empty() const { return rows_.empty(); }
 
   // Numbers right-aligned, units in the header, the best in bold where the terminal can. Too wide for the terminal, the
-  // units move to a second line; still too wide, it becomes several tables one below the other.
+  // units move to a second line, then the words of the header below each other; still too wide, it becomes several
+  // tables.
   std::string text(const Terminal& terminal) const;
   std::string html() const;
   std::string csv() const;  // unscaled values, in seconds, bytes and fractions
@@ -54,12 +56,15 @@ class Table {
     std::string text;
     bool best = false, missed = false;
   };
+  enum class Head : std::uint8_t { one_line, unit_below, stacked };
   struct ShownColumn {
     std::string name, unit;  // the unit in parentheses, or empty
     std::vector<Shown> cells;
 
     std::string head() const { return unit.empty() ? name : name + " " + unit; }
-    std::size_t width(bool two_lines) const;
+    // Its lines: all in one, the unit on a second, or the words of the name below each other.
+    std::vector<std::string> head_lines(Head head) const;
+    std::size_t width(Head head) const;
   };
 
   std::vector<ShownColumn> show() const;
@@ -67,8 +72,9 @@ class Table {
   std::ptrdiff_t best_row(std::size_t column) const;
 
   struct BlockStyle {
-    std::size_t name_width;
-    bool two_lines, colour;
+    std::size_t name_width, gap;
+    Head head;
+    bool colour;
     std::span<const ShownColumn> columns = {};
   };
   std::string block(const BlockStyle& style) const;

@@ -9,6 +9,8 @@
 namespace fovea {
 namespace {
 
+constexpr int kNarrowest = 20;  // less is no terminal's width
+
 bool set_and_not_empty(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0';
@@ -25,6 +27,8 @@ std::string spaces(std::string_view text, std::size_t width) {
 
 Terminal Terminal::of(int descriptor) {
   Terminal terminal;
+  if (const char* columns = std::getenv("COLUMNS"); columns != nullptr && std::atoi(columns) >= kNarrowest)
+    terminal.width = std::atoi(columns);
   if (::isatty(descriptor) == 0) return terminal;
   const char* kind = std::getenv("TERM");
   const bool dumb = kind == nullptr || std::string_view(kind) == "dumb";

@@ -48,6 +48,7 @@ void TrainConfig::fields(FieldVisitor& v) {
   constexpr double kMost = 1e12;
   v("steps", steps, "optimiser steps; with minutes given, at most so many", between(1, kMost));
   v("minutes", minutes, "budget of training time, evaluation not counted; 0: none", between(0, 1e7));
+  v("tokens", tokens, "budget of tokens read; 0: none", between(0, 1e15));
   v("batch", batch, "examples per step", between(1, 1 << 24));
   v("accumulation", accumulation, "parts a batch is run in, to save memory", between(1, 1 << 24));
   v("lr", schedule.peak, "peak learning rate", between(0, 1e3));
@@ -72,6 +73,8 @@ void TrainConfig::fields(FieldVisitor& v) {
   v("patience", patience, "evaluations without a better one before the run ends; 0: no limit", between(0, kMost));
   v("prefetch", prefetch, "batches made ahead of their use", between(0, 1024));
   v("eval_every", eval_every, "steps between evaluations; 0: only at the end", between(0, kMost));
+  v("evaluations", evaluations, "so many, spread evenly over the budget; 0: none but those of eval_every",
+    between(0, 1e6));
   v("eval_examples", eval_examples, "validation examples used; 0: all", between(0, kMost));
   v("eval_batch", eval_batch, "examples per evaluation batch", between(1, 1 << 24));
   v("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: not by steps", between(0, kMost));
@@ -90,10 +93,12 @@ void EvalReport::fields(FieldVisitor& v) {
   v("loss", loss, "mean cross-entropy, or mean squared error");
   v("accuracy", accuracy, "share of correct answers", between(0, 1));
   v("deviation", deviation, "mean absolute error of numbers", at_least(0));
+  v("loss_margin", loss_margin, "half of the 95% interval of the loss; 0: unknown", at_least(0));
   v("examples", examples, "number of examples", at_least(0));
   v("asked", asked, "number of targets", at_least(0));
   v("seconds", seconds, "time taken");
   v("train_seconds", train_seconds, "training time before it");
+  v("tokens", tokens, "read before it", at_least(0));
   v("best", best, "the best so far");
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
+#include "core/statistics.h"
 #include "data/prefetch.h"
 #include "fovea/train.h"
 #include "ops/numbers.h"
@@ -29,10 +31,12 @@ class EvalRows {
   // Adds up those of all ranks in the order of the batches, up to the first that was not done.
   void sum(const dist::Group& ranks, EvalReport& report) const {
     const std::vector<double> all = ranks.all_gather(rows_);
+    std::vector<const double*> done;
     for (std::int64_t b = 0; b < batches_; ++b) {
       const double* row =
           &all[static_cast<std::size_t>(b % ranks_) * rows_.size() + static_cast<std::size_t>(b / ranks_) * kColumns];
       if (row[0] < 0.0) break;
+      done.push_back(row);
       report.examples += static_cast<std::int64_t>(row[0]);
       report.loss += row[1] * row[2];
       report.accuracy += row[3];
@@ -43,9 +47,19 @@ class EvalRows {
     report.loss /= count;
     report.accuracy /= count;
     report.deviation /= count;
+    report.loss_margin = loss_margin(done, report.loss, count);
   }
 
  private:
+  // Of a mean over batches of unequal sizes, by how far each of them is from it.
+  static double loss_margin(std::span<const double* const> rows, double loss, double asked) {
+    if (rows.size() < 2) return 0.0;
+    const auto n = static_cast<double>(rows.size());
+    double squares = 0.0;
+    for (const double* row : rows) squares += std::pow(row[2] * (row[1] - loss), 2);
+    return t_quantile(static_cast<std::int64_t>(rows.size()) - 1) * std::sqrt(n / (n - 1.0) * squares) / asked;
+  }
+
   static constexpr std::size_t kColumns = 5;
 
   std::int64_t batches_, ranks_;
@@ -70,7 +84,11 @@ EvalReport evaluate(Context& context, const Model& model, const Split& split, co
   const auto start = std::chrono::steady_clock::now();
   EvalReport report;
   if (split.size() == 0) return report;
-  const auto stopped = [&] { return options.stop != nullptr && options.stop->load(); };
+  const auto stopped = [&] {  // those who share an example stop together
+    const double own = options.stop != nullptr && options.stop->load() ? 1.0 : 0.0;
+    const std::vector<double> all = mesh.sequence.all_gather(std::span(&own, 1));
+    return *std::max_element(all.begin(), all.end()) > 0.0;
+  };
   RecordedSteps steps(
       context,
       [&](Context& c, std::span<const Batch> parts) {

@@ -14,7 +14,8 @@ const std::vector<std::string> kColumns = {"step",
                                            "gradient_norm",
                                            "steps_per_second",
                                            "tokens_per_second",
-                                           "train_seconds"};
+                                           "train_seconds",
+                                           "tokens"};
 
 }  // namespace
 
@@ -47,7 +48,7 @@ void MetricsWriter::on_step(const StepReport& report) {
   const double loss = sums_.loss / count, accuracy = sums_.accuracy / count;
   const double steps_rate = count / sums_.seconds, tokens_rate = static_cast<double>(sums_.tokens) / sums_.seconds;
   csv_.row({report.step, "train", report.epoch, loss, accuracy, report.rate, report.gradient_norm, steps_rate,
-            tokens_rate, report.train_seconds});
+            tokens_rate, report.train_seconds, report.all_tokens});
   events_.scalar("train/loss", report.step, loss);
   events_.scalar("train/accuracy", report.step, accuracy);
   events_.scalar("train/lr", report.step, report.rate);
@@ -59,7 +60,7 @@ void MetricsWriter::on_step(const StepReport& report) {
 void MetricsWriter::on_eval(const EvalReport& report) {
   constexpr std::monostate kEmpty;
   csv_.row({report.step, report.split, kEmpty, report.loss, report.accuracy, kEmpty, kEmpty, kEmpty, kEmpty,
-            report.train_seconds});
+            report.train_seconds, report.tokens});
   events_.scalar(report.split + "/loss", report.step, report.loss);
   events_.scalar(report.split + "/accuracy", report.step, report.accuracy);
 }

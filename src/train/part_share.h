@@ -16,7 +16,7 @@ struct PartShare {
   // Refuses more ranks than parts.
   static PartShare of(std::int64_t parts, const dist::Mesh& mesh);
 
-  Turn turn() const { return {all, first, count}; }
+  BatchShare batches() const { return {all, first, count}; }
 };
 
 // `columns` numbers of each part that this rank ran; gives those of all parts, in their order.

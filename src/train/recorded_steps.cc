@@ -118,6 +118,7 @@ RecordedSteps::Entry* RecordedSteps::entry_for(std::span<const Batch> parts) {
 }
 
 bool RecordedSteps::record(Entry& entry, std::span<const Batch> parts, std::uint64_t stream) {
+  entry = Entry();  // an interrupted recording leaves half of it
   std::size_t others = 0;
   for (auto& [key, other] : entries_)
     if (other.recording != nullptr && ++others >= kRecordings) other = Entry();  // the one that was used longest ago

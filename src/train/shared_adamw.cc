@@ -24,23 +24,23 @@ void SharedAdamW::divide(const dist::Group& ranks) {
   for (const Parameter& p : parameters_) all += p.var.value().numel();
   cut(dist::part_begin(all, ranks_.size(), ranks_.rank()), dist::part_begin(all, ranks_.size(), ranks_.rank() + 1));
   make_buckets();
-  own_.reset();  // room for the pieces
+  own_.reset();  // room for the new ranges
   std::vector<Parameter> own;
-  for (const Piece& piece : pieces_) {
-    const Parameter& p = parameters_[piece.parameter];
-    own.push_back({p.name, Var::leaf(flat(p.var.value()).slice(0, piece.begin, piece.end)), p.decay});
+  for (const ParameterRange& range : ranges_) {
+    const Parameter& p = parameters_[range.parameter];
+    own.push_back({p.name, Var::leaf(flat(p.var.value()).slice(0, range.begin, range.end)), p.decay});
   }
   own_ = std::make_unique<AdamW>(*context_, std::move(own), options_);
 }
 
-// The pieces of the parameters that lie in [begin, end) of all numbers.
+// The ranges of the parameters that lie in [begin, end) of all numbers.
 void SharedAdamW::cut(std::int64_t begin, std::int64_t end) {
   std::int64_t at = 0;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const std::int64_t size = parameters_[i].var.value().numel();
     const std::int64_t from = std::clamp(begin - at, std::int64_t{0}, size),
                        to = std::clamp(end - at, std::int64_t{0}, size);
-    if (from < to) pieces_.push_back({i, from, to});
+    if (from < to) ranges_.push_back({i, from, to});
     at += size;
   }
 }
@@ -69,14 +69,14 @@ void SharedAdamW::make_buckets() {
 
 // Puts together what the ranks have of each parameter's numbers. An undefined whole is not wanted.
 void SharedAdamW::gather(const SliceOf& own, const WholeOf& whole) const {
-  std::size_t piece = 0;
+  std::size_t range = 0;
   for (const Bucket& bucket : buckets_) {
     const DType dtype = parameters_[bucket.first].var.dtype();
     const Tensor mine = Tensor::empty(*context_, {bucket.rows[static_cast<std::size_t>(ranks_.rank())]}, dtype);
     std::int64_t at = 0;
-    for (; piece < pieces_.size() && pieces_[piece].parameter < bucket.end; ++piece) {
-      const std::int64_t size = pieces_[piece].end - pieces_[piece].begin;
-      mine.slice(0, at, at + size).copy_from(own(piece));
+    for (; range < ranges_.size() && ranges_[range].parameter < bucket.end; ++range) {
+      const std::int64_t size = ranges_[range].end - ranges_[range].begin;
+      mine.slice(0, at, at + size).copy_from(own(range));
       at += size;
     }
     const Tensor all = ranks_.all_gather(*context_, mine, bucket.rows);
@@ -91,10 +91,10 @@ void SharedAdamW::gather(const SliceOf& own, const WholeOf& whole) const {
 
 void SharedAdamW::apply(const Context& context, const Tensor& pace, const Tensor& go) const {
   if (!divided()) return own_->apply(context, pace, go);
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    const Tensor& grad = parameters_[pieces_[i].parameter].var.grad();
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const Tensor& grad = parameters_[ranges_[i].parameter].var.grad();
     own_->parameters()[i].var.slot()->grad =
-        grad.defined() ? flat(grad).slice(0, pieces_[i].begin, pieces_[i].end) : Tensor();
+        grad.defined() ? flat(grad).slice(0, ranges_[i].begin, ranges_[i].end) : Tensor();
   }
   own_->apply(context, pace, go);
   own_->zero_grad();
@@ -131,9 +131,9 @@ std::vector<NamedTensor> SharedAdamW::room_for_moments() const {
 
 void SharedAdamW::take_moments(std::span<const NamedTensor> read) {
   if (!divided()) return;  // they were read in place
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const auto part = [&](std::size_t moment) {
-      return flat(read[2 * pieces_[i].parameter + moment].tensor).slice(0, pieces_[i].begin, pieces_[i].end);
+      return flat(read[2 * ranges_[i].parameter + moment].tensor).slice(0, ranges_[i].begin, ranges_[i].end);
     };
     own_->moments()[i].first.copy_from(part(0));
     own_->moments()[i].second.copy_from(part(1));

@@ -41,7 +41,7 @@ class SharedAdamW {
 
  private:
   // Some of a parameter's numbers: [begin, end) of them, which are [at, ...) of all.
-  struct Piece {
+  struct ParameterRange {
     std::size_t parameter;
     std::int64_t begin, end;
   };
@@ -51,7 +51,7 @@ class SharedAdamW {
     std::int64_t size = 0;
     std::vector<std::int64_t> rows;
   };
-  using SliceOf = std::function<Tensor(std::size_t own)>;  // the rank's own part, by piece
+  using SliceOf = std::function<Tensor(std::size_t own)>;  // the rank's own part, by range
   using WholeOf = std::function<Tensor(std::size_t parameter)>;
 
   bool divided() const { return ranks_.size() > 1; }
@@ -63,9 +63,9 @@ class SharedAdamW {
   AdamWOptions options_;
   std::vector<Parameter> parameters_;
   dist::Group ranks_;
-  std::vector<Piece> pieces_;  // of this rank
+  std::vector<ParameterRange> ranges_;  // of this rank
   std::vector<Bucket> buckets_;
-  std::unique_ptr<AdamW> own_;  // of the parameters, or of the pieces
+  std::unique_ptr<AdamW> own_;  // of the parameters, or of the ranges
 };
 
 }  // namespace fovea

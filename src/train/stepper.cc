@@ -178,6 +178,7 @@ std::string Stepper::find_source(std::span<const Batch> parts) {
   const std::string parameter = bad_gradient(model_.parameters());
   const std::string fallback = parameter.empty() ? "the loss is not finite" : "the gradient of " + parameter;
   adamw_.zero_grad();
+  if (mesh_.sequence.size() > 1) return fallback;  // one that stops half way would leave the others waiting
   for (std::size_t part = 0; part < parts.size(); ++part) {
     FiniteWatch watch;
     TapeOptions options = tape_options(part);

@@ -12,6 +12,7 @@
 #include "io/fields.h"
 #include "io/folder.h"
 #include "io/lock.h"
+#include "models/mesh.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
 #include "train/evaluation.h"
@@ -62,13 +63,17 @@ struct Trainer::Impl {
   }
 
   StepReport step(Prefetcher& feed);
-  StepReport step_or_save(Prefetcher& feed);
+  StopReason steps(Prefetcher& feed, const std::atomic<bool>* stop);
+  [[noreturn]] void keep_and_tell(const Error& error);
   std::vector<Batch> draw(Prefetcher& feed, StepReport& report);
   Batches batches() const;
-  Budget budget() const { return {config.steps, config.minutes}; }
+  Budget budget() const { return {config.steps, config.minutes, config.tokens}; }
+  Spent spent() const { return {state.step, state.train_seconds, state.tokens}; }
   std::optional<StopReason> over() const;
   void agree(const std::atomic<bool>* stop);
   bool writes() const { return !config.out.empty() && stepper.mesh().leads(); }
+  bool compares() const { return stepper.mesh().all.size() > 1 && due(stepper.mesh().shape.compare_every); }
+  bool evaluation_due() const;
   bool due(std::int64_t every) const { return every > 0 && state.step > 0 && state.step % every == 0; }
   bool checkpoint_due() const;
   void evaluate_now(const std::atomic<bool>* stop);
@@ -132,8 +137,7 @@ StepReport Trainer::Impl::step(Prefetcher& feed) {
   try {
     const ZoneTimer timer(context.zones(), Zone::other);  // what no zone inside takes for itself
     const std::vector<Batch> parts = draw(feed, report);
-    stepper.step(parts, config.schedule.rate(report.step, budget().expected_steps(state.step, state.train_seconds)),
-                 report);
+    stepper.step(parts, config.schedule.rate(report.step, budget().expected_steps(spent())), report);
   } catch (...) {
     state.position = from;  // the step was not taken
     throw;
@@ -149,7 +153,8 @@ StepReport Trainer::Impl::step(Prefetcher& feed) {
   state.train_seconds += report.seconds;
   state.input_seconds += report.input_seconds;
   report.train_seconds = state.train_seconds;
-  report.progress = budget().progress(state.step, state.train_seconds);
+  report.all_tokens = state.tokens;
+  report.progress = budget().progress(spent());
   measure_memory();
   if (context.device() != Device::cpu) report.memory = state.peak_memory;
   return report;
@@ -170,7 +175,13 @@ void Trainer::Impl::agree(const std::atomic<bool>* stop) {
 std::optional<StopReason> Trainer::Impl::over() const {
   if (stopping) return StopReason::interrupted;
   if (config.patience > 0 && state.stale >= config.patience) return StopReason::patience;
-  return budget().over(state.step, state.train_seconds);
+  return budget().over(spent());
+}
+
+// By the share of the budget that is spent, as all ranks agree on it.
+bool Trainer::Impl::evaluation_due() const {
+  const Spent last{state.last.step, state.last.train_seconds, state.last.tokens};
+  return budget().parts(spent(), config.evaluations) > budget().parts(last, config.evaluations);
 }
 
 void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
@@ -194,6 +205,7 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
   report.step = state.step;
   report.split = "validation";
   report.train_seconds = state.train_seconds;
+  report.tokens = state.tokens;
   report.best = report.better_than(state.best, data.task);
   state.last = report;
   state.stale = report.best ? 0 : state.stale + 1;
@@ -205,6 +217,7 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
 // Ranks that would train different things are found before the first step.
 void Trainer::Impl::join(const dist::Mesh& mesh) {
   stepper.set_mesh(mesh);
+  fovea::set_mesh(model, mesh);
   TrainConfig same = config;
   same.out.clear();
   dist::require_same(mesh.all, "the program", FOVEA_VERSION);
@@ -243,22 +256,40 @@ void Trainer::Impl::measure_memory() {
       {state.peak_memory, all.total().peak, all.use(Lifetime::persistent).peak + stepper.recorded().peak()});
 }
 
-// A step that found no memory has changed nothing: what was reached is kept. After other failures of a device nothing
-// can be read from it any more.
-StepReport Trainer::Impl::step_or_save(Prefetcher& feed) {
-  try {
-    return step(feed);
-  } catch (const Error& error) {
-    const bool full = error.code() == ErrorCode::out_of_memory;
-    const bool lost = error.code() == ErrorCode::internal && context.device() != Device::cpu;
-    if (config.out.empty() || (!full && !lost)) throw;
-    if (stepper.mesh().all.size() > 1) throw;  // others may have taken the step
-    if (full) stepper.forget_gradients();
-    if (full) save_last();
-    if (!saved) throw;
-    throw Error(error.code(), error.message(), error.where(),
-                fmt::format("{}; step {} is in {}", error.hint(), *saved, folder("last").string()));
+// A step or an evaluation that found no memory has changed nothing: what was reached is kept. After other failures of a
+// device nothing can be read from it any more.
+void Trainer::Impl::keep_and_tell(const Error& error) {
+  const bool full = error.code() == ErrorCode::out_of_memory;
+  const bool lost = error.code() == ErrorCode::internal && context.device() != Device::cpu;
+  if (config.out.empty() || (!full && !lost)) throw error;
+  if (stepper.mesh().all.size() > 1) throw error;  // others may have taken the step
+  if (full) stepper.forget_gradients();
+  if (full && saved != state.step) save_last();
+  if (!saved) throw error;
+  throw Error(error.code(), error.message(), error.where(),
+              fmt::format("{}; step {} is in {}", error.hint(), *saved, folder("last").string()));
+}
+
+// Until the run is over.
+StopReason Trainer::Impl::steps(Prefetcher& feed, const std::atomic<bool>* stop) {
+  if (due(config.eval_every)) {  // a resumed run may have been stopped in the middle of it
+    evaluate_now(stop);
+    agree(stop);  // and be stopped there again: a step more, and it would never be done
   }
+  std::optional<StopReason> reason = over();
+  for (; !reason; reason = over()) {
+    const StepReport report = step(feed);
+    tell([&](TrainObserver& o) { o.on_step(report); });
+    if (compares()) compare_weights();
+    if (due(config.eval_every)) evaluate_now(stop);
+    agree(stop);
+    if (evaluation_due() && !over()) evaluate_now(stop);
+    if (checkpoint_due()) save_last();
+  }
+  if (reason != StopReason::interrupted) evaluate_now(stop);
+  measure_memory();
+  save_last();
+  return *reason;
 }
 
 // To the rank that saves.
@@ -347,23 +378,12 @@ TrainResult Trainer::run(const std::atomic<bool>* stop) {
   run.compare_weights();
   run.agree(stop);
   Prefetcher feed(run.context, *run.data.train, run.batches(), static_cast<std::size_t>(run.config.prefetch),
-                  run.stepper.share().turn());
-  if (run.due(run.config.eval_every)) {  // a resumed run may have been stopped in the middle of it
-    run.evaluate_now(stop);
-    run.agree(stop);  // and be stopped there again: a step more, and it would never be done
+                  run.stepper.share().batches());
+  try {
+    return run.result(run.steps(feed, stop));
+  } catch (const Error& error) {
+    run.keep_and_tell(error);
   }
-  std::optional<StopReason> reason = run.over();
-  for (; !reason; reason = run.over()) {
-    const StepReport report = run.step_or_save(feed);
-    run.tell([&](TrainObserver& o) { o.on_step(report); });
-    if (run.due(run.config.eval_every)) run.evaluate_now(stop);
-    run.agree(stop);
-    if (run.checkpoint_due()) run.save_last();
-  }
-  if (reason != StopReason::interrupted) run.evaluate_now(stop);
-  run.measure_memory();
-  run.save_last();
-  return run.result(*reason);
 }
 
 }  // namespace fovea

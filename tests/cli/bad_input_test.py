@@ -30,9 +30,21 @@ class Settings(CliTest):
 
     def test_not_json(self):
         for text in ["", "{", "\x1b[31m", '{"train": {"steps": 5}', "[" * 200, '{"train": {"steps": 1, "steps": 2}}', "\xff\x00"]:
-            self.bad(3, ["c.json"], *self.config(text))
+            told = self.bad(3, ["c.json"], *self.config(text))
+            self.assertNotRegex(told, r"syntax error|json\.exception|last read|literal")
         self.bad(3, ["nowhere.json"], "train", "--config", "nowhere.json")
         self.bad(3, ["no such file", '"c.json"?'], "train", "--config", "d.json")
+
+    def test_what_is_wrong_with_json(self):
+        for text, words in [("{", "ends too early"), ('{"a": tru}', "none of true, false and null"), ('{"a": 1e999}', "too large"),
+                            ('{"a": 1,}', "comma"), ('{"a": "b\nc"}', "control character"), ('{"a": "\\q"}', "means nothing")]:
+            self.bad(3, ["c.json", "line" if "e999" not in text else "json", words], *self.config(text))
+
+    def test_flags_take_no_value_and_options_have_company(self):
+        self.bad(2, "--json takes no value", "list", "--json=abc")
+        self.bad(2, "--quiet takes no value", "train", "--quiet=yes")
+        self.bad(2, ["--prompt", "do not go together"], "generate", "x", "--prompt", "a", "--data", "data/basic_test.tsv")
+        self.bad(2, ["--references needs --data"], "generate", "x", "--references", "data/basic_test.tsv")
 
     def test_combination(self):
         self.bad(2, ["heads", "16"], *self.train(), "--set", "model.heads=3")
@@ -185,7 +197,9 @@ class Files(CliTest):
         self.bad(3, ["no such file", '"data/basic_val.tsv"?'], "train", "--data", "data/basic_vla.tsv")
         self.bad(3, ["no such file", "ls ."], "train", "--data", "quite/another/thing.txt")
         self.bad(3, ["no such file", '"listops"?'], "train", "--data", "listop")
-        self.bad(3, ['"byts"', "data.tokenizer=bytes"], "train", "--data", "input.txt", "--set", "data.tokenizer=byts")
+        self.bad(3, ["no folder", '"data"?'], "generate", "daat", "--prompt", "x")
+        self.bad(3, ["found a file"], "data", "listops", "--out", "input.txt", "--train", "1", "--validation", "1", "--test", "1")
+        self.bad(3, ['"byts"', "--set data.tokenizer=bytes"], "train", "--data", "input.txt", "--set", "data.tokenizer=byts")
 
     def shards(self):
         (self.folder / "words.txt").write_text("to be or not to be, that is the question\n" * 50)

@@ -63,6 +63,19 @@ class Docs(unittest.TestCase):
         for folder in sorted(p.name for p in (ROOT / "src").iterdir() if p.is_dir()):
             self.assertIn(f"`src/{folder}`", table, f"src/{folder} is missing from the table")
 
+    def test_speeds_of_the_first_page_are_those_that_were_measured(self):
+        def rows(page, columns):
+            cells = [[c.strip() for c in line.strip("|").split("|")] for line in text_of(page).splitlines() if line.startswith("| ")]
+            return {tuple(row[:2]): tuple(row[i] for i in columns) for row in cells if len(row) > max(columns)}
+
+        measured = rows(ROOT / "docs/bench-cpu.md", (2, 3, 5))
+        claimed = {key: row for key, row in rows(ROOT / "README.md", (2, 3, 4)).items() if row[2].endswith("x")}
+        self.assertGreater(len(claimed), 5)
+        for key, row in claimed.items():
+            self.assertEqual(measured[key], row, key)
+        bars = re.search(r"^(\d+) of (?:the )?(\d+) bars", text_of(ROOT / "docs/bench-cpu.md"), re.M)
+        self.assertIn(f"{bars[1]} of the {bars[2]} bars", text_of(ROOT / "README.md"))
+
     def test_options_exist(self):
         checked = 0
         for page in PAGES:

@@ -99,6 +99,31 @@ class FineTune(CliTest):
         self.bad(2, ["--lora", "--from FOLDER"], "train", "--data", "words", "--lora", 2)
         self.bad(2, ['"classifier"', "PART=FACTOR"], *self.tune("x"), "--set", "train.rates=classifier")
 
+    def test_glue_s_files_and_numbers(self):
+        """SST-2's header, CoLA's four columns without one, RTE's pairs: trained on and measured by F1 and Matthews."""
+        generator = random.Random(2)
+
+        def rows(count, form):
+            for i in range(count):
+                label = generator.choice(["good", "bad"])
+                yield form(i, f"the {generator.choice(WORDS[label])} sits", label == "good")
+
+        forms = {
+            "SST-2": ("sentence\tlabel\n", lambda i, text, good: f"{text}\t{int(good)}\n"),
+            "CoLA": ("", lambda i, text, good: f"gj04\t{int(good)}\t\t{text}\n"),
+            "RTE": ("index\tsentence1\tsentence2\tlabel\n",
+                    lambda i, text, good: f"{i}\tthe cat sits\t{text}\t{'entailment' if good else 'not_entailment'}\n")}
+        for task, (head, form) in forms.items():
+            (self.folder / task).mkdir()
+            for part, count in (("train", 120), ("dev", 40)):
+                (self.folder / task / f"{part}.tsv").write_text(head + "".join(rows(count, form)))
+            self.good("train", "--from", "encoder", "--data", task, "--steps", 200, "--out", f"run-{task}", "--batch", 16, "--threads", 1,
+                      "--lr", "3e-3")
+            found = self.document("eval", f"run-{task}")
+            self.assertGreater(found["accuracy"], 0.9, (task, found))
+            self.assertGreater(found["f1"], 0.9, (task, found))
+            self.assertGreater(found["matthews"], 0.8, (task, found))
+
     def series(self):
         rows = ["date,a"] + [f"2020-01-{d:02d} {h:02d}:00:00,{d + h}" for d in range(1, 29) for h in range(24)]
         (self.folder / "series.csv").write_text("\n".join(rows) + "\n")

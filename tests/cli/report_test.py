@@ -47,5 +47,17 @@ class Pages(CliTest):
         self.assertEqual((last["step"], last["progress"]), (4, 1.0))
 
 
+class Pictures(CliTest):
+    def test_without_cairo_pictures_are_svg(self):
+        (self.folder / "none").mkdir()
+        (self.folder / "none/libcairo.so.2").write_bytes(b"no library")
+        self.good(*self.train("with", steps=2))
+        self.good(*self.train("without", steps=2), env=self.environment(LD_LIBRARY_PATH=str(self.folder / "none")))
+        self.assertEqual((self.folder / "with/loss.png").read_bytes()[:4], b"\x89PNG")
+        self.assertFalse((self.folder / "without/loss.png").exists())
+        self.assertTrue((self.folder / "without/loss.svg").read_text().startswith("<svg"))
+        self.assertTrue((self.folder / "without/report.html").exists())
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,9 +1,14 @@
 """Published tables: what there is, a small run of one, its files, going on, and what is refused."""
 
 import json
+import subprocess
+import sys
 import unittest
+from pathlib import Path
 
 from support import CliTest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # Cells that take less than a second.
 TINY = ["--set", "data.train=40", "--set", "data.validation=10", "--set", "data.test=10", "--set", "model.width=16",
@@ -63,6 +68,57 @@ class Reproduce(CliTest):
         for key in ["mean", "spread", "budget", "tokens", "parameters"]:
             self.assertEqual([c[key] for c in alone["results"]], [c[key] for c in together["results"]], key)
 
+    def test_report_of_a_folder_from_elsewhere(self):
+        document = self.document(*self.table("--set", "model.dtype=bf16"))
+        (self.folder / "t6").rename(self.folder / "moved")
+        for name in ["report.html", "results.json", "results.csv"]:
+            (self.folder / "moved" / name).unlink()
+        again = self.document("reproduce", "--report", "moved")
+        self.assertEqual(again["choices"]["rows"], ["TransNormer T2", "local only"])
+        self.assertEqual(again["results"], document["results"])
+        self.assertTrue((self.folder / "moved/report.html").exists())
+        self.bad(3, ["study.json", "--report"], "reproduce", "--report", "nowhere")
+        for outcome in (self.folder / "moved").rglob("outcome.json"):
+            outcome.unlink()
+        self.bad(3, ["no cell of table-6 is finished"], "reproduce", "--report", "moved")
+
+    def test_only_sizes_make_a_model_smaller(self):
+        arguments = ["reproduce", "table-6", "--columns", "listops", "--rows", "local only", "--seeds", "1", "--steps", 1,
+                     "--set", "data.train=40", "--set", "data.validation=10", "--set", "data.test=10", "--set", "train.batch=2",
+                     "--threads", "1"]
+        budgets = [self.document(*arguments, "--set", setting, "--out", f"run-{i}")["results"][0]["budget"]
+                   for i, setting in enumerate(["model.dtype=bf16", "model.inner=32"])]
+        self.assertEqual(budgets, ["1/50k steps", "1/50k steps, smaller"])
+
+    def test_a_run_that_leaves_the_finite_numbers_is_an_outcome(self):
+        self.put_wikitext()
+        wild = ["train.lr=1000", "train.warmup=0", "train.clip_norm=0", "train.schedule=constant", "train.eval_every=1"]
+        small = ["model.width=16", "model.inner=16", "train.batch=4"]
+        document = self.document("reproduce", "table-1", "--quick", "--data", "sets", "--rows", "1 + elu w/o scaling", "--steps",
+                                 6, "--parts", "--threads", "1", "--out", "t1", *(w for s in wild + small for w in ("--set", s)))
+        self.assertEqual([(c["mean"], c["trouble"]) for c in document["results"]], [(None, "diverged")])
+
+    def put_wikitext(self):
+        data = self.folder / "sets/wikitext-2"
+        data.mkdir(parents=True)
+        for part in ["train", "valid", "test"]:
+            (data / f"{part}.txt").write_text(" the cat sat on the mat . \n" * 200)
+
+    def test_pages(self):
+        self.good(*self.table())
+        (self.folder / "docs/reproduce").mkdir(parents=True)
+        (self.folder / "docs/pictures").mkdir()
+        pages = [sys.executable, ROOT / "scripts/reproduce_pages.py", self.folder / "t6", "--out", self.folder / "docs/reproduce"]
+        subprocess.run(pages, check=True, stdout=subprocess.DEVNULL)
+        page = self.folder / "docs/reproduce/table-6.md"
+        text = page.read_text()
+        for words in ["| TransNormer T2 | 41.6 |", "4/50k steps, smaller", "most frequent class", "--columns listops", "--seeds 1,2"]:
+            self.assertIn(words, text)
+        self.assertIn("## By task", (self.folder / "docs/reproduce/which.md").read_text())
+        page.write_text(text.replace("<!-- end -->", "What was missed.\n<!-- end -->"))
+        subprocess.run(pages, check=True, stdout=subprocess.DEVNULL)
+        self.assertIn("What was missed.", page.read_text())
+
     def test_another_s_page_is_left_alone(self):
         (self.folder / "index.html").write_text("mine")
         self.good(*self.table(seeds="1", rows="local only"))
@@ -76,10 +132,8 @@ class Reproduce(CliTest):
         self.bad(2, ["--jobs", "times are measured"], "reproduce", "table-7", "--quick", "--jobs", "2", "--out", "t7b")
 
     def test_language_model_and_tuning(self):
+        self.put_wikitext()
         data = self.folder / "sets"
-        (data / "wikitext-2").mkdir(parents=True)
-        for part in ["train", "valid", "test"]:
-            (data / f"wikitext-2/{part}.txt").write_text(" the cat sat on the mat . \n" * 200)
         (data / "glue/SST-2").mkdir(parents=True)
         for part in ["train", "dev"]:
             (data / f"glue/SST-2/{part}.tsv").write_text(

@@ -54,7 +54,7 @@ class CliTest(unittest.TestCase):
         write_data(self.folder / "data")
 
     def environment(self, **changes):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOVEA_", "OMP_", "GOMP_")) and k != "NO_COLOR"}
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOVEA_", "OMP_", "GOMP_")) and k not in ("NO_COLOR", "COLUMNS")}
         return {**clean, "OMP_NUM_THREADS": "1", **changes}  # tests run side by side
 
     def fovea(self, *arguments, env=None, prefix=()):

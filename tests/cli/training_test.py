@@ -1,5 +1,6 @@
 """Training, evaluation, comparison, interruption and resuming."""
 
+import csv
 import json
 import os
 import signal
@@ -65,6 +66,36 @@ class Train(CliTest):
         self.assertGreater(rows, 0.3 * whole)
         places = {row["place"] for row in profile["rows"]}
         self.assertTrue({"model.embedding", "model.layers[0].attention", "model.layers[1].feed_forward"} <= places, places)
+
+    def test_health_watches_and_changes_nothing(self):
+        plain = self.document(*self.train("plain", steps=12))
+        watched = self.document(*self.train("watched", "--set", "train.log_every=4", attention="transnormer-t2", steps=12), "--health")
+        again = self.document(*self.train("again", steps=12), "--health")
+        self.assertEqual(again["loss"], plain["loss"])
+        self.assertIsNone(plain["health"])
+        health = watched["health"]
+        self.assertEqual((health["steps"], health["looked"]), (12, 4))  # steps 1, 4, 8 and 12
+        parts = [part["place"] for part in health["parts"]]
+        self.assertTrue({"model.embedding", "model.layers[0]", "model.layers[1]"} <= set(parts), parts)
+        first, second = health["attention"]
+        self.assertEqual([first["theory"], second["theory"]], ["softmax", "norm"])
+        self.assertLessEqual(first["derivative"], 0.25)
+        for layer in (first, second):
+            self.assertTrue(0 < layer["gradient"] <= layer["gradient_bound"], layer)
+        with open(self.folder / "watched/health.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(sorted({int(row["step"]) for row in rows}), [1, 4, 8, 12])
+        self.assertEqual(len(rows), 4 * (len(parts) + 2))
+        page = (self.folder / "watched/report.html").read_text()
+        for word in ["relative deviation", "largest logit", "Norms of gradients", "health.csv"]:
+            self.assertIn(word, page)
+        self.assertFalse((self.folder / "plain/health.csv").exists())
+        self.bad(2, ["--profile", "--health"], *self.train("both"), "--profile", "--health")
+
+    def test_health_names_the_layer_that_goes_wrong(self):
+        result = self.good(*self.train("wild", "--set", "model.init_deviation=6", attention="softmax", steps=6), "--health")
+        self.assertRegex(result.stderr, r"model\.layers\[0\]\.attention: (logits up to|saturated rows: )")
+        self.assertRegex(result.stdout, r"step 1: model\.layers\[0\]\.attention: ")
 
     def test_profile_is_a_table_by_layer_and_by_operation(self):
         text = self.good(*self.train(steps=4), "--profile").stdout
@@ -202,7 +233,7 @@ class Resume(CliTest):
                      *SMALL, "--set", "train.checkpoint_every=20"]
         code, text = self.interrupt(arguments, "cmp/linear/last/state.json")
         self.assertEqual(code, 130, text)
-        self.assertIn("fovea lra listops --resume cmp", text)
+        self.assertIn("fovea compare --resume cmp", text)
         finished = (self.folder / "cmp/norm/result.json").read_bytes()
         results = self.document("lra", "listops", "--resume", "cmp", "--threads", "1")["results"]
         self.assertEqual([r["name"] for r in results], ["norm", "linear"])
@@ -244,6 +275,13 @@ class Compare(CliTest):
         page = files["report.html"].decode()
         self.assertIn("prefers-color-scheme", page)
         self.assertNotRegex(page, r'(src|href)="https?:')
+
+    def test_the_report_leads_to_what_the_models_read(self):
+        self.good(*self.compare())
+        page = (self.folder / "cmp/inspect.html").read_text()
+        self.assertTrue('href="inspect.html"' in (self.folder / "cmp/report.html").read_text(), "no link")
+        for name in ["softmax", "transnormer-t1", '"tokens":["[M']:
+            self.assertTrue(name in page, name)
 
     def test_profile_is_in_the_page(self):
         text = self.good(*self.compare("--profile")).stdout

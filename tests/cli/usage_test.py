@@ -9,7 +9,7 @@ from pathlib import Path
 from support import PROGRAM, CliTest
 
 VERBS = [["list"], ["show"], ["help"], ["doctor"], ["bench"], ["bench", "attention"], ["bench", "decode"], ["train"], ["eval"], ["generate"],
-         ["import"], ["export"], ["embed"], ["lra"], ["lra", "listops"], ["lra", "all"], ["reproduce"], ["data"], ["data", "listops"], ["tokenize"],
+         ["import"], ["export"], ["embed"], ["compare"], ["lra"], ["lra", "listops"], ["lra", "all"], ["reproduce"], ["data"], ["data", "listops"], ["tokenize"],
          ["tokenize", "train"], ["tokenize", "encode"], ["tokenize", "text"], ["inspect"], ["completion"]]
 
 
@@ -162,6 +162,15 @@ class Completion(CliTest):
         self.assertIn("#compdef fovea", self.good("completion", "zsh").stdout)
         self.assertIn("complete -c fovea", self.good("completion", "fish").stdout)
         self.bad(2, ["tcsh"], "completion", "tcsh")
+
+
+class Tables(CliTest):
+    def test_tables_are_as_wide_as_columns_says(self):
+        wide, narrow = (self.good(*self.train(f"run{columns}", steps=1), env=self.environment(COLUMNS=columns)).stdout.splitlines()
+                        for columns in ("200", "40"))
+        self.assertLess(len(wide), len(narrow))
+        table = [line for line in narrow if "where the time" not in line and "F1" not in line]
+        self.assertLessEqual(max(map(len, table)), 40, table)
 
 
 if __name__ == "__main__":

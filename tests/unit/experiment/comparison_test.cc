@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 
+#include "experiment/compare_tables.h"
 #include "experiment/run_folder.h"
 #include "experiment/run_text.h"
 #include "experiment/tasks.h"
@@ -57,18 +59,21 @@ class Watcher : public RunObserver {
 CompareReport compare(const ComparisonPlan& plan, Watcher& watcher) {
   const ContextOptions machine{.threads = 2};
   const Comparison comparison(plan, machine, watcher);
-  return comparison.run(
+  comparison.run(
       {.machine = machine, .observer = watcher, .stop = &watcher.stop, .resume_command = "go on in " + plan.folder});
+  return comparison.report();
 }
 
-ComparisonPlan new_plan(const std::string& out) {
-  return plan_comparison(arena_task("listops").protocol(), kModels, small(out));
+ComparisonPlan new_plan(const std::string& out, std::vector<std::uint64_t> seeds = {}) {
+  return plan_comparison(arena_task("listops").protocol(),
+                         {.task = "listops", .attention = kModels, .seeds = std::move(seeds), .run = small(out)});
 }
 
 // What does not depend on the clock.
 std::string lasting(RunResult result) {
   result.train_seconds = result.eval_seconds = result.input_seconds = 0.0;
   result.peak_memory = 0;
+  result.other_load = 0.0;
   result.zones.clear();
   return json_text(write_fields(result));
 }
@@ -83,10 +88,11 @@ TEST(Comparison, TrainsEveryModelAndTellsHowFarItIs) {
   EXPECT_EQ(watcher.steps, 16);
   EXPECT_EQ(watcher.tested, 6);
   EXPECT_NE(watcher.details.find("listops"), std::string::npos);
-  ASSERT_EQ(report.results.size(), 2u);
+  ASSERT_EQ(report.rivals.size(), 2u);
   const ArenaTask& task = arena_task("listops");
   for (std::size_t i = 0; i < 2; ++i) {
-    const RunResult& result = report.results[i];
+    ASSERT_EQ(report.rivals[i].results.size(), 1u);
+    const RunResult& result = report.rivals[i].results.front();
     EXPECT_EQ(result.name, kModels[i]);
     EXPECT_EQ(result.steps, 8);
     EXPECT_GT(result.scores.loss, 0.0);
@@ -114,11 +120,12 @@ TEST(Comparison, GoesOnWhereItWasStopped) {
   EXPECT_EQ(second.told.front(), "train diag:block=32");
   EXPECT_EQ(second.steps, 3);
   EXPECT_EQ(get(folder / "moved/norm" / kResultFile), finished);
-  ASSERT_EQ(report.results.size(), 2u);
-  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(lasting(report.results[i]), lasting(expected.results[i]));
+  ASSERT_EQ(report.rivals.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(lasting(report.rivals[i].results.at(0)), lasting(expected.rivals[i].results.at(0)));
 
   Watcher third;
-  EXPECT_EQ(compare(load_comparison(folder / "moved"), third).results.size(), 2u);
+  EXPECT_EQ(compare(load_comparison(folder / "moved"), third).finished(), 2);
   EXPECT_TRUE(third.told.empty());
 }
 
@@ -129,15 +136,90 @@ TEST(Comparison, IsReportedInTablesAndPictures) {
   report.command = "the command";
   write_comparison(report, folder / "cmp");
   const std::string page = get(folder / "cmp/report.html");
-  for (const char* text : {"the command", "norm", "diag:block=32", "most frequent answer", "8 steps"})
+  for (const char* text :
+       {"the command", "norm", "diag:block=32", "most frequent answer", "8 steps", "seed 5", "batch 2", "What it took",
+        "Settings that differ", "model.layers", "Where the time of a step goes", "tokens seen"})
     EXPECT_NE(page.find(text), std::string::npos) << text;
   EXPECT_EQ(read_csv(folder / "cmp/results.csv").rows.size(), 2u);
-  for (const char* picture : {"accuracy.png", "loss-by-time.png", "loss-by-step.png"})
+  for (const char* picture : {"accuracy.png", "speed.png", "loss-by-time.png", "loss-by-tokens.png", "time.png"})
     EXPECT_EQ(get(folder / "cmp" / picture).substr(0, 4), "\x89PNG") << picture;
   const Json json = compare_json(report);
   EXPECT_EQ(json.at("results").size(), 2u);
   EXPECT_EQ(json.at("results")[1].at("name"), "diag:block=32");
   EXPECT_EQ(json.at("majority_share"), report.majority);
+  EXPECT_EQ(json.at("models")[0].at("accuracy").at("mean"), report.rivals[0].results[0].scores.accuracy);
+}
+
+TEST(Comparison, TrainsEveryModelWithEverySeed) {
+  const TemporaryFolder folder;
+  Watcher first;
+  first.stop_in = "train norm seed 4";
+  const ComparisonPlan plan = new_plan(folder / "cmp", {2, 4});
+  EXPECT_EQ(plan.run(1, 0).train.out, (folder / "cmp/diag-block-32/seed-2").string());
+  EXPECT_ERROR(compare(plan, first), ErrorCode::interrupted, "stopped after step 5", "norm/seed-4", "go on");
+  const std::vector<std::string> order{"train norm seed 2", "trained", "norm seed 2 on test", "tested",
+                                       "train diag:block=32 seed 2"};
+  EXPECT_EQ(std::vector(first.told.begin(), first.told.begin() + 5), order);
+
+  Watcher second;
+  const CompareReport report = compare(load_comparison(folder / "cmp"), second);
+  EXPECT_EQ(second.told.front(), "train norm seed 4");
+  ASSERT_EQ(report.rivals.size(), 2u);
+  EXPECT_EQ(report.finished(), 4);
+  const RivalReport& norm = report.rivals.front();
+  EXPECT_EQ(norm.results[0].seed, 2u);
+  EXPECT_EQ(norm.results[1].seed, 4u);
+  EXPECT_NE(norm.results[0].scores.loss, norm.results[1].scores.loss);
+  EXPECT_EQ(json_text(write_fields(norm.settings[0].data)), json_text(write_fields(norm.settings[1].data)));
+  const Estimate loss = estimate_of(report, norm, score_columns(report.scores()).back());
+  EXPECT_DOUBLE_EQ(loss.value, 0.5 * (norm.results[0].scores.loss + norm.results[1].scores.loss));
+  const auto gap = [&](std::size_t m) {
+    return report.rivals[m].results[0].scores.loss - report.rivals[m].results[1].scores.loss;
+  };
+  const double pooled = std::sqrt((std::pow(gap(0), 2) + std::pow(gap(1), 2)) / 4.0);  // sample deviation, two of two
+  EXPECT_GE(loss.margin, 4.30 * pooled / std::sqrt(2.0));
+  write_comparison(report, folder / "cmp");
+  const std::string page = get(folder / "cmp/report.html");
+  for (const char* text : {"seeds 2, 4", "over seeds", "Every run", "mean over the seeds"})
+    EXPECT_NE(page.find(text), std::string::npos) << text;
+  EXPECT_EQ(read_csv(folder / "cmp/results.csv").rows.size(), 4u);
+}
+
+TEST(Comparison, ModelsAndMechanismsMakePairs) {
+  const auto names = [](std::vector<std::string> models, std::vector<std::string> attention) {
+    const TemporaryFolder folder;
+    return plan_comparison({}, {.models = std::move(models),
+                                .attention = std::move(attention),
+                                .run = {.out = folder / "cmp", .steps = 3}})
+        .models;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names({"gpt", "llama"}, {}), (Names{"gpt", "llama"}));
+  EXPECT_EQ(names({"gpt"}, {"softmax", "norm"}), (Names{"softmax", "norm"}));
+  EXPECT_EQ(names({"gpt", "llama"}, {"norm"}), (Names{"gpt", "llama"}));
+  EXPECT_EQ(names({"gpt", "llama"}, {"norm", "diag/norm*3"}),
+            (Names{"gpt norm", "gpt diag/norm*3", "llama norm", "llama diag/norm*3"}));
+}
+
+TEST(Comparison, HasPublishedScoresAndLengthsBesideOurs) {
+  RunResult result;
+  result.scores = {.accuracy = 0.4, .examples = 2000};
+  result.steps = 300;
+  result.by_length = {{10, 20, 400, 0.5}, {21, 60, 400, 0.3}};
+  RunSettings settings;
+  settings.train.batch = 16;
+  CompareReport report{.task = "listops",
+                       .rivals = {{"softmax", {settings}, {result}}, {"rela", {settings}, {result}}}};
+  const std::string published = published_table(report).value().text({.width = 200});
+  EXPECT_NE(published.find("38.4"), std::string::npos) << published;  // of the transformer
+  EXPECT_NE(published.find("300 steps of 16"), std::string::npos) << published;
+  EXPECT_EQ(published.find("rela"), std::string::npos) << published;  // of which nothing is published
+  const std::string lengths = length_table(report).value().text({.width = 200});
+  EXPECT_NE(lengths.find("21 to 60"), std::string::npos) << lengths;
+  EXPECT_NE(lengths.find("50.0 ± 4.9"), std::string::npos) << lengths;
+  EXPECT_FALSE(settings_table(report).has_value());
+  report.task.clear();
+  EXPECT_FALSE(published_table(report).has_value());
 }
 
 TEST(Comparison, BelongsToOneAtATime) {
@@ -151,11 +233,13 @@ TEST(Comparison, BelongsToOneAtATime) {
 TEST(Comparison, RefusesWhatCannotBeCompared) {
   const TemporaryFolder folder;
   const Protocol& protocol = arena_task("listops").protocol();
-  EXPECT_ERROR(plan_comparison(protocol, {}, {}), ErrorCode::usage, "nothing to compare", "--attention", "");
-  EXPECT_ERROR(plan_comparison(protocol, {"norm", "norm"}, {}), ErrorCode::usage, "twice", "--attention", "norm,norm");
-  EXPECT_ERROR(plan_comparison(protocol, {"nrm"}, {}), ErrorCode::usage, "nrm", "", "norm");
+  EXPECT_ERROR(plan_comparison(protocol, {}), ErrorCode::usage, "nothing to compare", "--attention", "fovea compare");
+  EXPECT_ERROR(plan_comparison(protocol, {.attention = {"norm", "norm"}}), ErrorCode::usage, "twice", "--attention",
+               "--seeds");
+  EXPECT_ERROR(plan_comparison(protocol, {.attention = {"nrm"}}), ErrorCode::usage, "nrm", "", "norm");
   put(folder / "other", "a file");
-  EXPECT_ERROR(new_plan(folder.path()), ErrorCode::usage, "not empty", "--out", "nothing is overwritten");
+  EXPECT_ERROR(require_new_folder(new_plan(folder.path()).folder), ErrorCode::usage, "not empty", "--out",
+               "nothing is overwritten");
   EXPECT_ERROR(load_comparison(folder.path()), ErrorCode::bad_input, "no comparison", "--resume", "--out");
   put(folder / kComparisonFile, R"({"models": ["norm"], "runs": []})");
   EXPECT_ERROR(load_comparison(folder.path()), ErrorCode::bad_input, "every model", "runs", "");

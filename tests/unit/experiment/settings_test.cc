@@ -39,6 +39,33 @@ TEST(Settings, OfStepsAndMinutesOneEndsARun) {
   EXPECT_EQ(timed.train.steps, kNoStepLimit);
 }
 
+TEST(Settings, TokensEndARunAlone) {
+  const RunSettings run = new_run(arena_task("listops").protocol(), {.attention = "norm", .tokens = 5000});
+  EXPECT_EQ(run.train.tokens, 5000);
+  EXPECT_EQ(run.train.minutes, 0.0);
+  EXPECT_EQ(run.train.steps, kNoStepLimit);
+}
+
+TEST(Settings, EvaluationsAreSpreadWhereStepsDoNotEndTheRun) {
+  const auto train = [](RunChoices choices) {
+    choices.model = "gpt";
+    return new_run({}, choices).train;
+  };
+  const TrainConfig by_steps = train({.steps = 9});
+  EXPECT_EQ(by_steps.evaluations, 0);
+  EXPECT_EQ(by_steps.eval_every, TrainConfig{}.eval_every);
+  for (const TrainConfig& config : {train({.minutes = 1.0}), train({.tokens = 100})}) {
+    EXPECT_EQ(config.evaluations, 10);
+    EXPECT_EQ(config.eval_every, 0);
+  }
+  const TrainConfig named = train({.set = {"train.eval_every=7"}, .minutes = 1.0});
+  EXPECT_EQ(named.evaluations, 0);
+  EXPECT_EQ(named.eval_every, 7);
+  const TrainConfig fewer = train({.set = {"train.evaluations=3"}, .steps = 9});
+  EXPECT_EQ(fewer.evaluations, 3);
+  EXPECT_EQ(fewer.eval_every, 0);
+}
+
 // A run that goes on keeps what it was trained with, and only what is chosen changes.
 TEST(Settings, ChangedRunKeepsItsTraining) {
   const RunSettings before = new_run(arena_task("listops").protocol(), {.attention = "norm", .steps = 9});

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 
-#include "core/rng.h"
+#include "support/drawn_parameters.h"
 #include "support/families.h"
 
 namespace fovea {
@@ -19,9 +19,8 @@ Model make_model(Context& context, const std::string& preset, std::uint64_t seed
   ModelConfig config = families::small(preset, DType::f64);
   config.vocabulary = kWords;
   Model model(context, config);
-  Random random(seed, 2);
-  for (const Parameter& p : model.parameters())
-    for (std::int64_t i = 0; i < p.var.value().numel(); ++i) p.var.value().data<double>()[i] = 0.6 * random.normal();
+  Random draws(seed, 2);
+  testing::draw(model, draws, 0.6);
   return model;
 }
 

@@ -3,27 +3,19 @@
 #include <gtest/gtest.h>
 
 #include "fovea/generate.h"
+#include "support/drawn_parameters.h"
 #include "support/families.h"
 #include "support/fenced_memory.h"
 
 namespace fovea::testing {
 namespace {
 
-// Far from uniform, so that the most likely token is not a matter of rounding.
-void stir(const Model& model) {
-  Random random(8, 8);
-  for (const Parameter& p : model.parameters()) {
-    std::vector<double> noise(static_cast<std::size_t>(p.var.value().numel()));
-    for (double& value : noise) value = 0.5 * random.normal();
-    p.var.value().copy_from(Tensor::from<double>(Context(), p.var.shape(), noise));
-  }
-}
-
 std::vector<Tokens> texts(Context& context, const char* preset, std::int64_t beams) {
   ModelConfig config = families::small(preset, DType::f32);
   config.max_length = 64;
   const Model model(context, config);
-  stir(model);
+  Random draws(8, 8);
+  draw(model, draws, 0.5);  // far from uniform, so that the most likely token is not a matter of rounding
   GenerateOptions options;
   options.max_tokens = 6;
   options.beams = beams;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "data/collate.h"
+#include "support/drawn_parameters.h"
 #include "support/expect_error.h"
 #include "support/families.h"
 #include "support/names.h"
@@ -18,21 +19,13 @@ using families::kVocabulary;
 Context make_context(int threads = 2) { return Context({.threads = threads, .seed = 5, .memory = {.poison = true}}); }
 
 // Far from uniform, so that the most likely token is not a matter of rounding.
-void stir(const Model& model) {
-  Random random(8, 8);
-  for (const Parameter& p : model.parameters()) {
-    const Tensor noise = Tensor::empty(Context(), p.var.shape(), DType::f64);
-    for (std::int64_t i = 0; i < noise.numel(); ++i) noise.data<double>()[i] = 0.5 * random.normal();
-    p.var.value().copy_from(noise);
-  }
-}
-
 Model stirred(Context& context, const std::string& preset, const std::string& attention = "", int length = 64) {
   ModelConfig config = families::small(preset, DType::f32);
   if (!attention.empty()) config.set_attention(attention);
   config.max_length = length;
   Model model(context, config);
-  stir(model);
+  Random draws(8, 8);
+  testing::draw(model, draws, 0.5);
   return model;
 }
 
@@ -66,10 +59,11 @@ struct Case {
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.preset << ' ' << c.attention; }
 
-class Greedy : public testing::TestWithParam<Case> {};
+class Greedy : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Models, Greedy,
-                         testing::Values(Case{"gpt", ""}, Case{"llama", ""}, Case{"gpt", "norm"}, Case{"gpt", "retnet"},
-                                         Case{"transnormer-t2-lm", ""}, Case{"gpt", "window:left=4"}),
+                         ::testing::Values(Case{"gpt", ""}, Case{"llama", ""}, Case{"gpt", "norm"},
+                                           Case{"gpt", "retnet"}, Case{"transnormer-t2-lm", ""},
+                                           Case{"gpt", "window:left=4"}),
                          [](const auto& info) {
                            const std::string attention = info.param.attention.substr(0, info.param.attention.find(':'));
                            return test_name(info.param.preset + (attention.empty() ? "" : "-" + attention));

@@ -45,15 +45,15 @@ std::vector<double> exact(const std::vector<float>& logits, const GenerateOption
   return probabilities;
 }
 
-class Sampling : public testing::TestWithParam<GenerateOptions> {};
+class Sampling : public ::testing::TestWithParam<GenerateOptions> {};
 INSTANTIATE_TEST_SUITE_P(Options, Sampling,
-                         testing::Values(GenerateOptions{.temperature = 1.0}, GenerateOptions{.temperature = 0.6},
-                                         GenerateOptions{.temperature = 2.5},
-                                         GenerateOptions{.temperature = 1.0, .top_k = 5},
-                                         GenerateOptions{.temperature = 1.0, .top_k = 1},
-                                         GenerateOptions{.temperature = 1.2, .top_p = 0.7},
-                                         GenerateOptions{.temperature = 1.2, .top_p = 0.01},
-                                         GenerateOptions{.temperature = 1.5, .top_k = 11, .top_p = 0.9}),
+                         ::testing::Values(GenerateOptions{.temperature = 1.0}, GenerateOptions{.temperature = 0.6},
+                                           GenerateOptions{.temperature = 2.5},
+                                           GenerateOptions{.temperature = 1.0, .top_k = 5},
+                                           GenerateOptions{.temperature = 1.0, .top_k = 1},
+                                           GenerateOptions{.temperature = 1.2, .top_p = 0.7},
+                                           GenerateOptions{.temperature = 1.2, .top_p = 0.01},
+                                           GenerateOptions{.temperature = 1.5, .top_k = 11, .top_p = 0.9}),
                          [](const auto& info) {
                            const auto percent = [](double share) { return std::to_string(std::lround(100 * share)); };
                            return "t" + percent(info.param.temperature) + "_k" + std::to_string(info.param.top_k) +

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "fovea/generate.h"
+#include "support/drawn_parameters.h"
 #include "support/expect_error.h"
 #include "support/families.h"
 
@@ -58,10 +59,8 @@ Model byte_model(Context& context, const std::string& preset) {
   config.vocabulary = 256;
   config.max_length = 64;
   Model model(context, config);
-  Random random(4, 4);
-  for (const Parameter& p : model.parameters())
-    for (std::int64_t i = 0; i < p.var.value().numel(); ++i)
-      p.var.value().data<float>()[i] = static_cast<float>(0.7 * random.normal());
+  Random draws(4, 4);
+  testing::draw(model, draws, 0.7);
   return model;
 }
 

@@ -43,6 +43,10 @@ TEST(Csv, ResumesAtAStep) {
   log.row({std::int64_t{21}, 2.5});
   EXPECT_EQ(get(folder / "m.csv"), "step,loss\n10,1\n20,2\n21,2.5\n");
   EXPECT_ERROR(CsvLog::resume(folder / "m.csv", {"step", "accuracy"}, 20), kBad, "columns of this file", "m.csv", "");
+  CsvLog::resume(folder / "m.csv", {"step", "loss", "tokens"}, 20).row({std::int64_t{30}, 0.25, std::int64_t{7}});
+  const CsvTable wider = read_csv(folder / "m.csv");  // an older version wrote fewer columns
+  EXPECT_TRUE(std::isnan(wider.numbers("tokens").front()));
+  EXPECT_EQ(wider.numbers("tokens").back(), 7.0);
   CsvLog::resume(folder / "new.csv", {"step"}, 5);
   EXPECT_EQ(get(folder / "new.csv"), "step\n");
 }

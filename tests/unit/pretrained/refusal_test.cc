@@ -10,7 +10,7 @@ namespace {
 constexpr auto kBad = ErrorCode::bad_input;
 constexpr auto kUnsupported = ErrorCode::unsupported;
 
-class Folder : public testing::Test {
+class Folder : public ::testing::Test {
  protected:
   void write(const std::string& name) {
     std::filesystem::remove_all(folder_ / "m");
@@ -55,7 +55,7 @@ class Folder : public testing::Test {
 };
 
 TEST_F(Folder, Places) {
-  EXPECT_ERROR(import_model(context_, folder_ / "none"), kBad, "no such folder", "none", "config.json");
+  EXPECT_ERROR(import_model(context_, folder_ / "none"), kBad, "no such folder", "none", "");
   std::filesystem::create_directory(folder_ / "m");
   EXPECT_ERROR(read(), kBad, "no such file", "config.json", "");
   put(file("config.json"), "[]");

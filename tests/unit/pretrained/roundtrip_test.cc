@@ -17,7 +17,7 @@ void expect_same_parameters(const Model& a, const Model& b) {
   }
 }
 
-class EveryFormat : public testing::TestWithParam<std::string> {};
+class EveryFormat : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryFormat, ComesBack) {
   const TemporaryFolder folder;
@@ -38,8 +38,8 @@ TEST_P(EveryFormat, GivesTheSameAtAnyNumberOfThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pretrained, EveryFormat,
-                         testing::Values("gpt2", "llama", "bert", "bert-classes", "roberta", "encoder", "encoder-mean",
-                                         "t5", "vit"),
+                         ::testing::Values("gpt2", "llama", "bert", "bert-classes", "roberta", "encoder",
+                                           "encoder-mean", "t5", "vit"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -55,6 +55,19 @@ TEST(Table, BestMustBeatTheSpread) {
   EXPECT_NE(table.html().find("<td class=\"best\">0.500 ± 0.010</td>"), std::string::npos) << table.html();
 }
 
+TEST(Table, BestIsApartFromAllOthers) {
+  Table table({{"accuracy", Quantity::percent, Best::highest}});
+  table.add("a", {{0.40, 0.02}});
+  table.add("b", {{0.425, 0.02}});  // not apart: the interval of the difference is 2.8 points to each side
+  EXPECT_EQ(table.html().find("best"), std::string::npos);
+  table.add("c", {{0.46, 0.02}});
+  EXPECT_NE(table.html().find("best"), std::string::npos);
+  TableCell unknown(0.99);
+  unknown.margin = std::numeric_limits<double>::infinity();
+  table.add("d", {unknown});
+  EXPECT_EQ(table.html().find("best"), std::string::npos);
+}
+
 TEST(Table, MarksMissedBarsAndMissingValues) {
   Table table({{"ratio", Quantity::ratio}, {"note", Quantity::text}});
   TableCell slow(0.93);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "dist/mesh.h"
 #include "dist/threads.h"
@@ -40,6 +41,8 @@ struct Job {
   std::string model = "transnormer-t2", resume = {};
   std::int64_t stop_after = -1;  // on the last rank
   bool divides_state = false;
+  std::int64_t compare_every = 0;
+  std::string mesh = {};
   std::function<void(TinyRun&, int rank)> before = {};
 };
 
@@ -50,8 +53,9 @@ std::vector<Seen> train(int ranks, const Job& job) {
     TinyRun run(config, tiny::config(job.model));
     if (group.rank() == ranks - 1) run.stop_after = job.stop_after;
     if (job.before) job.before(run, group.rank());
-    dist::MeshShape shape = dist::MeshShape::parse("", ranks);
+    dist::MeshShape shape = dist::MeshShape::parse(job.mesh, ranks);
     shape.divides_state = job.divides_state;
+    shape.compare_every = job.compare_every;
     run.trainer.set_mesh(dist::Mesh(group, shape));
     if (!job.resume.empty()) run.trainer.resume(job.resume);
     Seen& seen = all[static_cast<std::size_t>(group.rank())];
@@ -121,6 +125,49 @@ TEST(Ranks, TheFirstWritesAndAnyNumberGoesOn) {
   }
 }
 
+// Sums over rows have another order as well: f32 rounding, which ten steps make larger.
+TEST(Ranks, DivideSequencesAndBatches) {
+  for (const char* model : {"transnormer-t2", "transformer"}) {
+    const Job job{.model = model};
+    TinyRun alone(job.config, tiny::config(job.model));
+    alone.go();
+    for (const auto& [ranks, mesh] : std::vector<std::pair<int, const char*>>{
+             {2, "sequence=2"}, {3, "sequence=3"}, {4, "sequence=4"}, {4, "data=2,sequence=2"}}) {
+      SCOPED_TRACE(std::string(model) + " on " + mesh);
+      const std::vector<Seen> seen = train(ranks, {.model = model, .mesh = mesh});
+      EXPECT_NEAR(seen[0].losses[0], alone.losses[0], 1e-6 * alone.losses[0]);
+      expect_near(seen[0].losses, alone.losses, 1e-4);
+      for (std::size_t i = 0; i < alone.steps.size(); ++i) {
+        EXPECT_EQ(seen[0].tokens[i], alone.steps[i].tokens);
+        EXPECT_NEAR(seen[0].norms[i], alone.steps[i].gradient_norm, 1e-3 * alone.steps[i].gradient_norm);
+      }
+      EXPECT_NEAR(seen[0].validations[1], alone.evaluations[1].loss, 1e-4);
+      for (const Seen& other : seen) {
+        EXPECT_EQ(other.losses, seen[0].losses);
+        EXPECT_EQ(other.validations, seen[0].validations);
+        EXPECT_EQ(other.parameters, seen[0].parameters);
+      }
+    }
+  }
+}
+
+TEST(Ranks, AnyMeshGoesOnWithARun) {
+  const TemporaryFolder folder;
+  const std::vector<Seen> whole = train(1, {.config = in_parts(folder / "whole")});
+  const std::vector<Seen> begun =
+      train(4, {.config = in_parts(folder / "run"), .stop_after = 4, .mesh = "data=2,sequence=2"});
+  for (const auto& [ranks, mesh] :
+       std::vector<std::pair<int, const char*>>{{2, "sequence=2"}, {2, "data=2"}, {4, "data=2,sequence=2"}, {1, ""}}) {
+    SCOPED_TRACE(mesh);
+    const std::vector<Seen> rest = train(
+        ranks,
+        {.config = in_parts(folder / ("on-" + std::to_string(ranks) + mesh)), .resume = folder / "run", .mesh = mesh});
+    std::vector<double> losses = begun[0].losses;
+    losses.insert(losses.end(), rest[0].losses.begin(), rest[0].losses.end());
+    expect_near(losses, whole[0].losses, 1e-4);
+  }
+}
+
 // Moments and weights of a number depend on no other: the same bits, also through checkpoints.
 TEST(Ranks, DivideTheStateOfTheOptimiser) {
   const TemporaryFolder folder;
@@ -171,6 +218,29 @@ TEST(Ranks, ThatDifferAreFoundBeforeTheFirstStep) {
     if (rank == 1) run.model.parameters()[0].var.value().select(0, 0).fill(0.25);
   };
   EXPECT_ERROR(train(2, job), ErrorCode::internal, "the weights after step 0 are not those of rank 0 on rank 1",
+               "all ranks", "checkpoint");
+}
+
+// Spoils a weight on its rank, as a machine that computes wrongly would.
+class Spoils : public TrainObserver {
+ public:
+  explicit Spoils(const Model& model) : model_(&model) {}
+  void on_step(const StepReport& report) override {
+    if (report.step == 3) model_->parameters()[1].var.value().select(0, 0).fill(0.125);
+  }
+
+ private:
+  const Model* model_;
+};
+
+TEST(Ranks, WeightsThatBecomeDifferentEndTheRun) {
+  std::optional<Spoils> spoils;
+  Job job;
+  job.compare_every = 2;
+  job.before = [&](TinyRun& run, int rank) {
+    if (rank == 1) run.trainer.add(spoils.emplace(run.model));
+  };
+  EXPECT_ERROR(train(2, job), ErrorCode::internal, "the weights after step 4 are not those of rank 0 on rank 1",
                "all ranks", "checkpoint");
 }
 

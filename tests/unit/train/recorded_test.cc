@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "support/expect_error.h"
 #include "support/fenced_memory.h"
@@ -146,6 +148,94 @@ TEST_F(RecordedShapes, AnObserverSeesEveryStep) {
   for (int i = 0; i < 3; ++i) step(batch({3, 4}));
   EXPECT_EQ(counts().run, 3);
   EXPECT_EQ(stepper_.recorded().news(), "steps are not recorded: an observer watches");
+}
+
+// Ctrl-C while a step is being recorded leaves half of it, which the next one makes anew.
+class InterruptedMemory : public FencedMemory {
+ public:
+  void write(void* to, const void* host, std::size_t bytes) override {
+    if (left > 0 && --left == 0) fail(ErrorCode::interrupted, "stopped before the end");
+    FencedMemory::write(to, host, bytes);
+  }
+  int left = 0;  // writes until then; 0: never
+};
+
+TEST(Recordings, ThatAreInterruptedAreMadeAnew) {
+  const auto run = [](When when, int writes) {
+    const auto memory = std::make_shared<InterruptedMemory>();
+    Context context({.threads = 2, .seed = 7, .pages = memory}), host({.threads = 2, .seed = 7});
+    const ModelConfig config = families::family("transformer", DType::f32);
+    Model model(context, config);
+    TrainConfig train;
+    Stepper stepper(context, model, train, when);
+    std::vector<double> numbers;
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      const Batch batch = to_device(context, families::random_batch(host, config, static_cast<std::uint64_t>(step)));
+      StepReport report;
+      report.step = step;
+      if (step == 2) memory->left = writes;
+      try {
+        stepper.step(std::span(&batch, 1), 1e-3, report);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::interrupted);
+        memory->left = 0;
+        stepper.forget_gradients();
+        stepper.step(std::span(&batch, 1), 1e-3, report = {.step = step});
+      }
+      numbers.insert(numbers.end(), {report.loss, report.gradient_norm});
+    }
+    EXPECT_EQ(stepper.recorded().counts().played, when == When::always ? 3 : 0);
+    for (const Parameter& p : model.parameters())
+      for (const double weight : p.var.value().to_vector<double>()) numbers.push_back(weight);
+    return numbers;
+  };
+  const std::vector<double> plain = run(When::never, 0);
+  for (const int writes : {1, 2, 3}) EXPECT_EQ(run(When::always, writes), plain) << "interrupted at write " << writes;
+}
+
+// What is not finite, on its way forward or back, is named as it is where nothing is recorded.
+using Weights = std::map<std::string, float>;
+
+std::string name_of_fault(When when, const Weights& bad) {
+  Context context({.threads = 2, .seed = 7, .pages = std::make_shared<FencedMemory>()}),
+      host({.threads = 2, .seed = 7});
+  ModelConfig config = families::family("transformer", DType::f32);
+  config.dropout = config.inner_dropout = 0.1;
+  Model model(context, config);
+  TrainConfig train;
+  Stepper stepper(context, model, train, when);
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    const Batch batch = to_device(context, families::random_batch(host, config, static_cast<std::uint64_t>(step)));
+    StepReport report;
+    report.step = step;
+    std::size_t set = 0;
+    for (const Parameter& p : model.parameters())
+      if (const auto found = bad.find(p.name); step == 4 && found != bad.end())
+        p.var.value().fill(found->second), ++set;
+    EXPECT_EQ(set, step == 4 ? bad.size() : 0);
+    try {
+      stepper.step(std::span(&batch, 1), 1e-3, report);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::diverged);
+      EXPECT_EQ(error.where(), "step 4");
+      EXPECT_EQ(stepper.recorded().counts().recorded, when == When::always ? 1 : 0);
+      return error.message();
+    }
+  }
+  return "nothing was found";
+}
+
+TEST(Recordings, NameWhatIsNotFiniteAsOtherStepsDo) {
+  const Weights forward{{"layers.1.attention.out.weight", NAN}};
+  // Nothing passes this layer, and no gradient of what would: too large for f32.
+  const Weights back{{"layers.1.feed_forward.in.weight", 0.0f}, {"layers.1.feed_forward.out.weight", 3e38f}};
+  for (const auto& [bad, place, what] : {std::tuple{forward, "model.layers[1].attention", ": not finite: the result"},
+                                         {back, "model.layers[1].feed_forward", ": not finite: a gradient"}}) {
+    const std::string recorded = name_of_fault(When::always, bad);
+    EXPECT_EQ(recorded, name_of_fault(When::never, bad));
+    EXPECT_NE(recorded.find(std::string("training diverged: ") + place), std::string::npos) << recorded;
+    EXPECT_NE(recorded.find(what), std::string::npos) << recorded;
+  }
 }
 
 TEST_F(RecordedShapes, NaNInAPlayedStepIsFoundWhereItArose) {

@@ -228,7 +228,7 @@ class BadCheckpoint : public testing::Test {
 };
 
 TEST_F(BadCheckpoint, OfAnotherArchitecture) {
-  TinyRun other(quick(), tiny::config("diag*1,softmax*1"));  // the same shapes
+  TinyRun other(quick(), tiny::config("diag/softmax"));  // the same shapes
   expect_refused(other, "layers", "config.json");
   ModelConfig wider = tiny::config("transformer");
   wider.inner = 130;

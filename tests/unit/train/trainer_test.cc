@@ -7,6 +7,7 @@
 #include "io/csv.h"
 #include "io/fields.h"
 #include "support/expect_error.h"
+#include "support/fenced_memory.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 #include "train/budget.h"
@@ -113,25 +114,60 @@ TEST(Trainer, TheClockEndsTheRun) {
 
 TEST(Budget, TheClockBendsTheSchedule) {
   const Budget budget{.steps = 1'000'000, .minutes = 1.0};
-  EXPECT_DOUBLE_EQ(budget.expected_steps(0, 0.0), 1e6);  // nothing known yet
-  EXPECT_DOUBLE_EQ(budget.expected_steps(100, 30.0), 200.0);
-  EXPECT_DOUBLE_EQ(budget.progress(100, 30.0), 0.5);
-  EXPECT_FALSE(budget.over(100, 59.9).has_value());
-  EXPECT_EQ(budget.over(100, 60.0), StopReason::minutes);
+  EXPECT_DOUBLE_EQ(budget.expected_steps({}), 1e6);  // nothing known yet
+  EXPECT_DOUBLE_EQ(budget.expected_steps({100, 30.0}), 200.0);
+  EXPECT_DOUBLE_EQ(budget.progress({100, 30.0}), 0.5);
+  EXPECT_FALSE(budget.over({100, 59.9}).has_value());
+  EXPECT_EQ(budget.over({100, 60.0}), StopReason::minutes);
   const Schedule schedule{ScheduleKind::one_cycle, 2e-3, 20};
-  const double early = schedule.rate(21, budget.expected_steps(20, 6.0));
-  const double late = schedule.rate(196, budget.expected_steps(195, 58.5));
+  const double early = schedule.rate(21, budget.expected_steps({20, 6.0}));
+  const double late = schedule.rate(196, budget.expected_steps({195, 58.5}));
   EXPECT_LT(late, 0.05 * early);  // although the last of a million steps is far away
 }
 
 TEST(Budget, StepsEndARunThatIsFasterThanItsClock) {
   const Budget budget{.steps = 10, .minutes = 1.0};
-  EXPECT_DOUBLE_EQ(budget.expected_steps(5, 1.0), 10.0);
-  EXPECT_DOUBLE_EQ(budget.progress(5, 1.0), 0.5);
-  EXPECT_EQ(budget.over(10, 2.0), StopReason::steps);
+  EXPECT_DOUBLE_EQ(budget.expected_steps({5, 1.0}), 10.0);
+  EXPECT_DOUBLE_EQ(budget.progress({5, 1.0}), 0.5);
+  EXPECT_EQ(budget.over({10, 2.0}), StopReason::steps);
   const Budget endless{.steps = 10, .minutes = 0.0};
-  EXPECT_DOUBLE_EQ(endless.progress(5, 1e9), 0.5);
-  EXPECT_FALSE(endless.over(9, 1e9).has_value());
+  EXPECT_DOUBLE_EQ(endless.progress({5, 1e9}), 0.5);
+  EXPECT_FALSE(endless.over({9, 1e9}).has_value());
+}
+
+TEST(Budget, TokensEndARunAndBendItsSchedule) {
+  const Budget budget{.steps = 1'000'000, .tokens = 1000};
+  EXPECT_DOUBLE_EQ(budget.expected_steps({10, 5.0, 250}), 40.0);
+  EXPECT_DOUBLE_EQ(budget.progress({10, 5.0, 250}), 0.25);
+  EXPECT_FALSE(budget.over({39, 9.0, 999}).has_value());
+  EXPECT_EQ(budget.over({40, 9.0, 1003}), StopReason::tokens);
+  EXPECT_EQ(budget.parts({10, 5.0, 299}, 10), 2);
+  EXPECT_EQ(budget.parts({10, 5.0, 300}, 10), 3);
+}
+
+TEST(Trainer, EvaluationsAreSpreadOverTheBudgetWhateverItCounts) {
+  for (const bool by_tokens : {false, true}) {
+    TrainConfig config = quick();
+    config.eval_every = 0;
+    config.evaluations = 4;
+    if (!by_tokens) config.steps = 10;
+    if (by_tokens) config.steps = 1'000'000, config.tokens = 1500;
+    TinyRun run(config);
+    const TrainResult result = run.go();
+    ASSERT_EQ(run.evaluations.size(), 4u) << by_tokens;
+    for (std::size_t i = 0; i < 4; ++i) {
+      const EvalReport& eval = run.evaluations[i];
+      const double quarter = 0.25 * static_cast<double>(i + 1);
+      if (by_tokens) {
+        EXPECT_GE(eval.tokens, static_cast<std::int64_t>(1500 * quarter));
+      } else {
+        EXPECT_EQ(eval.step, static_cast<std::int64_t>(std::ceil(10 * quarter)));
+      }
+      EXPECT_EQ(eval.tokens, run.steps[static_cast<std::size_t>(eval.step) - 1].all_tokens);
+    }
+    EXPECT_EQ(result.reason, by_tokens ? StopReason::tokens : StopReason::steps);
+    EXPECT_EQ(result.tokens, run.evaluations.back().tokens);
+  }
 }
 
 TEST(Trainer, StopsAtNumbersThatAreNotFiniteAndKeepsTheGoodState) {
@@ -223,6 +259,67 @@ TEST(Trainer, KeepsWhatWasReachedWhenMemoryEnds) {
   EXPECT_EQ(weights(rest.model), weights(whole.model));
 }
 
+// A card that stops answering after a step: the host finds out when it reads.
+class LosingMemory : public testing::FencedMemory {
+ public:
+  void read(void* host, const void* from, std::size_t bytes) override {
+    if (lost) fail(ErrorCode::internal, "the card stopped", "a copy from the card", "start again from what was saved");
+    FencedMemory::read(host, from, bytes);
+  }
+  bool lost = false;
+};
+
+class Loser : public TrainObserver {
+ public:
+  Loser(LosingMemory& memory, std::int64_t after) : memory_(memory), after_(after) {}
+  void on_step(const StepReport& report) override { memory_.lost = report.step == after_; }
+
+ private:
+  LosingMemory& memory_;
+  std::int64_t after_;
+};
+
+// In a step, in the evaluation behind step 5, in the checkpoint behind step 6.
+TEST(Trainer, TellsWhatIsSavedWhenACardIsLost) {
+  for (const auto& [after, kept] : {std::pair<std::int64_t, std::int64_t>{4, 3}, {5, 3}, {6, 3}, {7, 6}}) {
+    SCOPED_TRACE("lost after step " + std::to_string(after));
+    const TemporaryFolder folder;
+    TrainConfig config = quick(folder / "run");
+    config.checkpoint_every = 3;
+    const auto memory = std::make_shared<LosingMemory>();
+    {
+      Context context({.threads = 2, .seed = config.seed, .pages = memory});
+      const Dataset data = tiny::dataset(1, 40, 10);
+      Model model(context, tiny::config("transformer"));
+      Trainer trainer(context, model, data, config);
+      Loser loser(*memory, after);
+      trainer.add(loser);
+      EXPECT_ERROR(
+          trainer.run(), ErrorCode::internal, "the card stopped", "a copy from the card",
+          "start again from what was saved; step " + std::to_string(kept) + " is in " + (folder / "run/last").string());
+    }
+    TinyRun rest(config, tiny::config("transformer")), whole(quick(), tiny::config("transformer"));
+    rest.trainer.resume(folder / "run");
+    EXPECT_EQ(rest.go().steps, 10);
+    whole.go();
+    EXPECT_EQ(rest.parameters(), whole.parameters());
+  }
+}
+
+// An evaluation that finds no memory loses no step.
+TEST(Trainer, KeepsWhatWasReachedWhenMemoryEndsInAnEvaluation) {
+  const TemporaryFolder folder;
+  const TrainConfig config = quick(folder / "run");
+  Context context({.threads = 2, .seed = config.seed, .memory = {.limit = std::size_t{8} << 20}});
+  const Dataset data = tiny::dataset(1, 40, 10);
+  Model model(context, tiny::config("transnormer-t2"));
+  Trainer trainer(context, model, data, config);
+  MemoryHog hog(context, 5);
+  trainer.add(hog);
+  EXPECT_ERROR(trainer.run(), ErrorCode::out_of_memory, "more asked for", "model",
+               "; step 5 is in " + (folder / "run/last").string());
+}
+
 TEST(Trainer, StopsWhenNothingGetsBetter) {
   TrainConfig config = quick();
   config.steps = 1000;
@@ -300,7 +397,7 @@ TEST(TrainConfig, ReadsAndWritesItselfAndRefusesUnknownKeys) {
   read_fields(again, write_fields(config), "test");
   EXPECT_EQ(write_fields(again), write_fields(config));
   RunConfig run;
-  set_fields(run, std::vector<std::string>{"train.lr=3e-4", "train.schedule=cosine", "model.layers=diag*1,norm*1"});
+  set_fields(run, std::vector<std::string>{"train.lr=3e-4", "train.schedule=cosine", "model.layers=diag/norm"});
   EXPECT_DOUBLE_EQ(run.train.schedule.peak, 3e-4);
   EXPECT_EQ(run.train.schedule.kind, ScheduleKind::cosine);
   EXPECT_ERROR(set_fields(run, std::vector<std::string>{"train.warmpu=3"}), ErrorCode::usage, "warmpu", "train",
