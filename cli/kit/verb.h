@@ -49,6 +49,7 @@ void add_list(Program& program);
 void add_show(Program& program);
 void add_doctor(Program& program);
 void add_bench(Program& program);
+void add_bench_threads(Program& program, const Arguments& bench);
 void add_bench_decode(Program& program, const Arguments& bench);
 void add_train(Program& program);
 void add_plan(Program& program);

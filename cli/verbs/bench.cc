@@ -7,8 +7,8 @@
 #include "cli/kit/options.h"
 #include "cli/kit/verb.h"
 #include "cli/verbs/bench_growth.h"
+#include "cli/verbs/bench_problem.h"
 #include "core/isa.h"
-#include "measure/attention_case.h"
 #include "measure/machine.h"
 #include "measure/rounds.h"
 #include "mechanisms/kind.h"
@@ -19,14 +19,14 @@ namespace {
 
 struct BenchOptions {
   MachineOptions machine;
-  std::string attention, lengths, dtype = "f32", out, docs;
-  std::int64_t batch = 1, heads = 0, dim = 64, rounds = 5;
-  std::int64_t window = 0;
-  bool causal = false, backward = false, all = false;
+  BenchProblem problem;
+  std::string attention, lengths, out, docs;
+  std::int64_t rounds = 5;
+  bool backward = false, all = false;
 
   void fill_in() {
     if (lengths.empty()) lengths = all ? "4096,8192,16384,32768" : "1024,4096";
-    if (heads == 0) heads = all ? 4 : 8;
+    problem.default_heads(all ? 4 : 8);
     backward = backward || all;
   }
 };
@@ -50,22 +50,9 @@ std::vector<std::string> chosen_mechanisms(const BenchOptions& options, const st
   if (!options.attention.empty()) return split_names(options.attention, "--attention");
   std::vector<std::string> names;
   for (std::string_view name : mechanism_names())
-    if (!too_long(options, before, name, n) && (!options.causal || Mechanism(name).supports(Feature::causal)))
+    if (!too_long(options, before, name, n) && (!options.problem.causal || Mechanism(name).supports(Feature::causal)))
       names.emplace_back(name);
   return names;
-}
-
-AttentionProblem problem_of(const BenchOptions& options, const std::string& mechanism, std::int64_t n) {
-  AttentionProblem problem;
-  problem.mechanism = Mechanism::parse(mechanism);
-  problem.batch = options.batch;
-  problem.n = n;
-  problem.heads = options.heads;
-  problem.dim = options.dim;
-  problem.causal = options.causal;
-  problem.dtype = parse_dtype(options.dtype);
-  if (options.window > 0) problem.window = Window{options.window, options.causal ? 0 : options.window};
-  return problem;
 }
 
 // Mechanisms of one length share their inputs and alternate in the same rounds.
@@ -73,9 +60,9 @@ class LengthBench {
  public:
   LengthBench(Context& context, const BenchOptions& options, const std::vector<std::string>& names, std::int64_t n)
       : context_(context), options_(options) {
-    const AttentionData data = random_data(context, problem_of(options, names.front(), n));
+    const AttentionData data = random_data(context, options.problem.problem(names.front(), n));
     for (const std::string& name : names)
-      cases_.push_back(std::make_shared<AttentionCase>(context, problem_of(options, name, n), data));
+      cases_.push_back(std::make_shared<AttentionCase>(context, options.problem.problem(name, n), data));
   }
 
   std::vector<BenchRow> run(const Console& console) {
@@ -122,10 +109,7 @@ class LengthBench {
 };
 
 std::string describe(const BenchOptions& options, const Context& context) {
-  return fmt::format("{}, batch {}, {} heads, width {}{}{}, {} thread{}", options.dtype, options.batch, options.heads,
-                     options.dim, options.causal ? ", causal" : "",
-                     options.window > 0 ? fmt::format(", window {}", options.window) : "", context.threads(),
-                     context.threads() == 1 ? "" : "s");
+  return fmt::format("{}, {} thread{}", options.problem.text(), context.threads(), context.threads() == 1 ? "" : "s");
 }
 
 void show(const BenchOptions& options, const BenchReport& report, const Console& console) {
@@ -160,23 +144,16 @@ void run(const BenchOptions& options, const Console& console) {
 }
 
 void add_options(const Arguments& verb, BenchOptions& o) {
-  const auto size = [&](const char* name, std::int64_t& value, const char* help, double low) {
-    verb.add_option(name, value, help).type_name("N").check(in_range(low, 1 << 24)).show_default();
-  };
   const Option some = verb.add_option("--attention", o.attention, "mechanisms to time [all]").type_name("A,B");
   const Option all =
       verb.add_flag("--all", o.all, "how each grows with n, 4096 to 32768, 4 heads, with gradients").excludes(some);
   verb.add_option("--n", o.lengths, "sequence lengths [1024,4096]").type_name("N,N");
-  size("--batch", o.batch, "sequences at once", 1);
-  verb.add_option("--heads", o.heads, "heads [8]").type_name("N").check(in_range(1, 1 << 24));
-  size("--dim", o.dim, "width of a head", 1);
-  verb.add_flag("--causal", o.causal, "a query reads no later key");
-  verb.add_option("--window", o.window, "keys on each side that a query reads [no limit]")
-      .type_name("N")
-      .check(in_range(1, 1 << 24));
+  add_problem_options(verb, o.problem);
   verb.add_flag("--backward", o.backward, "also the gradients");
-  verb.add_option("--dtype", o.dtype, "f32, bf16, f16 or f64").type_name("NAME").show_default();
-  size("--rounds", o.rounds, "rounds that medians are taken over", 1);
+  verb.add_option("--rounds", o.rounds, "rounds that medians are taken over")
+      .type_name("N")
+      .check(in_range(1, 1 << 24))
+      .show_default();
   verb.add_option("--docs", o.docs, "folder whose bench.md and measured figures --all renews")
       .type_name("FOLDER")
       .needs(all);
@@ -204,6 +181,7 @@ void add_bench(Program& program) {
       },
       &group);
   add_options(verb, *options);
+  add_bench_threads(program, group);
   add_bench_decode(program, group);
 }
 

@@ -7,9 +7,11 @@
 #include "cli/kit/verb.h"
 #include "core/devices.h"
 #include "core/isa.h"
+#include "dist/launch.h"
 #include "fovea/version.h"
 #include "gemm/rate.h"
 #include "io/json.h"
+#include "measure/load.h"
 #include "measure/machine.h"
 
 // fovea doctor: what the program found on this machine and chose because of it.
@@ -20,6 +22,14 @@ namespace {
 struct Finding {
   std::string name, value, advice;
 };
+
+// What products reach here, and what else the machine did meanwhile.
+struct Measured {
+  double rate = 0.0;    // of sgemm 2048^3
+  double others = 0.0;  // cores that other programs kept busy
+};
+
+std::string messages_of(const Console& console) { return console.ranks == nullptr ? "" : console.ranks->library(); }
 
 double gigabytes(std::size_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
@@ -44,7 +54,37 @@ Finding huge_page_finding(const Machine& machine) {
   return {"huge pages", setting, setting == "never" ? "large tensors are faster with \"madvise\" or \"always\"" : ""};
 }
 
-std::vector<Finding> findings(const Context& context, const Machine& machine, double rate) {
+Finding governor_finding(const Machine& machine) {
+  return {"governor", machine.governor.empty() ? "unknown" : machine.governor,
+          machine.governor == "powersave" ? "the clock stays low: cpupower frequency-set -g performance" : ""};
+}
+
+// What was measured while other programs had cores is less than what the machine can do.
+Finding rate_finding(const Measured& measured, const Machine& machine) {
+  return {"sgemm 2048^3", fmt::format("{:.0f} GFLOP/s", measured.rate / 1e9),
+          load_warning(measured.others, machine.cores)};
+}
+
+Finding core_finding(const Machine& machine) {
+  const std::string limit =
+      machine.core_time > 0.0 ? fmt::format(", time of {:.1f} by the control group", machine.core_time) : "";
+  return {"cores", fmt::format("{}{}", machine.cores, limit), ""};
+}
+
+// What this program was built with, and what it could have been built with.
+std::vector<Finding> built_findings(const std::string& messages) {
+  std::string built = "CPU kernels", missing;
+  const auto part = [&](const char* name, bool there) {
+    std::string& list = there ? built : missing;
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  };
+  part("CUDA kernels", is_built(Device::cuda));
+  part(messages.empty() ? "MPI" : messages.c_str(), !messages.empty());
+  part("NCCL", false);
+  return {{"built", built, ""}, {"not built", missing, ""}};
+}
+
+std::vector<Finding> findings(const Context& context, const Machine& machine, const Measured& measured) {
   const bool forced = chosen_isa() != available_isas().back();
   return {
       {"fovea", FOVEA_VERSION, ""},
@@ -54,13 +94,13 @@ std::vector<Finding> findings(const Context& context, const Machine& machine, do
       {"CPU features", feature_list(machine), ""},
       {"kernels", std::string(name_of(chosen_isa())), forced ? "forced by FOVEA_ISA; faster ones are there" : ""},
       {"also here", isa_names(), "choose with FOVEA_ISA=NAME"},
+      core_finding(machine),
       thread_finding(context, machine),
+      governor_finding(machine),
       {"memory", fmt::format("{:.1f} GB, {:.1f} free", gigabytes(machine.memory), gigabytes(machine.memory_free)), ""},
       huge_page_finding(machine),
       {"oneDNN", onednn_version(), ""},
-      {"sgemm 2048^3", fmt::format("{:.0f} GFLOP/s", rate / 1e9), ""},
-      {"built", is_built(Device::cuda) ? "CPU and CUDA kernels" : "CPU kernels", ""},
-      {"not built", is_built(Device::cuda) ? "MPI, NCCL" : "CUDA, MPI, NCCL", ""},
+      rate_finding(measured, machine),
   };
 }
 
@@ -94,21 +134,27 @@ Json devices_json() {
   return cards;
 }
 
-Json as_json(const Context& context, const Machine& machine, double rate) {
+Json as_json(const Context& context, const Machine& machine, const Measured& measured, const std::string& messages) {
   Json isas = Json::array();
   for (Isa isa : available_isas()) isas.push_back(name_of(isa));
   return {
       {"version", FOVEA_VERSION},
       {"compiler", compiler_version()},
       {"system", machine.system},
-      {"cpu", {{"model", machine.cpu}, {"features", machine.features}, {"cores", machine.cores}}},
+      {"cpu",
+       {{"model", machine.cpu},
+        {"features", machine.features},
+        {"cores", machine.cores},
+        {"core_time", machine.core_time},
+        {"governor", machine.governor}}},
       {"isa", {{"chosen", name_of(chosen_isa())}, {"available", isas}}},
       {"threads", context.threads()},
       {"memory", {{"bytes", machine.memory}, {"free_bytes", machine.memory_free}}},
       {"huge_pages", machine.huge_pages},
       {"onednn", onednn_version()},
-      {"sgemm_gflops", rate / 1e9},
-      {"built", {{"cpu", true}, {"cuda", is_built(Device::cuda)}, {"mpi", false}, {"nccl", false}}},
+      {"sgemm_gflops", measured.rate / 1e9},
+      {"busy_cores", measured.others},
+      {"built", {{"cpu", true}, {"cuda", is_built(Device::cuda)}, {"mpi", !messages.empty()}, {"nccl", false}}},
       {"cards", devices_json()},
   };
 }
@@ -123,20 +169,24 @@ std::string as_text(const std::vector<Finding>& found) {
 }
 
 // The best of a few: what the machine can do when nobody disturbs it.
-double best_rate(const Context& context) {
-  double best = 0.0;
-  for (int i = 0; i < 2; ++i) best = std::max(best, gemm::gemm_rate(context));
-  return best;
+Measured measure(const Context& context) {
+  const LoadMeter load;
+  Measured measured;
+  for (int i = 0; i < 2; ++i) measured.rate = std::max(measured.rate, gemm::gemm_rate(context));
+  measured.others = load.others();
+  return measured;
 }
 
 void run(const MachineOptions& options, const Console& console) {
   const Context context(options.context(console));
   const Machine machine = this_machine();
-  const double rate = best_rate(context);
-  std::vector<Finding> found = findings(context, machine, rate);
-  for (Finding& f : device_findings()) found.push_back(std::move(f));
+  const Measured measured = measure(context);
+  const std::string messages = messages_of(console);
+  std::vector<Finding> found = findings(context, machine, measured);
+  for (const std::vector<Finding>& more : {built_findings(messages), device_findings()})
+    found.insert(found.end(), more.begin(), more.end());
   console.print(as_text(found));
-  console.document(as_json(context, machine, rate));
+  console.document(as_json(context, machine, measured, messages));
 }
 
 }  // namespace

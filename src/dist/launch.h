@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "dist/group.h"
 
@@ -13,6 +14,8 @@ class Ranks {
 
   const Group& all() const { return all_; }
   bool leads() const { return all_.rank() == 0; }
+  // What carries messages between them: "Open MPI 4.1.4". Empty: nothing, there is one.
+  virtual std::string library() const { return {}; }
   // The longest that a call waits for another rank, in seconds.
   virtual void set_limit(double /*seconds*/) const {}
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/cores.h"
 #include "core/isa.h"
 #include "gemm/rate.h"
 
@@ -41,7 +42,7 @@ std::vector<std::string> cpu_features() {
   return found;
 }
 
-int usable_cores() {
+int allowed_cores() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
 }
@@ -54,11 +55,16 @@ std::size_t memory_bytes(const std::string& name) {
   return kilobytes * 1024;
 }
 
-// The setting in brackets of "always [madvise] never".
-std::string huge_page_setting() {
-  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+std::string first_line(const char* path) {
+  std::ifstream file(path);
   std::string line;
   std::getline(file, line);
+  return line;
+}
+
+// The setting in brackets of "always [madvise] never".
+std::string huge_page_setting() {
+  const std::string line = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   const std::size_t open = line.find('['), close = line.find(']');
   return open < close && close != std::string::npos ? line.substr(open + 1, close - open - 1) : "";
 }
@@ -75,7 +81,9 @@ Machine this_machine() {
   Machine machine;
   machine.cpu = line_value("/proc/cpuinfo", "model name");
   machine.features = cpu_features();
-  machine.cores = usable_cores();
+  machine.cores = allowed_cores();
+  machine.core_time = cgroup_cores("/proc/self/cgroup", "/sys/fs/cgroup").value_or(0.0);
+  machine.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   machine.memory = memory_bytes("MemTotal");
   machine.memory_free = memory_bytes("MemAvailable");
   machine.huge_pages = huge_page_setting();

@@ -11,6 +11,8 @@ struct Machine {
   std::string cpu;                          // "AMD EPYC"
   std::vector<std::string> features;        // of the CPU, those that kernels here care about: "avx2", "fma", ...
   int cores = 0;                            // that this process may use
+  double core_time = 0.0;                   // cores' worth of time that control groups leave it; 0: no limit
+  std::string governor;                     // of the clock: "performance", "powersave"; empty where there is none
   std::size_t memory = 0, memory_free = 0;  // bytes; free: what a new process could get
   std::string huge_pages;                   // "always", "madvise" or "never"
   std::string system;                       // "Linux x86_64"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support import PROGRAM, CliTest
 
-VERBS = [["list"], ["show"], ["help"], ["doctor"], ["bench"], ["bench", "attention"], ["bench", "decode"], ["train"], ["eval"], ["generate"],
+VERBS = [["list"], ["show"], ["help"], ["doctor"], ["bench"], ["bench", "attention"], ["bench", "decode"], ["bench", "threads"], ["train"], ["eval"], ["generate"],
          ["import"], ["export"], ["embed"], ["compare"], ["lra"], ["lra", "listops"], ["lra", "all"], ["reproduce"], ["data"], ["data", "listops"], ["tokenize"],
          ["tokenize", "train"], ["tokenize", "encode"], ["tokenize", "text"], ["inspect"], ["completion"]]
 
@@ -135,6 +135,13 @@ class Doctor(CliTest):
         self.assertEqual(found["threads"], 1)
         self.assertGreater(found["sgemm_gflops"], 0.1)
         self.assertFalse(found["built"]["cuda"])
+        self.assertGreaterEqual(found["busy_cores"], 0)
+        self.assertGreaterEqual(found["cpu"]["core_time"], 0)
+
+    def test_what_is_built(self):
+        page = self.good("doctor").stdout
+        self.assertRegex(page, r"(?m)^built +CPU kernels")
+        self.assertRegex(page, r"(?m)^not built .*MPI")
 
     def test_forced_instruction_set(self):
         page = self.good("doctor", env=self.environment(FOVEA_ISA="portable")).stdout

@@ -45,6 +45,9 @@ class Training(CliTest):
         for x, y in zip(a, b):
             self.assertAlmostEqual(x, y, delta=tolerance * abs(y))
 
+    def test_doctor_names_what_carries_messages(self):
+        self.assertRegex(self.good_on(1, "doctor").stdout, r"(?m)^built +CPU kernels.*MPI")
+
     def kill_one_of(self, ranks, arguments, checkpoint):
         """Starts a run, and kills one of its ranks when the first checkpoint is there."""
         run = subprocess.Popen(command(ranks, PROGRAM, *arguments), cwd=self.folder, env=environment(), text=True,

@@ -1,6 +1,8 @@
 #include "dist/mpi/mpi_ranks.h"
 
+#include <array>
 #include <chrono>
+#include <string_view>
 #include <thread>
 
 #include "dist/mpi/mpi_transport.h"
@@ -37,6 +39,15 @@ MpiRanks::~MpiRanks() {
   all_ = Group();
   transport_.reset();
   MPI_Finalize();
+}
+
+// The first words of what MPI says of itself: "Open MPI v4.1.4, package: ...", "MPICH Version: 4.0".
+std::string MpiRanks::library() const {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string_view said(text.data(), static_cast<std::size_t>(length));
+  return std::string(said.substr(0, said.find_first_of(",\n")));
 }
 
 void MpiRanks::set_limit(double seconds) const { transport_->set_limit(seconds); }

@@ -12,6 +12,7 @@ class MpiRanks : public Ranks {
   MpiRanks(int* argc, char*** argv);
   ~MpiRanks() override;
 
+  std::string library() const override;
   void set_limit(double seconds) const override;
   int end_with(const Error& error, const std::function<void(const Error&)>& say) override;
 
