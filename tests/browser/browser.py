@@ -175,16 +175,21 @@ class Browser:
         Path(path).write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png", **more)["data"]))
 
     def download(self, seconds=20):
-        """The file that the page has just saved. A name in the folder is no sign of it: Chromium reserves names with empty files."""
+        """The file that the page has just saved; it is never empty. Chromium reserves names with empty files, writes elsewhere and
+        renames at the end, sometimes after it has said that all is complete: only both signs together are one."""
         end = time.monotonic() + seconds
-        while not self._saved:
+        while not self._has_arrived():
             if time.monotonic() > end:
-                raise RuntimeError(f"nothing was saved; begun: {list(self._names.values())}")
+                raise RuntimeError(f"nothing was saved; begun: {list(self._names.values())}; said to be complete: {self._saved}")
             self._receive_waiting(0.05)
         file = self.downloads / self._saved.pop(0)
         content = file.name, file.read_bytes()
         file.unlink()
         return content
+
+    def _has_arrived(self):
+        file = self.downloads / self._saved[0] if self._saved else None
+        return file is not None and file.exists() and file.stat().st_size > 0
 
     def _receive_waiting(self, seconds):
         message = self._receive(seconds)
