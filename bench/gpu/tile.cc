@@ -93,6 +93,8 @@ int main(int argc, char** argv) {
       {"diag w64 n16384 d64", 1, 16, 16384, 64, Pattern::block_diagonal(64)},
       {"window 512 causal n16384 d64", 1, 16, 16384, 64, Pattern::window(511, 0)},
       {"longformer 512+64 n16384 d64", 1, 16, 16384, 64, global},
+      {"diag w64 b32 h2 n4096 d32", 32, 2, 4096, 32, Pattern::block_diagonal(64)},
+      {"full b32 h2 n4096 d32", 32, 2, 4096, 32, Pattern::full()},
       {"full b4 n4096 d64", 4, 16, 4096, 64, Pattern::full()},
       {"causal b4 n4096 d64", 4, 16, 4096, 64, Pattern::causal()},
       {"causal n16384 d64", 1, 16, 16384, 64, Pattern::causal()},

@@ -166,7 +166,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   const auto schedule = schedule_for(problem);
   Call call = call_of(problem, *schedule);
   set(call, io);
-  const bool statistic = has_statistic(problem.weight);
+  const bool statistic = reads_statistics(call, *schedule);
   const auto rows = static_cast<std::size_t>(schedule->rows * problem.heads);
   const DeviceScratch statistics(launch, statistic ? 2 * rows * wide_size(problem) : 0);
   if (statistic)

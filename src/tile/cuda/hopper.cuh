@@ -2,20 +2,24 @@
 
 #include "core/cuda/mma.cuh"
 
-// Products of a warpgroup, four warps, with operands in shared memory: 64 x 64 x 16, asynchronous. Only sm_90a has the
-// instructions; elsewhere these functions stop the kernel, and the launcher does not choose it.
+// Products of a warpgroup, four warps, with operands in shared memory: 64 x 64 x 16 or 64 x 32 x 16, asynchronous. Only
+// sm_90a has the instructions; elsewhere these functions stop the kernel, and the launcher does not choose it.
 //
-// Tiles are SharedTile<64> at multiples of 1024 bytes: its exchange of pieces is the 128-byte swizzle of the hardware.
-// Lane and element of a result are those of a 16 x 8 x 16 product, warp w of the group having rows [16 w, 16 w + 16).
+// Tiles are SharedTile<64> or SharedTile<32> at multiples of 1024 bytes: their exchange of pieces is the 128-byte or
+// the 64-byte swizzle of the hardware. Lane and element of a result are those of a 16 x 8 x 16 product, warp w of the
+// group having rows [16 w, 16 w + 16).
 namespace fovea::tile::cuda {
 
 using namespace device;  // NOLINT: what the engines on a card share
 
-// An operand in shared memory, 8 rows of 128 bytes after 8 rows.
+// An operand in shared memory, rows of kPanel halves, 8 of them after 8.
+template <int kPanel>
 __device__ __forceinline__ std::uint64_t describe(std::uint32_t address) {
-  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kNext = std::uint64_t{1024 / 16} << 32,
+  static_assert(kPanel == 32 || kPanel == 64);
+  constexpr std::uint64_t kSwizzle = std::uint64_t{kPanel == 64 ? 1 : 2} << 62,
+                          kNext = std::uint64_t{SharedTile<kPanel>::bytes(8) / 16} << 32,
                           kUnused = std::uint64_t{1} << 16;
-  return kSwizzle128 | kNext | kUnused | (address & 0x3ffff) >> 4;
+  return kSwizzle | kNext | kUnused | (address & 0x3ffff) >> 4;
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -31,8 +35,9 @@ __device__ __forceinline__ void await_products() {
 __device__ __forceinline__ void show_to_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #define FOVEA_ROW(i) "+f"(d[kFirst + i][0]), "+f"(d[kFirst + i][1]), "+f"(d[kFirst + i][2]), "+f"(d[kFirst + i][3])
-#define FOVEA_RESULT \
-  FOVEA_ROW(0), FOVEA_ROW(1), FOVEA_ROW(2), FOVEA_ROW(3), FOVEA_ROW(4), FOVEA_ROW(5), FOVEA_ROW(6), FOVEA_ROW(7)
+#define FOVEA_HALF_RESULT FOVEA_ROW(0), FOVEA_ROW(1), FOVEA_ROW(2), FOVEA_ROW(3)
+#define FOVEA_RESULT FOVEA_HALF_RESULT, FOVEA_ROW(4), FOVEA_ROW(5), FOVEA_ROW(6), FOVEA_ROW(7)
+#define FOVEA_HALF_REGISTERS "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
 #define FOVEA_REGISTERS                                                                     \
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23," \
   "%24,%25,%26,%27,%28,%29,%30,%31}"
@@ -54,10 +59,20 @@ __device__ __forceinline__ void multiply_tiles(float (&d)[kColumns][4], std::uin
         : "l"(a), "l"(b), "r"(adds));
 }
 
-// d += a b, a in registers, b 16 rows of a tile.
-template <class T, int kFirst, int kColumns>
+// d += a b, a in registers, b 16 rows of a tile of kPanel columns.
+template <class T, int kPanel, int kFirst, int kColumns>
 __device__ __forceinline__ void multiply_rows(float (&d)[kColumns][4], const std::uint32_t (&a)[4], std::uint64_t b) {
-  if constexpr (std::is_same_v<T, bfloat16>)
+  if constexpr (kPanel == 32 && std::is_same_v<T, bfloat16>)
+    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " FOVEA_HALF_REGISTERS
+                 ", {%16,%17,%18,%19}, %20, 1, 1, 1, 1;"
+                 : FOVEA_HALF_RESULT
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  else if constexpr (kPanel == 32)
+    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 " FOVEA_HALF_REGISTERS
+                 ", {%16,%17,%18,%19}, %20, 1, 1, 1, 1;"
+                 : FOVEA_HALF_RESULT
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  else if constexpr (std::is_same_v<T, bfloat16>)
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " FOVEA_REGISTERS
                  ", {%32,%33,%34,%35}, %36, 1, 1, 1, 1;"
                  : FOVEA_RESULT
@@ -70,7 +85,9 @@ __device__ __forceinline__ void multiply_rows(float (&d)[kColumns][4], const std
 }
 
 #undef FOVEA_ROW
+#undef FOVEA_HALF_RESULT
 #undef FOVEA_RESULT
+#undef FOVEA_HALF_REGISTERS
 #undef FOVEA_REGISTERS
 
 #else
@@ -82,7 +99,7 @@ __device__ __forceinline__ void await_products() {}
 __device__ __forceinline__ void show_to_tensor_cores() {}
 template <class T, int kFirst, int kColumns>
 __device__ __forceinline__ void multiply_tiles(float (&)[kColumns][4], std::uint64_t, std::uint64_t, int) {}
-template <class T, int kFirst, int kColumns>
+template <class T, int kPanel, int kFirst, int kColumns>
 __device__ __forceinline__ void multiply_rows(float (&)[kColumns][4], const std::uint32_t (&)[4], std::uint64_t) {}
 
 #endif
@@ -102,12 +119,12 @@ __device__ __forceinline__ void finish_products(float (&d)[kColumns][4]) {
   settle(d);
 }
 
-// d (+)= a b^T of two tiles of 64 columns, a's rows from `a` on.
-template <class T>
+// d (+)= a b^T of two tiles of kPanel columns, a's rows from `a` on.
+template <class T, int kPanel>
 __device__ __forceinline__ void multiply_panel(float (&d)[8][4], std::uint32_t a, std::uint32_t b, bool adds) {
 #pragma unroll
-  for (std::uint32_t step = 0; step < 4; ++step)
-    multiply_tiles<T, 0>(d, describe(a + 32 * step), describe(b + 32 * step), adds || step > 0);
+  for (std::uint32_t step = 0; step < kPanel / 16; ++step)
+    multiply_tiles<T, 0>(d, describe<kPanel>(a + 32 * step), describe<kPanel>(b + 32 * step), adds || step > 0);
 }
 
 // A warp's results of 64 columns as first operands of the next product.
@@ -120,12 +137,12 @@ __device__ __forceinline__ void pack_operands(const float (&s)[8][4], std::uint3
       a[step][i] = pack<T>(s[2 * step + i / 2][i % 2 * 2], s[2 * step + i / 2][i % 2 * 2 + 1]);
 }
 
-// d += a b for the 64 rows of a tile; columns [8 kFirst, 8 kFirst + 64) of d.
-template <class T, int kFirst, int kColumns>
+// d += a b for the 64 rows of a tile; columns [8 kFirst, 8 kFirst + kPanel) of d.
+template <class T, int kPanel, int kFirst, int kColumns>
 __device__ __forceinline__ void add_panel(float (&d)[kColumns][4], const std::uint32_t (&a)[4][4], std::uint32_t b) {
 #pragma unroll
   for (std::uint32_t step = 0; step < 4; ++step)
-    multiply_rows<T, kFirst>(d, a[step], describe(b + step * SharedTile<64>::bytes(16)));
+    multiply_rows<T, kPanel, kFirst>(d, a[step], describe<kPanel>(b + step * SharedTile<kPanel>::bytes(16)));
 }
 
 }  // namespace fovea::tile::cuda

@@ -5,16 +5,20 @@
 
 namespace fovea::tile::cuda {
 
-// Softmax backward as MmaBackward has it, with products of whole warpgroups: two of them, each with 64 own rows.
-// Weights are made while the second product runs, and by columns gradients of scores while P is multiplied.
-template <class T, Role kRole>
-class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
-  using Base = BackwardTiles<T, 64, 128, 256, kRole>;
+// Softmax backward as MmaBackward has it, with products of whole warpgroups: kGroups of them, each with 64 own rows.
+// Weights are made while the second product runs. Two groups leave the last products running while the next block is
+// looked at; with one, several blocks fit a multiprocessor and hide it.
+template <class T, int kWidth, int kGroups, Role kRole>
+class HopperBackward : public BackwardTiles<T, kWidth, 64 * kGroups, 128 * kGroups, kRole> {
+  using Base = BackwardTiles<T, kWidth, 64 * kGroups, 128 * kGroups, kRole>;
   using Base::kByColumns, Base::call_, Base::list_, Base::item_, Base::n_streamed_, Base::arrivals_, Base::own_tile,
       Base::streamed_tile;
   using typename Base::Accumulator;
 
  public:
+  static constexpr bool kDefers = kGroups == 2;
+  static constexpr int kThreads = 128 * kGroups, kResident = kGroups == 2 ? 1 : 3;
+
   __device__ HopperBackward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, char* memory)
       : Base(call, piece, item, head, memory) {
     this->clear(acc1_);
@@ -27,7 +31,8 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
     Walk ahead(list_, item_, this->first_head(), this->heads());
     this->fetch(ahead, 0);
     const std::int32_t blocks = item_.blocks * this->heads();
-    for (std::int32_t i = 0, stage = 0, next = 1; i < blocks; ++i, stage = next, next = next == 2 ? 0 : next + 1) {
+    for (std::int32_t i = 0, stage = 0, next = 1; i < blocks;
+         ++i, stage = next, next = next + 1 == Base::kStages ? 0 : next + 1) {
       await_copies<0>();
       show_to_tensor_cores();
       __syncthreads();
@@ -52,12 +57,12 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
     this->look(now, stage, false);
     const std::int32_t mask = this->mask_of(now);
     if (mask == ListView::kNone) return await_products<0>();  // whose tiles will be overwritten
-    const std::uint32_t half = threadIdx.x / 128 * SharedTile<64>::bytes(kBlock);
+    const std::uint32_t half = threadIdx.x / 128 * SharedTile<kWidth>::bytes(kBlock);
     float s[8][4] = {}, g[8][4] = {};
     begin_products();
-    multiply_panel<T>(s, own_tile(0).base + half, streamed_tile(stage, 0).base, false);
+    multiply_panel<T, kWidth>(s, own_tile(0).base + half, streamed_tile(stage, 0).base, false);
     commit_products();
-    multiply_panel<T>(g, own_tile(1).base + half, streamed_tile(stage, 1).base, false);
+    multiply_panel<T, kWidth>(g, own_tile(1).base + half, streamed_tile(stage, 1).base, false);
     commit_products();
     await_products<1>();
     settle(s);
@@ -74,9 +79,10 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
     if constexpr (kByColumns) pack_operands<T>(s, a);
     pack_operands<T>(g, b);
     begin_products();  // registers that are read may not be written while products run
-    if constexpr (kByColumns) add_panel<T, 0>(acc2_[0], a, streamed_tile(stage, 1).base);
-    add_panel<T, 0>(acc1_[0], b, streamed_tile(stage, 0).base);
+    if constexpr (kByColumns) add_panel<T, kWidth, 0>(acc2_[0], a, streamed_tile(stage, 1).base);
+    add_panel<T, kWidth, 0>(acc1_[0], b, streamed_tile(stage, 0).base);
     commit_products();
+    if constexpr (!kDefers) await_products<0>(), settle_all();
   }
 
   // Products become weights.
@@ -121,15 +127,16 @@ class HopperBackward : public BackwardTiles<T, 64, 128, 256, kRole> {
 };
 
 // Grid: (items, heads), by columns (items, kv heads).
-template <class T, Role kRole>
-__global__ void __launch_bounds__(256, 1) hopper_backward_kernel(const __grid_constant__ Call call) {
+template <class T, int kWidth, int kGroups, Role kRole>
+__global__ void __launch_bounds__(128 * kGroups, (HopperBackward<T, kWidth, kGroups, kRole>::kResident))
+    hopper_backward_kernel(const __grid_constant__ Call call) {
   extern __shared__ __align__(1024) char memory[];
   const Item item = call.items[blockIdx.x];
   const PieceView& piece = call.pieces[item.piece];
   const auto head = static_cast<std::int32_t>(blockIdx.y);
   const std::int32_t kv_head = kRole == Role::column ? head : call.kv_head_of(head);
   if (piece.kv_head >= 0 && piece.kv_head != kv_head) return report(call, item, false);
-  HopperBackward<T, kRole>(call, piece, item, head, memory).run();
+  HopperBackward<T, kWidth, kGroups, kRole>(call, piece, item, head, memory).run();
 }
 
 }  // namespace fovea::tile::cuda

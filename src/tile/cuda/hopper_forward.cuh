@@ -10,13 +10,15 @@ namespace fovea::tile::cuda {
 template <class T, int kWidth, int kGroups>
 class HopperForward {
  public:
-  static constexpr int kPanels = kWidth / 64, kOwn = 64 * kGroups, kThreads = 128 * kGroups;
+  static constexpr int kPanelWidth = kWidth < 64 ? kWidth : 64, kPanels = kWidth / kPanelWidth;
+  static constexpr int kOwn = 64 * kGroups, kThreads = 128 * kGroups;
+  using Panel = SharedTile<kPanelWidth>;
   // Two groups leave the last product with the values running while the next block is looked at: that takes more
   // stages. With one group, four blocks fit a multiprocessor and hide it better.
   static constexpr bool kDefers = kGroups == 2;
   static constexpr int kAhead = kDefers ? 2 : 1, kStages = kDefers ? 4 : 2;
   static constexpr int kResident = kWidth <= 64 ? 4 / kGroups : 1;
-  static constexpr std::uint32_t kOwnPanel = SharedTile<64>::bytes(kOwn), kPanel = SharedTile<64>::bytes(kBlock);
+  static constexpr std::uint32_t kOwnPanel = Panel::bytes(kOwn), kPanel = Panel::bytes(kBlock);
   static constexpr std::uint32_t kFront = 1024;  // for arrivals; tiles stand at multiples of it
   static constexpr int kBytes = static_cast<int>(kFront + kPanels * (kOwnPanel + 2 * kStages * kPanel));
 
@@ -38,8 +40,8 @@ class HopperForward {
     const Source<T> q = source_of<T>(call_.q, piece_, head_, false);
     const int count = static_cast<int>(min(piece_.nq - first_, std::int64_t{kOwn}));
     for (int panel = 0; panel < kPanels; ++panel)
-      own_panel(panel).template fetch<kOwn, kThreads>(q.data + first_ * q.stride + 64 * panel, q.stride, count,
-                                                      call_.d_k - 64 * panel);
+      own_panel(panel).template fetch<kOwn, kThreads>(q.data + first_ * q.stride + kPanelWidth * panel, q.stride, count,
+                                                      call_.d_k - kPanelWidth * panel);
     Walk ahead(list_, item_, head_, 1);
     for (int s = 0; s < kAhead; ++s) fetch(ahead, s);
     for (std::int32_t i = 0; i < item_.blocks; ++i) {
@@ -60,11 +62,11 @@ class HopperForward {
   }
 
  private:
-  __device__ SharedTile<64> own_panel(int panel) const {
+  __device__ Panel own_panel(int panel) const {
     return {memory_ + kFront + static_cast<std::uint32_t>(panel) * kOwnPanel};
   }
   // Panels of keys, then those of values.
-  __device__ SharedTile<64> panel(int stage, int index) const {
+  __device__ Panel panel(int stage, int index) const {
     return {memory_ + kFront + kPanels * kOwnPanel + static_cast<std::uint32_t>(stage * 2 * kPanels + index) * kPanel};
   }
   __device__ static std::uint32_t group() { return threadIdx.x / 128; }
@@ -77,9 +79,10 @@ class HopperForward {
       const T* v = values_.data + first * values_.stride;
 #pragma unroll
       for (int p = 0; p < kPanels; ++p) {
-        panel(stage, p).template fetch<kBlock, kThreads>(k + 64 * p, keys_.stride, count, call_.d_k - 64 * p);
+        panel(stage, p).template fetch<kBlock, kThreads>(k + kPanelWidth * p, keys_.stride, count,
+                                                         call_.d_k - kPanelWidth * p);
         panel(stage, kPanels + p)
-            .template fetch<kBlock, kThreads>(v + 64 * p, values_.stride, count, call_.d_v - 64 * p);
+            .template fetch<kBlock, kThreads>(v + kPanelWidth * p, values_.stride, count, call_.d_v - kPanelWidth * p);
       }
       if (threadIdx.x == 0) arrivals_[stage] = {ahead.block(), head_, {ahead.entry.mask[0], ahead.entry.mask[1]}};
       ahead.next();
@@ -106,7 +109,7 @@ class HopperForward {
     begin_products();
 #pragma unroll
     for (int p = 0; p < kPanels; ++p)
-      multiply_panel<T>(s, own_panel(p).base + group() * kPanel, panel(stage, p).base, p > 0);
+      multiply_panel<T, kPanelWidth>(s, own_panel(p).base + group() * kPanel, panel(stage, p).base, p > 0);
     finish_products(s);
     settle(rows_.o[0]);
   }
@@ -115,8 +118,8 @@ class HopperForward {
     std::uint32_t a[4][4];
     pack_operands<T>(s, a);
     begin_products();
-    add_panel<T, 0>(rows_.o[0], a, panel(stage, kPanels).base);
-    if constexpr (kPanels == 2) add_panel<T, 8>(rows_.o[0], a, panel(stage, kPanels + 1).base);
+    add_panel<T, kPanelWidth, 0>(rows_.o[0], a, panel(stage, kPanels).base);
+    if constexpr (kPanels == 2) add_panel<T, kPanelWidth, 8>(rows_.o[0], a, panel(stage, kPanels + 1).base);
     kDefers ? commit_products() : finish_products(rows_.o[0]);
   }
 
@@ -131,13 +134,13 @@ class HopperForward {
   __device__ void store_panels(const Out& array) {
     RowTarget to = rows_.target(call_, array, {piece_, head_, first_, kOwn});
 #pragma unroll
-    for (int p = 0; p < kPanels; ++p, to.offset += 64, to.width -= 64) {
-      float part[1][8][4];
+    for (int p = 0; p < kPanels; ++p, to.offset += kPanelWidth, to.width -= kPanelWidth) {
+      float part[1][kPanelWidth / 8][4];
 #pragma unroll
-      for (int n = 0; n < 8; ++n)
+      for (int n = 0; n < kPanelWidth / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) part[0][n][e] = rows_.o[0][8 * p + n][e];
-      store_own<T, 64, 1>(own_panel(p), to, part);
+      store_own<T, kPanelWidth, 1>(own_panel(p), to, part);
     }
   }
 

@@ -1,3 +1,5 @@
+#include <array>
+
 #include "tile/cuda/hopper_backward.cuh"
 #include "tile/cuda/hopper_forward.cuh"
 #include "tile/cuda/mma_launch.cuh"
@@ -11,25 +13,32 @@ void run_hopper_forward(const Launch& launch, const Call& call, dim3 grid) {
   launch_mma<hopper_forward_kernel<T, kWidth, kGroups>>(launch, call, grid, Kernel::kBytes, Kernel::kThreads);
 }
 
-template <class T, Role kRole>
+template <class T, int kWidth, int kGroups, Role kRole>
 void run_hopper_backward(const Launch& launch, const Call& call, dim3 grid) {
-  launch_mma<hopper_backward_kernel<T, kRole>>(launch, call, grid, HopperBackward<T, kRole>::kBytes, 256);
+  using Kernel = HopperBackward<T, kWidth, kGroups, kRole>;
+  launch_mma<hopper_backward_kernel<T, kWidth, kGroups, kRole>>(launch, call, grid, Kernel::kBytes, Kernel::kThreads);
 }
 
 template <class T, int kWidth, int kGroups>
 constexpr MmaKernel kHopperForward{kWidth,          kGroups,       HopperForward<T, kWidth, kGroups>::kBytes,
                                    Variant::hopper, Role::forward, run_hopper_forward<T, kWidth, kGroups>};
-template <class T, Role kRole>
-constexpr MmaKernel kHopperBackward{
-    64, 2, HopperBackward<T, kRole>::kBytes, Variant::hopper, kRole, run_hopper_backward<T, kRole>};
+template <class T, int kWidth, int kGroups, Role kRole>
+constexpr MmaKernel kHopperBackward{kWidth,          kGroups, HopperBackward<T, kWidth, kGroups, kRole>::kBytes,
+                                    Variant::hopper, kRole,   run_hopper_backward<T, kWidth, kGroups, kRole>};
+
+template <class T>
+constexpr std::array<MmaKernel, kHopperKernels> kKernels{kHopperForward<T, 32, 1>,
+                                                         kHopperForward<T, 64, 1>,
+                                                         kHopperForward<T, 128, 2>,
+                                                         kHopperBackward<T, 32, 1, Role::row>,
+                                                         kHopperBackward<T, 32, 1, Role::column>,
+                                                         kHopperBackward<T, 64, 2, Role::row>,
+                                                         kHopperBackward<T, 64, 2, Role::column>};
 
 }  // namespace
 
-extern const MmaKernel hopper_kernels_bf16[4], hopper_kernels_f16[4];
-const MmaKernel hopper_kernels_bf16[4] = {kHopperForward<bfloat16, 64, 1>, kHopperForward<bfloat16, 128, 2>,
-                                          kHopperBackward<bfloat16, Role::row>,
-                                          kHopperBackward<bfloat16, Role::column>};
-const MmaKernel hopper_kernels_f16[4] = {kHopperForward<float16, 64, 1>, kHopperForward<float16, 128, 2>,
-                                         kHopperBackward<float16, Role::row>, kHopperBackward<float16, Role::column>};
+extern const std::array<MmaKernel, kHopperKernels> hopper_kernels_bf16, hopper_kernels_f16;
+const std::array<MmaKernel, kHopperKernels> hopper_kernels_bf16 = kKernels<bfloat16>;
+const std::array<MmaKernel, kHopperKernels> hopper_kernels_f16 = kKernels<float16>;
 
 }  // namespace fovea::tile::cuda

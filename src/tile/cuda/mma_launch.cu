@@ -1,6 +1,7 @@
 #include "tile/cuda/mma_launch.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -8,7 +9,8 @@
 
 namespace fovea::tile::cuda {
 
-extern const MmaKernel hopper_kernels_bf16[4], hopper_kernels_f16[4];
+extern const std::array<MmaKernel, kHopperKernels> hopper_kernels_bf16, hopper_kernels_f16;
+extern const std::array<MmaKernel, kDiagonalKernels> diagonal_kernels_bf16, diagonal_kernels_f16;
 extern const MmaKernel mma_forward_bf16_32[3], mma_forward_f16_32[3], mma_row_bf16_32[3], mma_row_f16_32[3],
     mma_column_bf16_32[3], mma_column_f16_32[3];
 extern const MmaKernel mma_forward_bf16_64[3], mma_forward_bf16_128[3], mma_forward_bf16_256[1];
@@ -72,18 +74,35 @@ const MmaKernel* find(std::span<const MmaKernel> kernels, Variant variant, Role 
   return found;
 }
 
-// The fastest of those measured for softmax: forward by single blocks up to width 64, else by pairs of blocks.
+// The fastest of those measured for softmax: by single blocks up to width 64 forward and 32 backward, else by pairs.
 const MmaKernel* choose_hopper(const Call& call, Role role, int width, int tiles) {
-  if (width <= 32 || !has_warpgroups()) return nullptr;
-  const int wanted = role == Role::forward ? (width <= 64 ? 1 : 2) : tiles;
+  if (!has_warpgroups()) return nullptr;
+  const int wanted = role == Role::forward ? (width <= 64 ? 1 : 2) : (width <= 32 ? 1 : tiles);
   const MmaKernel* found =
       find(call.dtype == DType::bf16 ? hopper_kernels_bf16 : hopper_kernels_f16, Variant::hopper, role, width, wanted);
   return found != nullptr && found->tiles == wanted ? found : nullptr;
 }
 
+bool takes(const Call& call, const Schedule& schedule) {
+  return (call.dtype == DType::bf16 || call.dtype == DType::f16) && call.output_type == call.dtype &&
+         schedule.is_standard && call.d_k % 8 == 0 && call.d_v % 8 == 0;
+}
+
+bool backward_is_aligned(const Call& call) {
+  return is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v) && is_aligned(call.d_o) &&
+         is_aligned(call.dq) && is_aligned(call.dk) && is_aligned(call.dv);
+}
+
+const MmaKernel* choose_diagonal(const Call& call, const Schedule& schedule) {
+  if (!schedule.is_diagonal || is_general(call) || call.heads != call.kv_heads || !takes(call, schedule) ||
+      !backward_is_aligned(call))
+    return nullptr;
+  return find(call.dtype == DType::bf16 ? diagonal_kernels_bf16 : diagonal_kernels_f16, Variant::softmax, Role::row,
+              std::max(call.d_k, call.d_v), 1);
+}
+
 const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
-  if ((call.dtype != DType::bf16 && call.dtype != DType::f16) || call.output_type != call.dtype) return nullptr;
-  if (!schedule.is_standard || call.d_k % 8 != 0 || call.d_v % 8 != 0) return nullptr;
+  if (!takes(call, schedule)) return nullptr;
   const bool by_columns = role == Role::column;
   const int width = std::max(call.d_k, call.d_v);
   const auto& items = by_columns ? schedule.by_columns : schedule.by_rows;
@@ -109,14 +128,18 @@ void merge(const Launch& launch, const Call& call, const Schedule::Items& items,
   check_cuda(cudaGetLastError(), "tiled attention");
 }
 
+// Of every item and head, whether the portable kernels are to do it again.
+DeviceScratch flags_of(const Launch& launch, const Schedule::Items& items, std::int64_t heads) {
+  return {launch, static_cast<std::size_t>(items.part_count * heads) * sizeof(std::uint32_t)};
+}
+
 void run(const Launch& launch, Call call, const Schedule& schedule, const MmaKernel& kernel) {
   const bool by_columns = kernel.role == Role::column;
   const Schedule::Items& items = (by_columns ? schedule.by_columns : schedule.by_rows)[kernel.tiles - 1];
   if (items.count == 0) return;
   const std::int64_t heads = by_columns ? call.kv_heads : call.heads;
   const bool may_hide = schedule.has_parts || call.bias.data != nullptr;
-  const DeviceScratch flags(launch,
-                            may_hide ? static_cast<std::size_t>(items.part_count * heads) * sizeof(std::uint32_t) : 0);
+  const DeviceScratch flags = flags_of(launch, items, may_hide ? heads : 0);
   const PartialShape shape{kBlockRows * kernel.tiles, kernel.width, by_columns ? kernel.width : 0};
   const DeviceScratch partial(launch, static_cast<std::size_t>(shape.offset(items.slots, heads, 0)) * sizeof(float));
   call.items = items.parts;
@@ -128,7 +151,24 @@ void run(const Launch& launch, Call call, const Schedule& schedule, const MmaKer
   if (may_hide) simt_kernels(family, false).run(launch, call, schedule, kernel.role, kernel.tiles);
 }
 
+// Items of rows and of columns are the same here, and so are their flags.
+void run_diagonal(const Launch& launch, Call call, const Schedule& schedule, const MmaKernel& kernel) {
+  const Schedule::Items& items = schedule.by_rows[0];
+  if (items.count == 0) return;
+  const DeviceScratch flags = flags_of(launch, items, schedule.has_parts ? call.heads : 0);
+  call.items = items.parts;
+  call.flags = static_cast<std::uint32_t*>(flags.data());
+  kernel.run(launch, call, dim3(static_cast<unsigned>(items.part_count), static_cast<unsigned>(call.heads)));
+  if (!schedule.has_parts) return;
+  for (const Role role : {Role::row, Role::column})
+    simt_kernels(Family::shares, false).run(launch, call, schedule, role, 1);
+}
+
 }  // namespace
+
+bool reads_statistics(const Call& call, const Schedule& schedule) {
+  return has_statistic(call.weight) && (schedule.has_parts || choose_diagonal(call, schedule) == nullptr);
+}
 
 bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule) {
   const MmaKernel* kernel = choose(call, schedule, Role::forward);
@@ -140,11 +180,13 @@ bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedul
 }
 
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule) {
+  if (const MmaKernel* both = choose_diagonal(call, schedule)) {
+    run_diagonal(launch, call, schedule, *both);
+    return true;
+  }
   const MmaKernel* row = choose(call, schedule, Role::row);
   const MmaKernel* column = choose(call, schedule, Role::column);
-  const bool aligned = is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v) && is_aligned(call.d_o) &&
-                       is_aligned(call.dq) && is_aligned(call.dk) && is_aligned(call.dv);
-  if (row == nullptr || column == nullptr || !aligned) return false;
+  if (row == nullptr || column == nullptr || !backward_is_aligned(call)) return false;
   run(launch, call, schedule, *row);
   run(launch, call, schedule, *column);
   return true;

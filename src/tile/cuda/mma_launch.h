@@ -12,6 +12,9 @@ bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedul
 // dq, dk and dv.
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule);
 
+// Does backward read row statistics? Not where it works on pairs of tiles and nothing is hidden.
+bool reads_statistics(const Call& call, const Schedule& schedule);
+
 // What a kernel was compiled for: softmax with a positive scale and nothing more, the same with products of warpgroups
 // (Hopper alone), or anything.
 enum class Variant : std::uint8_t { softmax, hopper, general };
@@ -23,5 +26,6 @@ struct MmaKernel {
   Role role;
   void (*run)(const Launch& launch, const Call& call, dim3 grid);
 };
+inline constexpr int kHopperKernels = 7, kDiagonalKernels = 3;  // of each half type
 
 }  // namespace fovea::tile::cuda

@@ -85,6 +85,13 @@ std::vector<std::uint64_t> transpose_masks(const Plan& plan) {
   return transposed;
 }
 
+bool is_diagonal(const HostList& list) {
+  for (std::size_t i = 0; i < list.blocks.size(); ++i)
+    if (list.blocks[i] != 1 || list.entries[static_cast<std::size_t>(list.start[i])].block != static_cast<int>(i))
+      return false;
+  return true;
+}
+
 std::shared_ptr<const DevicePlan> upload_plan(const Plan& plan) {
   auto made = std::make_shared<DevicePlan>();
   HostList rows[2], columns[2];
@@ -103,6 +110,8 @@ std::shared_ptr<const DevicePlan> upload_plan(const Plan& plan) {
   const std::size_t by_key = uploader.place(plan.masks), by_query = uploader.place(transpose_masks(plan));
   made->memory = uploader.upload();
   made->has_parts = !plan.masks.empty();
+  made->is_diagonal =
+      is_diagonal(rows[0]) && is_diagonal(columns[0]) && rows[0].blocks.size() == columns[0].blocks.size();
   const std::byte* base = made->memory.data();
   for (int i = 0; i < 4; ++i) {
     const bool is_row = i < 2;
@@ -221,6 +230,7 @@ void add_piece(Schedule& schedule, const Piece& piece, int device) {
   schedule.largest_own[0] = std::max(schedule.largest_own[0], piece.plan->tile_q);
   schedule.largest_own[1] = std::max(schedule.largest_own[1], piece.plan->tile_k);
   schedule.has_parts |= plan.has_parts;
+  schedule.is_diagonal &= plan.is_diagonal;
   schedule.is_standard &= TileSize{piece.plan->tile_q, piece.plan->tile_k} == kTile;
 }
 

@@ -18,6 +18,7 @@ struct DevicePlan {
   std::vector<std::int32_t> row_start[2], column_start[2];
   std::vector<ListView::Entry> row_entries[2], column_entries[2];
   bool has_parts = false;
+  bool is_diagonal = false;  // every own tile reads the block of its own number alone
 };
 
 // The work of a list of pieces on the card.
@@ -41,6 +42,7 @@ struct Schedule {
   std::int32_t largest_own[2] = {0, 0};  // rows of the largest query block and key block
   bool has_parts = false;
   bool is_standard = true;  // every plan is made of kTile
+  bool is_diagonal = true;  // and every plan is so: items by rows and by columns are the same
   Items by_rows[2], by_columns[2];
 };
 

@@ -83,9 +83,13 @@ class TileLaunches : public ::testing::Test {
 };
 
 TEST_F(TileLaunches, SoftmaxRunsOnTheBestThatACardHas) {
-  set({.heads = 16, .kv_heads = 16, .batch = 8, .n = 1024});
-  EXPECT_EQ(forward_on(kHopper), Names{"hopper_forward_kernel"});
-  EXPECT_TRUE(backward_on(kHopper).contains("hopper_backward_kernel"));
+  for (const std::int64_t width : {16, 32, 64}) {
+    set({.width = width, .heads = 16, .kv_heads = 16, .batch = 8, .n = 1024});
+    EXPECT_EQ(forward_on(kHopper), Names{"hopper_forward_kernel"});
+    const Names backward = backward_on(kHopper);
+    EXPECT_TRUE(backward.contains("hopper_backward_kernel"));
+    EXPECT_FALSE(backward.contains("mma_backward_kernel") || backward.contains("simt_kernel"));
+  }
   for (const int card : {kAmpere, kAda, kBlackwell}) {
     EXPECT_EQ(forward_on(card), Names{"mma_forward_kernel"});
     const Names backward = backward_on(card);
@@ -96,7 +100,7 @@ TEST_F(TileLaunches, SoftmaxRunsOnTheBestThatACardHas) {
 
 TEST_F(TileLaunches, WhatHopperHasNoKernelsForRunsOnTensorCores) {
   for (const Work& work :
-       {Work{.width = 32}, Work{.dropout = true}, Work{.weight = Weight::relu2}, Work{.width = 256}}) {
+       {Work{.dropout = true}, Work{.width = 32, .dropout = true}, Work{.weight = Weight::relu2}, Work{.width = 256}}) {
     set(work);
     EXPECT_EQ(forward_on(kHopper), Names{"mma_forward_kernel"});
   }
@@ -104,6 +108,23 @@ TEST_F(TileLaunches, WhatHopperHasNoKernelsForRunsOnTensorCores) {
   EXPECT_EQ(forward_on(kHopper), (Names{"mma_forward_kernel", "simt_kernel"})) << "a bias may hide a NaN: looked at";
   const Names backward = backward_on(kHopper);
   EXPECT_TRUE(backward.contains("mma_backward_kernel") && backward.contains("bias_gradient_kernel"));
+}
+
+TEST_F(TileLaunches, BlocksThatReadThemselvesAloneGoBackwardInOneKernel) {
+  const Pattern blocks = Pattern::block_diagonal(64);
+  for (const std::int64_t width : {32, 64, 128})
+    for (const int card : {kAmpere, kAda, kHopper, kBlackwell}) {
+      set({.width = width, .n = 512, .pattern = blocks});
+      EXPECT_EQ(backward_on(card), Names{"diagonal_backward_kernel"});
+    }
+  set({.n = 512, .pattern = blocks & Pattern::causal()});
+  EXPECT_TRUE(backward_on(kHopper).contains("diagonal_backward_kernel"));
+  EXPECT_TRUE(backward_on(kHopper).contains("simt_kernel")) << "what is hidden may be a NaN: looked at";
+  for (const Work& work : {Work{.kv_heads = 2, .n = 512, .pattern = blocks}, Work{.n = 512},
+                           Work{.n = 512, .pattern = blocks, .dropout = true}}) {
+    set(work);
+    EXPECT_FALSE(backward_on(kHopper).contains("diagonal_backward_kernel"));
+  }
 }
 
 TEST_F(TileLaunches, OtherTypesAndTilesArePortable) {

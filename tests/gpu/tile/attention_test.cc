@@ -167,6 +167,23 @@ std::vector<Options> special_problems() {
   add("long_causal", [](Options& o) { o.n_q = o.n_k = 700, o.pattern = Pattern::causal(), o.heads = o.kv_heads = 1; });
   add("diagonal_blocks",
       [](Options& o) { o.n_q = o.n_k = 500, o.pattern = Pattern::block_diagonal(64), o.d_lse = true; });
+  for (const std::int64_t width : {24, 32, 128}) {
+    const std::string name = "diagonal_blocks_d" + std::to_string(width);
+    add(name, [=](Options& o) {
+      o.d_k = o.d_v = width, o.n_q = o.n_k = 450, o.pattern = Pattern::block_diagonal(64), o.heads = o.kv_heads = 3;
+    });
+    add(name + "_causal", [=](Options& o) {
+      o.d_k = width, o.d_v = 64, o.n_q = o.n_k = 256, o.d_lse = true;
+      o.pattern = Pattern::block_diagonal(64) & Pattern::causal(), o.heads = o.kv_heads = 2;
+    });
+  }
+  add("short_sequences", [](Options& o) {
+    o.n_q = o.n_k = 120, o.heads = o.kv_heads = 2, o.heads_first = true;
+    o.pieces = {{0, 0, 1, 0, 1, nullptr},
+                {0, 1, 64, 1, 64, nullptr},
+                {0, 65, 30, 65, 20, nullptr},
+                {0, 95, 25, 85, 35, nullptr}};
+  });
   add("longformer", [](Options& o) {
     o.n_q = o.n_k = 600, o.heads = o.kv_heads = 1;
     o.pattern = Pattern::window(60, 60) | Pattern::box({0, 64, 0, 600}) | Pattern::box({0, 600, 0, 64});
@@ -194,6 +211,18 @@ std::vector<Options> special_problems() {
   add("huge", [](Options& o) { o.size = 30.0, o.d_k = 8, o.tolerance = 1000.0; });
   add("wide", [](Options& o) { o.d_k = o.d_v = 128, o.n_q = o.n_k = 150, o.pattern = Pattern::causal(); });
   add("d32", [](Options& o) { o.d_k = o.d_v = 32, o.n_q = o.n_k = 190; });
+  add("d32_long", [](Options& o) { o.d_k = o.d_v = 32, o.n_q = o.n_k = 1100, o.heads = 6, o.kv_heads = 2; });
+  for (const std::int64_t width : {8, 16, 24, 32, 40, 48}) {
+    const std::string name = "d" + std::to_string(width);
+    add(name + "_causal", [=](Options& o) {
+      o.d_k = width, o.d_v = width == 8 ? 32 : width, o.n_q = o.n_k = 333, o.heads = 4, o.kv_heads = 2, o.d_lse = true;
+      o.pattern = Pattern::causal();
+    });
+    add(name + "_packed", [=](Options& o) {
+      o.d_k = o.d_v = width, o.n_q = o.n_k = 330, o.heads_first = true;
+      o.pieces = {{0, 0, 1, 0, 1, nullptr}, {0, 1, 246, 1, 246, nullptr}, {0, 247, 83, 247, 83, nullptr}};
+    });
+  }
   return all;
 }
 
@@ -206,11 +235,11 @@ INSTANTIATE_TEST_SUITE_P(All, SpecialProblem, ::testing::ValuesIn(special_proble
 class HiddenNan : public ::testing::TestWithParam<DType> {};
 TEST_P(HiddenNan, DoesNotLeak) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const Bias bias : {Bias::none, Bias::dense}) {
+  for (const auto& [bias, width] : {std::pair{Bias::none, 64}, {Bias::dense, 64}, {Bias::none, 32}}) {
     Options o;
     o.dtype = GetParam();
     o.tile = {64, 64};
-    o.d_k = o.d_v = 64;
+    o.d_k = o.d_v = width;
     o.n_q = o.n_k = 200;
     o.pattern = Pattern::causal();
     o.bias = bias;
@@ -218,6 +247,26 @@ TEST_P(HiddenNan, DoesNotLeak) {
     for (std::int64_t x = 0; x < o.d_v; ++x) {
       c.arrays().v.at(0, 150, 0, x) = nan;
       c.arrays().d_o.at(0, 70, 1, x) = nan;
+    }
+    c.arrays().v.store();
+    c.arrays().d_o.store();
+    run(c);
+    expect_near(c, c.reference());
+  }
+}
+TEST_P(HiddenNan, StaysInItsBlockOfTheDiagonal) {
+  for (const std::int64_t width : {32, 64}) {
+    Options o;
+    o.dtype = GetParam();
+    o.tile = {64, 64};
+    o.d_k = o.d_v = width;
+    o.heads = o.kv_heads = 2;
+    o.n_q = o.n_k = 256;
+    o.pattern = Pattern::block_diagonal(64) & Pattern::causal();
+    AttentionCase c(o);
+    for (std::int64_t x = 0; x < width; ++x) {
+      c.arrays().v.at(0, 150, 0, x) = std::numeric_limits<double>::quiet_NaN();
+      c.arrays().d_o.at(0, 70, 1, x) = std::numeric_limits<double>::quiet_NaN();
     }
     c.arrays().v.store();
     c.arrays().d_o.store();
