@@ -15,10 +15,15 @@ bool is_aligned(const Array<Pointer>& a) {
 }
 
 // Cards with little shared memory do without the widest heads.
+template <bool kDivides>
+int bytes_of(const Call& call, bool backward) {
+  return call.d_k == 32   ? mma_bytes<32, kDivides>(backward, call.causal)
+         : call.d_k == 64 ? mma_bytes<64, kDivides>(backward, call.causal)
+                          : mma_bytes<128, kDivides>(backward, call.causal);
+}
+bool divides(const Call& call) { return call.denominator != Denominator::none; }
 bool fits(const Call& call, bool backward) {
-  const int bytes = call.d_k == 32   ? mma_bytes<32>(backward, call.causal)
-                    : call.d_k == 64 ? mma_bytes<64>(backward, call.causal)
-                                     : mma_bytes<128>(backward, call.causal);
+  const int bytes = divides(call) ? bytes_of<true>(call, backward) : bytes_of<false>(call, backward);
   return bytes <= current_card(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
@@ -27,8 +32,7 @@ bool takes(const Call& call, const Schedule& schedule) {
   const bool kind = call.decay == Decay::none || call.decay == Decay::head;
   const bool reads = std::all_of(schedule.host_pieces.begin(), schedule.host_pieces.end(),
                                  [](const PieceView& piece) { return piece.shift >= 0; });
-  return call.dtype == DType::bf16 && call.output_type == DType::bf16 && size && kind && reads && !schedule.is_step &&
-         call.denominator == Denominator::none && is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v);
+  return call.dtype == DType::bf16 && call.output_type == DType::bf16 && size && kind && reads && !schedule.is_step && is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v);
 }
 
 class MmaRun {
@@ -60,8 +64,16 @@ class MmaRun {
 
   void backward(const Backward& io) {
     const std::size_t bytes =
-        call_.rms_norm ? static_cast<std::size_t>(call_.query_rows * call_.heads * call_.d_v) * sizeof(bfloat16) : 0;
+        call_.rms_norm ? row_count() * static_cast<std::size_t>(call_.d_v) * sizeof(bfloat16) : 0;
     const DeviceScratch gradient(launch_, bytes), rest(launch_, bytes);
+    const DeviceScratch scales(launch_, divides(call_) ? row_count() * sizeof(float2) : 0);
+    if (divides(call_)) {
+      auto* to = static_cast<float2*>(scales.data());
+      denominator_rows_kernel<<<static_cast<unsigned>(schedule_.query_ranges.count), kRowThreads, 0, launch_.stream>>>(
+          call_, schedule_.query_ranges.data, to);
+      check_cuda(cudaGetLastError(), "denominators of linear attention");
+      mma_.scales = to;
+    }
     if (call_.rms_norm) {
       gradient_rows_kernel<<<static_cast<unsigned>(schedule_.query_ranges.count), kRowThreads, 0, launch_.stream>>>(
           call_, schedule_.query_ranges.data, gradient.data(), rest.data());
@@ -75,12 +87,17 @@ class MmaRun {
  private:
   using Room = StatePasses<float>::Room;
 
+  std::size_t row_count() const { return static_cast<std::size_t>(call_.query_rows * call_.heads); }
   void run(const Cuts& cuts, MmaStep step, bool scans) {
+    divides(call_) ? run_as<true>(cuts, step, scans) : run_as<false>(cuts, step, scans);
+  }
+  template <bool kDivides>
+  void run_as(const Cuts& cuts, MmaStep step, bool scans) {
     mma_.cuts = cuts.data;
     switch (call_.d_k) {
-      case 32: return run_mma<32>(launch_, mma_, cuts.count, step, scans);
-      case 64: return run_mma<64>(launch_, mma_, cuts.count, step, scans);
-      default: return run_mma<128>(launch_, mma_, cuts.count, step, scans);
+      case 32: return run_mma<32, kDivides>(launch_, mma_, cuts.count, step, scans);
+      case 64: return run_mma<64, kDivides>(launch_, mma_, cuts.count, step, scans);
+      default: return run_mma<128, kDivides>(launch_, mma_, cuts.count, step, scans);
     }
   }
   void stand(const float* states) {
