@@ -9,7 +9,7 @@ namespace fovea::scan::cuda {
 template <int kD, bool kQueries, bool kDivides>
 struct MmaSum {
   static constexpr int kStages = kD <= 64 ? 4 : 3;
-  using Memory = MmaMemory<kD, 2, kStages, 0, kDivides>;
+  using Memory = MmaMemory<kD, 2, kStages, 0, 0, kDivides && kQueries>;
 
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
@@ -65,7 +65,7 @@ template <int kD, bool kScan, bool kDivides>
 struct MmaForward {
   static constexpr int kTiles = kScan ? 3 : 1, kStages = kD <= 64 && !kScan ? 4 : 2;
   static constexpr int kStates = kScan && kD <= 64 ? 2 : 1;
-  using Memory = MmaMemory<kD, kTiles, kStages, kStates, kDivides>;
+  using Memory = MmaMemory<kD, kTiles, kStages, kStates, kDivides ? kStates : 0>;
 
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
@@ -144,7 +144,7 @@ struct MmaQueries {
   // Tiles of q, dy, its rest (or room for dq), k, v.
   static constexpr int kKeys = kScan && kDivides ? 2 : 3, kTiles = kScan ? kKeys + 2 : 3;
   static constexpr int kStages = kD <= 64 ? 2 : 1, kBuffers = kScan && kD <= 64 ? 2 : 1;
-  using Memory = MmaMemory<kD, kTiles, kStages, 2 * kBuffers, kDivides>;
+  using Memory = MmaMemory<kD, kTiles, kStages, 2 * kBuffers, kDivides ? kBuffers : 0, kDivides>;
   using State = RunningState<kD, kDivides>;
 
   __device__ static void put(const Memory& memory, const State& state, int buffer) {
@@ -251,7 +251,7 @@ template <int kD, bool kScan, bool kDivides>
 struct MmaKeys {
   static constexpr int kTiles = kScan ? 4 : 2, kStages = kD <= 64 ? 2 : 1, kBuffers = kScan && kD <= 64 ? 2 : 1;
   static constexpr int kStates = kDivides ? 2 : 1;  // of a buffer
-  using Memory = MmaMemory<kD, kTiles, kStages, kBuffers * kStates, kDivides>;
+  using Memory = MmaMemory<kD, kTiles, kStages, kBuffers * kStates, kDivides ? kBuffers : 0, kDivides>;
   using State = RunningState<kD, kDivides>;
 
   __device__ static void put(const Memory& memory, const State& state, int buffer) {

@@ -46,6 +46,10 @@ struct MmaPlace {
   __device__ void fetch_scales(const RowScales<kD>& to, std::int64_t row) const {
     to.fetch(mma.scales + (piece.first_q - piece.shift) * call.heads + head, call.heads, row, queries(row));
   }
+  // Of a position's query among `terms`.
+  __device__ std::int64_t term(std::int64_t row) const {
+    return ((piece.first_q - piece.shift + row) * call.heads + head) * kD;
+  }
   __device__ const float* start() const {
     if (mma.start == nullptr) return nullptr;
     return mma.start + mma.state_at(mma.start_by_cut ? mma.first_cut + blockIdx.y : cut.piece, kv_head);
@@ -65,14 +69,14 @@ struct MmaPlace {
 
 extern __shared__ __align__(128) unsigned char shared_memory[];
 
-// Tiles of stages, then those of states, then powers of the decay. With a denominator (kDivides) also its column of
-// every state that is a tile (as a pair of bf16) and, for every stage, what the rows of a chunk are scaled with.
-template <int kD, int kTiles, int kStages, int kStates, bool kDivides = false>
+// Tiles of stages, then those of states, then powers of the decay. With a denominator also its column of states, as
+// pairs of bf16, and for every stage what the rows of a chunk are scaled with.
+template <int kD, int kTiles, int kStages, int kStates, int kColumns = 0, bool kScales = false>
 struct MmaMemory {
   static constexpr int kTableAt = (kTiles * kStages + kStates) * ChunkShape<kD>::kBytes;
   static constexpr int kColumnsAt = kTableAt + (kD + 4) * static_cast<int>(sizeof(float));
-  static constexpr int kScalesAt = kColumnsAt + 2 * PairColumn<kD>::kBytes;
-  static constexpr int kBytes = kDivides ? kScalesAt + kStages * RowScales<kD>::kBytes : kColumnsAt;
+  static constexpr int kScalesAt = kColumnsAt + kColumns * PairColumn<kD>::kBytes;
+  static constexpr int kBytes = kScalesAt + (kScales ? kStages * RowScales<kD>::kBytes : 0);
 
   std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_memory));
   __device__ SharedTile<kD> tile(int stage, int i) const {

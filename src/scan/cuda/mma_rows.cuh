@@ -108,6 +108,23 @@ __global__ void denominator_rows_kernel(const __grid_constant__ Call call, const
   }
 }
 
+// The gradient of a step's decay from those of all channels, [key rows][kv heads][d_k]. A warp for each row of a head.
+// Grid: ranges of keys.
+__global__ void sum_channels_kernel(const __grid_constant__ Call call, const Cut* cuts, const float* channels) {
+  const Cut cut = cuts[blockIdx.x];
+  const PieceView& piece = call.pieces[cut.piece];
+  const std::int64_t count = (cut.end - cut.begin) * call.kv_heads;
+  for (std::int64_t e = threadIdx.x / 32; e < count; e += kRowThreads / 32) {
+    const std::int64_t t = cut.begin + e / call.kv_heads, head = e % call.kv_heads;
+    float sum = 0;
+    for (std::int32_t c = lane(); c < call.d_k; c += 32)
+      sum += channels[((piece.first_k + t) * call.kv_heads + head) * call.d_k + c];
+    sum = warp_sum(sum);
+    if (lane() == 0)
+      static_cast<float*>(call.d_log_decay.data)[offset_of(call.d_log_decay, piece.batch, piece.k0 + t, head)] = sum;
+  }
+}
+
 // The gradient of y as a pair of bf16, [query rows][heads][d_v]. A warp for each row. Grid: ranges of queries.
 __global__ void gradient_rows_kernel(const __grid_constant__ Call call, const Cut* cuts, void* gradient, void* rest) {
   const Cut cut = cuts[blockIdx.x];
