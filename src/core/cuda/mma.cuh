@@ -80,13 +80,27 @@ __device__ __forceinline__ std::uint32_t load_shared(std::uint32_t at) {
 __device__ __forceinline__ void store_shared(std::uint32_t r, std::uint32_t at) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(r) : "memory");
 }
+// The lower half of a pair.
+__device__ __forceinline__ void store_shared_half(std::uint32_t pair, std::uint32_t at) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(static_cast<unsigned short>(pair)) : "memory");
+}
 
-// 16 bytes (or 8), zeros when there is no source.
+// An 8 x 8 matrix of halves, of which every lane has a pair of a row.
+__device__ __forceinline__ std::uint32_t transpose(std::uint32_t pair) {
+  std::uint32_t r;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(pair));
+  return r;
+}
+
+// 16 bytes (or 8, or 4), zeros when there is no source.
 __device__ __forceinline__ void copy16(std::uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0) : "memory");
 }
 __device__ __forceinline__ void copy8(std::uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(exists ? 8 : 0) : "memory");
+}
+__device__ __forceinline__ void copy4(std::uint32_t to, const void* from, bool exists) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(exists ? 4 : 0) : "memory");
 }
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Until all but the last `kOpen` groups have arrived.

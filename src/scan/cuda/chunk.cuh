@@ -161,6 +161,19 @@ struct Powers {
           scores[half][e] *= table[gap];
       }
   }
+  // Weighs rows of a chunk that are columns of a first operand: from the end, or from the beginning, one more.
+  __device__ __forceinline__ void weigh_rows(std::uint32_t (&a)[4], int step, int count, bool from_begin,
+                                             int rows) const {
+    if (!any()) return;
+    // Rows that do not exist are zero, whatever their weight.
+    const auto weight = [&](int t) { return table[t < 0 ? 0 : (t > rows ? rows : t)]; };
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int row = 16 * step + r / 2 * 8 + lane() % 4 * 2;
+      const int low = from_begin ? row + 1 : count - 1 - row, high = from_begin ? row + 2 : count - 2 - row;
+      a[r] = pack<bfloat16>(low_of(a[r]) * weight(low), high_of(a[r]) * weight(high));
+    }
+  }
 };
 // `first`: where the table is in shared memory, kRows + 1 floats; a barrier must follow.
 __device__ __forceinline__ Powers make_powers(const Call& call, std::int32_t kv_head, float* table, int rows) {
@@ -170,20 +183,20 @@ __device__ __forceinline__ Powers make_powers(const Call& call, std::int32_t kv_
   return {table};
 }
 
-// A warp's 16 rows of a state, (d_k, d_v) in f32.
-template <int kD>
+// A warp's 16 rows of a state in f32: kD columns of (d_k, kWidth).
+template <int kD, int kWidth = kD>
 struct StateRows {
   float s[kD / 8][4];
 
   __device__ __forceinline__ static std::int64_t place(int n, int half) {
-    return std::int64_t{warp() * 16 + lane() / 4 + half * 8} * kD + 8 * n + lane() % 4 * 2;
+    return std::int64_t{warp() * 16 + lane() / 4 + half * 8} * kWidth + 8 * n + lane() % 4 * 2;
   }
   __device__ __forceinline__ void load(const float* state) {
 #pragma unroll
     for (int n = 0; n < kD / 8; ++n)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float2 x = state == nullptr ? float2{0, 0} : *reinterpret_cast<const float2*>(state + place(n, half));
+        const float2 x = state == nullptr ? float2{0, 0} : two(state + place(n, half));
         s[n][2 * half] = x.x, s[n][2 * half + 1] = x.y;
       }
   }
@@ -191,8 +204,13 @@ struct StateRows {
 #pragma unroll
     for (int n = 0; n < kD / 8; ++n)
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        *reinterpret_cast<float2*>(state + place(n, half)) = {s[n][2 * half], s[n][2 * half + 1]};
+      for (int half = 0; half < 2; ++half) {
+        float* const to = state + place(n, half);
+        if constexpr (kWidth % 2 == 0)
+          *reinterpret_cast<float2*>(to) = {s[n][2 * half], s[n][2 * half + 1]};
+        else
+          to[0] = s[n][2 * half], to[1] = s[n][2 * half + 1];
+      }
   }
   // As a tile, and what that loses as another.
   __device__ __forceinline__ void put(const SharedTile<kD>& tile) const {
@@ -211,30 +229,27 @@ struct StateRows {
         put_pair(tile, n, half, pack<bfloat16>(x - low_of(high), y - high_of(high)));
       }
   }
-  // += x^T y over the rows of a chunk, with weights from the end (or from the beginning, one more) on.
-  __device__ __forceinline__ void add(const SharedTile<kD>& x, const SharedTile<kD>& y, const Powers& powers, int count,
-                                      bool from_begin) {
+  __device__ __forceinline__ void fade(const Powers& powers, int count) {
     if (powers.any()) scale_rows(s, powers[count], powers[count]);
+  }
+  // += x^T y over the rows of a chunk. weigh(a, step) weighs rows of x, also(a, step) sees what became of them.
+  template <class Weigh, class Also>
+  __device__ __forceinline__ void add(const SharedTile<kD>& x, const SharedTile<kD>& y, const Weigh& weigh,
+                                      const Also& also) {
 #pragma unroll
     for (int step = 0; step < kD / 16; ++step) {
       std::uint32_t a[4];
       own_transposed(x, a, warp() * 16, step);
-      if (powers.any()) {
-#pragma unroll
-        for (int r = 0; r < 4; ++r) {
-          const int row = 16 * step + r / 2 * 8 + lane() % 4 * 2;
-          const int low = from_begin ? row + 1 : count - 1 - row, high = from_begin ? row + 2 : count - 2 - row;
-          a[r] = pack<bfloat16>(low_of(a[r]) * weight(powers, low), high_of(a[r]) * weight(powers, high));
-        }
-      }
+      weigh(a, step);
       add_along<kD>(s, a, y, 16 * step);
+      also(a, step);
     }
   }
 
  private:
-  // Rows that do not exist are zero, whatever their weight.
-  __device__ __forceinline__ static float weight(const Powers& powers, int t) {
-    return powers[t < 0 ? 0 : (t > kD ? kD : t)];
+  __device__ __forceinline__ static float2 two(const float* at) {
+    if constexpr (kWidth % 2 == 0) return *reinterpret_cast<const float2*>(at);
+    return {at[0], at[1]};
   }
   __device__ __forceinline__ static void put_pair(const SharedTile<kD>& tile, int n, int half, std::uint32_t pair) {
     const std::uint32_t at = tile.at(warp() * 16 + lane() / 4 + half * 8, n) + lane() % 4 * 4;

@@ -2,14 +2,7 @@
 
 namespace fovea::scan::cuda {
 
-template <>
-void run_mma<32>(const Launch& launch, const MmaCall& mma, std::int32_t cuts, MmaStep step, bool scans) {
-  scans ? launch_step<32, true>(launch, mma, cuts, step) : launch_step<32, false>(launch, mma, cuts, step);
-}
-
-template <>
-int mma_bytes<32>(bool backward, bool scans) {
-  return scans ? step_bytes<32, true>(backward) : step_bytes<32, false>(backward);
-}
+template void run_mma<32, false>(const Launch&, const MmaCall&, std::int32_t, MmaStep, bool);
+template int mma_bytes<32, false>(bool, bool);
 
 }  // namespace fovea::scan::cuda

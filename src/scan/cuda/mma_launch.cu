@@ -14,21 +14,33 @@ bool is_aligned(const Array<Pointer>& a) {
   return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 8 == 0 && a.row % 8 == 0 && a.head % 8 == 0;
 }
 
+bool are_logs_aligned(const Call& call) {
+  const In& a = call.log_decay;
+  return call.decay == Decay::step || (reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 4 == 0 &&
+                                       a.row % 4 == 0 && a.head % 4 == 0);
+}
+
 // Cards with little shared memory do without the widest heads.
+template <bool kDivides>
+int bytes_of(const Call& call, bool backward) {
+  return call.d_k == 32   ? mma_bytes<32, kDivides>(backward, call.causal)
+         : call.d_k == 64 ? mma_bytes<64, kDivides>(backward, call.causal)
+                          : mma_bytes<128, kDivides>(backward, call.causal);
+}
+bool is_gated(const Call& call) { return call.decay_columns() != 0; }
+bool divides(const Call& call) { return call.denominator != Denominator::none; }
 bool fits(const Call& call, bool backward) {
-  const int bytes = call.d_k == 32   ? mma_bytes<32>(backward, call.causal)
-                    : call.d_k == 64 ? mma_bytes<64>(backward, call.causal)
-                                     : mma_bytes<128>(backward, call.causal);
+  const int bytes = is_gated(call) ? (call.d_k == 32 ? gated_bytes<32>(backward) : gated_bytes<64>(backward))
+                    : divides(call) ? bytes_of<true>(call, backward) : bytes_of<false>(call, backward);
   return bytes <= current_card(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
 bool takes(const Call& call, const Schedule& schedule) {
   const bool size = call.d_k == call.d_v && (call.d_k == 32 || call.d_k == 64 || call.d_k == 128);
-  const bool kind = call.decay == Decay::none || call.decay == Decay::head;
+  const bool kind = !is_gated(call) || (call.d_k <= 64 && !divides(call) && are_logs_aligned(call));
   const bool reads = std::all_of(schedule.host_pieces.begin(), schedule.host_pieces.end(),
                                  [](const PieceView& piece) { return piece.shift >= 0; });
-  return call.dtype == DType::bf16 && call.output_type == DType::bf16 && size && kind && reads && !schedule.is_step &&
-         call.denominator == Denominator::none && is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v);
+  return call.dtype == DType::bf16 && call.output_type == DType::bf16 && size && kind && reads && !schedule.is_step && is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v);
 }
 
 class MmaRun {
@@ -60,8 +72,16 @@ class MmaRun {
 
   void backward(const Backward& io) {
     const std::size_t bytes =
-        call_.rms_norm ? static_cast<std::size_t>(call_.query_rows * call_.heads * call_.d_v) * sizeof(bfloat16) : 0;
+        call_.rms_norm ? row_count() * static_cast<std::size_t>(call_.d_v) * sizeof(bfloat16) : 0;
     const DeviceScratch gradient(launch_, bytes), rest(launch_, bytes);
+    const DeviceScratch scales(launch_, divides(call_) ? row_count() * sizeof(float2) : 0);
+    if (divides(call_)) {
+      auto* to = static_cast<float2*>(scales.data());
+      denominator_rows_kernel<<<static_cast<unsigned>(schedule_.query_ranges.count), kRowThreads, 0, launch_.stream>>>(
+          call_, schedule_.query_ranges.data, to);
+      check_cuda(cudaGetLastError(), "denominators of linear attention");
+      mma_.scales = to;
+    }
     if (call_.rms_norm) {
       gradient_rows_kernel<<<static_cast<unsigned>(schedule_.query_ranges.count), kRowThreads, 0, launch_.stream>>>(
           call_, schedule_.query_ranges.data, gradient.data(), rest.data());
@@ -75,12 +95,20 @@ class MmaRun {
  private:
   using Room = StatePasses<float>::Room;
 
+  std::size_t row_count() const { return static_cast<std::size_t>(call_.query_rows * call_.heads); }
   void run(const Cuts& cuts, MmaStep step, bool scans) {
     mma_.cuts = cuts.data;
+    if (is_gated(call_))
+      return call_.d_k == 32 ? run_gated<32>(launch_, mma_, cuts.count, step)
+                             : run_gated<64>(launch_, mma_, cuts.count, step);
+    divides(call_) ? run_as<true>(cuts, step, scans) : run_as<false>(cuts, step, scans);
+  }
+  template <bool kDivides>
+  void run_as(const Cuts& cuts, MmaStep step, bool scans) {
     switch (call_.d_k) {
-      case 32: return run_mma<32>(launch_, mma_, cuts.count, step, scans);
-      case 64: return run_mma<64>(launch_, mma_, cuts.count, step, scans);
-      default: return run_mma<128>(launch_, mma_, cuts.count, step, scans);
+      case 32: return run_mma<32, kDivides>(launch_, mma_, cuts.count, step, scans);
+      case 64: return run_mma<64, kDivides>(launch_, mma_, cuts.count, step, scans);
+      default: return run_mma<128, kDivides>(launch_, mma_, cuts.count, step, scans);
     }
   }
   void stand(const float* states) {
@@ -114,10 +142,18 @@ class MmaRun {
   }
 
   void scan_backward(const Backward& io) {
-    {
-      const Room sums = start(io.initial_state);
-      run(schedule_.segments, MmaStep::queries, true);
-    }
+    const bool by_log = is_gated(call_) && call_.d_log_decay.data != nullptr;
+    const Room terms = passes_.room(by_log ? call_.query_rows * call_.heads * call_.d_k : 0);
+    const Room last = passes_.room(by_log && io.d_final_state != nullptr ? passes_.states(call_.kv_heads) : 0);
+    const bool sums_logs = by_log && call_.decay == Decay::step;
+    const Room logs = passes_.room(sums_logs ? call_.key_rows * call_.kv_heads * call_.d_k : 0);
+    const Room starts = start(io.initial_state);
+    mma_.terms = terms.data();
+    mma_.end = last.data();
+    run(schedule_.segments, MmaStep::queries, true);
+    mma_.cut_states = schedule_.is_cut ? starts.data() : nullptr;
+    mma_.last_states = last.data();
+    mma_.channel_logs = logs.data();
     stand(static_cast<const float*>(io.d_final_state));
     const Room sums = schedule_.is_cut ? sum(schedule_.segments, MmaStep::sum_queries) : passes_.room(0);
     if (schedule_.is_cut) {
@@ -127,6 +163,10 @@ class MmaRun {
     }
     mma_.end = static_cast<float*>(io.d_initial_state);
     run(schedule_.segments, MmaStep::keys, true);
+    if (!sums_logs) return;
+    sum_channels_kernel<<<static_cast<unsigned>(schedule_.key_ranges.count), kRowThreads, 0, launch_.stream>>>(
+        call_, schedule_.key_ranges.data, logs.data());
+    check_cuda(cudaGetLastError(), "gradient of the decay");
   }
 
   void read_backward(const Backward& io) {
@@ -166,7 +206,9 @@ bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedul
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule, const Backward& io) {
   const bool aligned = is_aligned(call.d_o) && is_aligned(call.o) && is_aligned(call.rest) && is_aligned(call.dq) &&
                        is_aligned(call.dk) && is_aligned(call.dv);
-  if (!takes(call, schedule) || !aligned || call.group() > 1 || !fits(call, true)) return false;
+  // Their gradient of q would need that of the norm as a pair.
+  const bool normed = is_gated(call) && call.rms_norm;
+  if (!takes(call, schedule) || !aligned || normed || call.group() > 1 || !fits(call, true)) return false;
   MmaRun(launch, call, schedule).backward(io);
   return true;
 }

@@ -79,6 +79,52 @@ __global__ void norm_rows_kernel(const __grid_constant__ Call call, const Cut* c
   }
 }
 
+// With a denominator: {1 / d, pull} of every row and head, see column.cuh. As many lanes as a head's row has pieces
+// share it. Grid: ranges of queries.
+__global__ void denominator_rows_kernel(const __grid_constant__ Call call, const Cut* cuts, float2* scales) {
+  const Cut cut = cuts[blockIdx.x];
+  const PieceView& piece = call.pieces[cut.piece];
+  const int pieces = call.d_v / 8;
+  const std::int64_t count = (cut.end - cut.begin) * call.heads * pieces;
+  for (std::int64_t base = 0; base < count; base += kRowThreads) {
+    const std::int64_t e = base + threadIdx.x, i = cut.begin + e / pieces / call.heads;
+    const auto h = static_cast<std::int32_t>(e / pieces % call.heads);
+    const int column = static_cast<int>(e % pieces) * 8;
+    float dot = 0;
+    if (e < count) {
+      Eight o, d_o;
+      o.load(call.o.data, offset_of(call.o, piece.batch, piece.q0 + i, h) + column);
+      o.add_rest(call.rest.data, offset_of(call.rest, piece.batch, piece.q0 + i, h) + column);
+      d_o.load(call.d_o.data, offset_of(call.d_o, piece.batch, piece.q0 + i, h) + column);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) dot += o.x[j] * d_o.x[j];
+    }
+    for (int other = pieces / 2; other > 0; other /= 2) dot += __shfl_xor_sync(0xffffffffu, dot, other);
+    if (e >= count || column != 0) continue;
+    const float d =
+        static_cast<const float*>(call.statistic.data)[offset_of(call.statistic, piece.batch, piece.q0 + i, 0) + h];
+    const bool clamped = call.denominator == Denominator::clamp && d <= static_cast<float>(call.denominator_eps);
+    scales[(piece.first_q + i) * call.heads + h] = {d == 0 ? 0.0f : 1 / d, clamped ? 0.0f : -dot};
+  }
+}
+
+// The gradient of a step's decay from those of all channels, [key rows][kv heads][d_k]. A warp for each row of a head.
+// Grid: ranges of keys.
+__global__ void sum_channels_kernel(const __grid_constant__ Call call, const Cut* cuts, const float* channels) {
+  const Cut cut = cuts[blockIdx.x];
+  const PieceView& piece = call.pieces[cut.piece];
+  const std::int64_t count = (cut.end - cut.begin) * call.kv_heads;
+  for (std::int64_t e = threadIdx.x / 32; e < count; e += kRowThreads / 32) {
+    const std::int64_t t = cut.begin + e / call.kv_heads, head = e % call.kv_heads;
+    float sum = 0;
+    for (std::int32_t c = lane(); c < call.d_k; c += 32)
+      sum += channels[((piece.first_k + t) * call.kv_heads + head) * call.d_k + c];
+    sum = warp_sum(sum);
+    if (lane() == 0)
+      static_cast<float*>(call.d_log_decay.data)[offset_of(call.d_log_decay, piece.batch, piece.k0 + t, head)] = sum;
+  }
+}
+
 // The gradient of y as a pair of bf16, [query rows][heads][d_v]. A warp for each row. Grid: ranges of queries.
 __global__ void gradient_rows_kernel(const __grid_constant__ Call call, const Cut* cuts, void* gradient, void* rest) {
   const Cut cut = cuts[blockIdx.x];

@@ -1,0 +1,292 @@
+#pragma once
+
+#include "scan/cuda/mma_place.cuh"
+
+// Chunks of rows under a decay of steps or channels. A chunk of kD rows falls into parts of 16, as many as the block has
+// warps. Within a part, with G_t the sum of the logs from its first row to t (never positive):
+//
+//   rows of queries leave for the state as q e^G_i, keys as k e^(G_15 - G_j), and the state fades by e^G_15;
+//   pairs of the part are weighed with e^(G_i - G_j), exactly.
+//
+// Every warp walks over the parts with 16 columns of the results and the part of the state that they need, transposed,
+// in its registers: the product of one part is the first operand of the next. Warps meet only to prepare a chunk.
+namespace fovea::scan::cuda {
+
+inline constexpr int kPart = 16;
+
+// Numbers in f32 for every row and channel of a chunk. Rows lie in other banks each.
+template <int kD>
+struct ChannelTable {
+  static constexpr int kPitch = kD + 4, kBytes = kD * kPitch * 4, kSpare = kD;  // a column of its own
+  float* data;
+
+  __device__ __forceinline__ float& at(int row, int column) const { return data[row * kPitch + column]; }
+  __device__ __forceinline__ float4 four(int row, int column) const {
+    return *reinterpret_cast<const float4*>(data + row * kPitch + column);
+  }
+};
+
+// Starts to copy the logs of a chunk's rows: by channel, or one for each step into the spare column.
+template <int kD>
+__device__ __forceinline__ void fetch_logs(const ChannelTable<kD>& to, const MmaPlace<kD>& at, std::int64_t first) {
+  const In& logs = at.call.log_decay;
+  const auto* from = static_cast<const float*>(logs.data) +
+                     offset_of(logs, at.piece.batch, at.piece.k0 + first, at.kv_head);
+  const int count = at.count(first), thread = static_cast<int>(threadIdx.x);
+  const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(to.data));
+  if (at.call.decay == Decay::step) {
+    if (thread >= kD) return;
+    copy4(base + static_cast<std::uint32_t>((thread * to.kPitch + to.kSpare) * 4),
+          thread < count ? from + thread * logs.row : from, thread < count);
+    return;
+  }
+  constexpr int kFours = kD / 4;
+#pragma unroll
+  for (int e = thread; e < kD * kFours; e += 2 * kD) {
+    const int row = e / kFours, column = e % kFours * 4;
+    copy16(base + static_cast<std::uint32_t>((row * to.kPitch + column) * 4),
+           row < count ? from + row * logs.row + column : from, row < count);
+  }
+}
+
+// The columns of a warp: every lane has one of its 16 channels, in the parts first_part(), + 2, ...
+template <int kD>
+struct ChannelLane {
+  static constexpr int kParts = kD / kPart;
+  __device__ __forceinline__ static int channel() { return warp() * 16 + lane() % 16; }
+  __device__ __forceinline__ static int first_part() { return lane() / 16; }
+};
+
+// Logs become their sums from the first row of each part on, in powers of 2. totals[part][channel]: the last as a factor.
+// A log below -150 is as good as -150, and sums keep their digits.
+template <int kD>
+__device__ __forceinline__ void sum_logs(const ChannelTable<kD>& logs, float* totals, bool by_step) {
+  const int c = ChannelLane<kD>::channel();
+  for (int part = ChannelLane<kD>::first_part(); part < kD / kPart; part += 2) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPart; ++i) {
+      const int row = part * kPart + i;
+      const float log = logs.at(row, by_step ? logs.kSpare : c) * math::kLog2e<float>;
+      sum += log < -150.0f ? -150.0f : log;
+      logs.at(row, c) = sum;
+    }
+    totals[part * kD + c] = quick_exp2(sum);
+  }
+}
+
+template <int kD>
+__device__ __forceinline__ std::uint32_t element_at(const SharedTile<kD>& tile, int row, int column) {
+  return tile.at(row, column / 8) + static_cast<std::uint32_t>(column % 8 * 2);
+}
+template <int kD>
+__device__ __forceinline__ float load_element(const SharedTile<kD>& tile, int row, int column) {
+  const std::uint32_t at = element_at(tile, row, column), pair = load_shared(at & ~3u);
+  return at % 4 == 0 ? low_of(pair) : high_of(pair);
+}
+
+// Rows as they leave for the state, a lane's column of a part. of_keys: from the part's end, else from its begin.
+template <int kD>
+__device__ __forceinline__ void fade_rows(const SharedTile<kD>& from, const SharedTile<kD>& to,
+                                          const ChannelTable<kD>& logs, int part, bool of_keys) {
+  const int c = ChannelLane<kD>::channel();
+  const float last = logs.at(part * kPart + kPart - 1, c);
+#pragma unroll
+  for (int i = 0; i < kPart; ++i) {
+    const int row = part * kPart + i;
+    const float sum = logs.at(row, c), x = load_element(from, row, c);
+    store_shared_half(pack<bfloat16>(x * quick_exp2(of_keys ? last - sum : sum), 0), element_at(to, row, c));
+  }
+}
+
+// What the 16 x 16 products of rows with rows of a part are kept in, f32; one behind the other by part.
+struct PairTable {
+  static constexpr int kBytes = kPart * kPart * 4;
+  float* data;
+  __device__ __forceinline__ float& at(int row, int column) const { return data[row * kPart + column]; }
+};
+
+// The gradients that the pairs of a part give a lane's column of queries (or, from the back, of keys):
+//   out_i = sum over j <= i of p_ij e^(G_i - G_j) x_j, row by row, each weight a product of factors of at most 1.
+// From the back p and rows count from the part's end.
+template <int kD, bool kBack>
+__device__ __forceinline__ void vjp_pairs(const ChannelTable<kD>& out, const SharedTile<kD>& x, const PairTable& p,
+                                          const ChannelTable<kD>& logs, int part) {
+  const int c = ChannelLane<kD>::channel();
+  const auto row = [&](int i) { return part * kPart + (kBack ? kPart - 1 - i : i); };
+  float faded[kPart];
+  float before = 0;
+#pragma unroll
+  for (int i = 0; i < kPart; ++i) {
+    const float sum = logs.at(row(i), c), fade = quick_exp2(kBack ? before - sum : sum - before);
+    before = sum;
+    faded[i] = load_element(x, row(i), c);
+    float total = 0;
+#pragma unroll
+    for (int j = 0; j <= i; ++j) {
+      if (j < i) faded[j] *= fade;
+      total += p.at(i, j) * faded[j];
+    }
+    out.at(row(i), c) = total;
+  }
+}
+
+// Products of the rows of a warp's own part of x with those of y; from the back both count from the part's end.
+template <int kD, bool kBack>
+__device__ __forceinline__ void put_products(const PairTable& to, const SharedTile<kD>& x, const SharedTile<kD>& y) {
+  float products[2][4];
+  clear(products);
+  score_block<kD>(products, x, warp() * kPart, y, warp() * kPart);
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int i = row_of(e), j = 8 * half + column_of(e);
+      to.at(kBack ? kPart - 1 - j : i, kBack ? kPart - 1 - i : j) = products[half][e];
+    }
+}
+
+// The weights of a part's pairs as a 16 x 16 tile of bf16, zero above the diagonal.
+struct WeightTile {
+  static constexpr int kBytes = kPart * kPart * 2;
+  std::uint32_t base;
+
+  __device__ __forceinline__ std::uint32_t at(int row, int piece) const {
+    return base + static_cast<std::uint32_t>(row * 32 + piece * 16);
+  }
+  // Second operands of products with the tile's transpose, and with the tile.
+  __device__ __forceinline__ void across(std::uint32_t (&b)[4]) const {
+    load_matrices(b, at(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2));
+  }
+  __device__ __forceinline__ void along(std::uint32_t (&b)[4]) const {
+    load_transposed(b, at(lane() % 16, lane() / 16));
+  }
+};
+
+// sum over channels of q_i k_j e^(G_i - G_j), kD / kShare channels from `first` piece on.
+template <int kD, int kShare>
+__device__ __forceinline__ float weight_of(const SharedTile<kD>& q, const SharedTile<kD>& k,
+                                           const ChannelTable<kD>& logs, int i, int j, int first) {
+  float sum = 0;
+#pragma unroll 2
+  for (int piece = first; piece < kD / 8; piece += kShare) {
+    std::uint32_t x[4], y[4];
+    load_shared(x, q.at(i, piece));
+    load_shared(y, k.at(j, piece));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float4 a = logs.four(i, piece * 8 + half * 4), b = logs.four(j, piece * 8 + half * 4);
+      sum += low_of(x[2 * half]) * (low_of(y[2 * half]) * quick_exp2(a.x - b.x));
+      sum += high_of(x[2 * half]) * (high_of(y[2 * half]) * quick_exp2(a.y - b.y));
+      sum += low_of(x[2 * half + 1]) * (low_of(y[2 * half + 1]) * quick_exp2(a.z - b.z));
+      sum += high_of(x[2 * half + 1]) * (high_of(y[2 * half + 1]) * quick_exp2(a.w - b.w));
+    }
+  }
+  return sum;
+}
+
+// Weighs the pairs of a warp's own part. Four lanes share rows c and 15 - c, which have 15 pairs below the diagonal
+// together; two share each pair on it.
+template <int kD>
+__device__ __forceinline__ void put_weights(const WeightTile& to, const SharedTile<kD>& q, const SharedTile<kD>& k,
+                                            const ChannelTable<kD>& logs) {
+  const int first = warp() * kPart, c = lane() / 4;
+  const auto put = [&](int i, int j, float x) {
+    store_shared_half(pack<bfloat16>(x, 0), to.base + static_cast<std::uint32_t>(i * 32 + j * 2));
+  };
+  const std::uint32_t zeros[4] = {0, 0, 0, 0};
+  store_shared(zeros, to.base + static_cast<std::uint32_t>(lane() * 16));
+  __syncwarp();
+#pragma unroll 1
+  for (int m = lane() % 4; m < kPart - 1; m += 4) {
+    const int i = m < c ? c : kPart - 1 - c, j = m < c ? m : m - c;
+    put(i, j, weight_of<kD, 1>(q, k, logs, first + i, first + j, 0));
+  }
+  const int i = lane() / 2;
+  float own = weight_of<kD, 2>(q, k, logs, first + i, first + i, lane() % 2);
+  own += __shfl_xor_sync(0xffffffffu, own, 1);
+  if (lane() % 2 == 0) put(i, i, own);
+}
+
+// 16 rows of a transposed state in a warp's registers: of columns of values (kOfValues), all channels; else of channels,
+// all columns of values.
+template <int kD, bool kOfValues>
+struct StateSlice {
+  float s[kD / 8][4];
+
+  __device__ __forceinline__ static std::int64_t place(int n, int e) {
+    const std::int64_t row = warp() * 16 + row_of(e), column = 8 * n + column_of(e);
+    return kOfValues ? column * kD + row : row * kD + column;
+  }
+  __device__ __forceinline__ void load(const float* state) {
+#pragma unroll
+    for (int n = 0; n < kD / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[n][e] = state == nullptr ? 0.0f : state[place(n, e)];
+  }
+  __device__ __forceinline__ void save(float* state) const {
+#pragma unroll
+    for (int n = 0; n < kD / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) state[place(n, e)] = s[n][e];
+  }
+  // out += s x^T over rows [row, row + 16) of x; kPair: what the state loses as bf16 too.
+  template <bool kPair>
+  __device__ __forceinline__ void read(float (&out)[2][4], const SharedTile<kD>& x, int row) const {
+#pragma unroll
+    for (int step = 0; step < kD / 16; ++step) {
+      std::uint32_t a[4], b[4];
+      float part[2][4];
+      x.across(b, row, step);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) part[half][e] = s[2 * step + half][e];
+      pack_block(a, part);
+      multiply_add<bfloat16>(out[0], a, b[0], b[1]);
+      multiply_add<bfloat16>(out[1], a, b[2], b[3]);
+      if constexpr (kPair) {
+        keep_rest(part);
+        pack_block(a, part);
+        multiply_add<bfloat16>(out[0], a, b[0], b[1]);
+        multiply_add<bfloat16>(out[1], a, b[2], b[3]);
+      }
+    }
+  }
+  // Fades over a part and takes its rows in: += y^T x with own columns of y as first operands.
+  __device__ __forceinline__ void add(const float* totals, const std::uint32_t (&y)[4], const SharedTile<kD>& x,
+                                      int row) {
+    if constexpr (kOfValues) {
+#pragma unroll
+      for (int n = 0; n < kD / 8; ++n) {
+        const float2 fade = *reinterpret_cast<const float2*>(totals + 8 * n + lane() % 4 * 2);
+        s[n][0] *= fade.x, s[n][1] *= fade.y, s[n][2] *= fade.x, s[n][3] *= fade.y;
+      }
+    } else {
+      scale_rows(s, totals[warp() * 16 + lane() / 4], totals[warp() * 16 + lane() / 4 + 8]);
+    }
+    add_along<kD>(s, y, x, row);
+  }
+};
+
+// Writes 16 transposed rows of own columns, through 512 bytes that belong to the warp. `to`: the first row's.
+__device__ __forceinline__ void store_slice(std::uint32_t room, const float (&acc)[2][4], bfloat16* to,
+                                            std::int64_t stride, const Range& range) {
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < 2; ++n)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t pair = transpose(pack<bfloat16>(acc[n][2 * half], acc[n][2 * half + 1]));
+      store_shared(pair, room + static_cast<std::uint32_t>((8 * n + lane() / 4) * 32 + half * 16 + lane() % 4 * 4));
+    }
+  __syncwarp();
+  const int row = lane() / 2;
+  if (row >= range.begin && row < range.end) {
+    std::uint32_t r[4];
+    load_shared(r, room + static_cast<std::uint32_t>(lane() * 16));
+    *reinterpret_cast<uint4*>(to + row * stride + warp() * 16 + lane() % 2 * 8) = {r[0], r[1], r[2], r[3]};
+  }
+}
+
+}  // namespace fovea::scan::cuda
