@@ -107,9 +107,10 @@ class BackwardTiles {
   }
   // Of the rows of a fragment's columns; going by columns.
   __device__ __forceinline__ void streamed_terms(int stage, int column, RowStatistic<float> (&r)[2]) const {
-    asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
-                 : "=f"(r[0].reopened), "=f"(r[0].delta), "=f"(r[1].reopened), "=f"(r[1].delta)
-                 : "r"(terms_at(stage) + static_cast<std::uint32_t>(column + column_of(0)) * 8));
+    std::uint32_t bits[4];
+    load_shared(bits, terms_at(stage) + static_cast<std::uint32_t>(column + column_of(0)) * 8);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) r[i] = {__uint_as_float(bits[2 * i]), __uint_as_float(bits[2 * i + 1])};
   }
 
   // Notes whether something that must not matter is not finite.

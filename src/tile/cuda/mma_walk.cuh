@@ -126,19 +126,17 @@ __device__ __forceinline__ void store_own(const SharedTile<kWidth>& room, const 
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const std::uint32_t at = room.at(first + t * 16 + lane() / 4 + half * 8, n) + lane() % 4 * 4;
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(pack<T>(acc[t][n][2 * half], acc[t][n][2 * half + 1]))
-                     : "memory");
+        store_shared(pack<T>(acc[t][n][2 * half], acc[t][n][2 * half + 1]), at);
       }
   __syncwarp();
   constexpr int kPieces = kWidth / 8;
   for (int e = lane(); e < 16 * kTiles * kPieces; e += 32) {
     const int row = first + e / kPieces, piece = e % kPieces;
     if (row >= to.count || piece * 8 >= to.width) continue;
-    uint4 r;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
-                 : "r"(room.at(row, piece)));
-    *reinterpret_cast<uint4*>(static_cast<T*>(to.data) + to.offset + row * to.stride + piece * 8) = r;
+    std::uint32_t r[4];
+    load_shared(r, room.at(row, piece));
+    *reinterpret_cast<uint4*>(static_cast<T*>(to.data) + to.offset + row * to.stride + piece * 8) = {r[0], r[1], r[2],
+                                                                                                     r[3]};
   }
   __syncwarp();
 }
