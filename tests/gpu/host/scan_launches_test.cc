@@ -105,11 +105,48 @@ TEST_F(ScanLaunches, TheNormOfManyHeadsIsTakenApartWhereItDoesNotFit) {
 }
 
 TEST_F(ScanLaunches, WhatTensorCoresDoNotTakeIsPortable) {
-  for (const Work& work : {Work{.dtype = DType::f32}, Work{.dtype = DType::f16}, Work{.dtype = DType::f64},
-                           Work{.width = 20}, Work{.width = 256}, Work{.decay = Decay::step},
-                           Work{.decay = Decay::channel}, Work{.denominator = Denominator::add}})
+  for (const Work& work :
+       {Work{.dtype = DType::f32}, Work{.dtype = DType::f16}, Work{.dtype = DType::f64}, Work{.width = 20},
+        Work{.width = 256}, Work{.width = 128, .decay = Decay::step}, Work{.width = 128, .decay = Decay::channel},
+        Work{.decay = Decay::step, .denominator = Denominator::clamp}})
     for (const int card : {kHopper, kAda}) EXPECT_EQ(run_on(card, work), kPortable);
   EXPECT_EQ(run_on(kHopper, {.decay = Decay::head}), kTensorCores);
+  const auto normed = run_on(kHopper, {.rms_norm = true, .decay = Decay::channel});
+  EXPECT_EQ(normed, std::pair(Kernels::tensor_cores, Kernels::portable));
+}
+
+TEST_F(ScanLaunches, TensorCoresTakeDenominators) {
+  for (const int card : {kHopper, kAmpere, kAda, kBlackwell})
+    for (const std::int64_t width : {32, 64})
+      for (const bool causal : {true, false})
+        for (const Decay decay : {Decay::none, Decay::head})
+          if (causal || decay == Decay::none)
+            EXPECT_EQ(run_on(card, {.width = width,
+                                    .causal = causal,
+                                    .decay = decay,
+                                    .denominator = width == 32 ? Denominator::add : Denominator::clamp}),
+                      kTensorCores)
+                << width << (causal ? " causal" : "") << " on card " << card;
+  for (const bool causal : {true, false}) {
+    EXPECT_EQ(run_on(kHopper, {.width = 128, .causal = causal, .denominator = Denominator::add}), kTensorCores);
+    EXPECT_EQ(run_on(kAda, {.width = 128, .causal = causal, .denominator = Denominator::add}), kPortable);
+  }
+}
+
+// Only the gradient of a step's decay is summed over channels afterwards.
+TEST_F(ScanLaunches, TensorCoresTakeDecaysOfStepsAndChannels) {
+  for (const int card : {kHopper, kAmpere, kAda, kBlackwell})
+    for (const std::int64_t width : {32, 64})
+      for (const std::int64_t n : {3, 300, 5000})
+        for (const Decay decay : {Decay::step, Decay::channel}) {
+          SCOPED_TRACE(std::to_string(width) + ", n " + std::to_string(n) + " on card " + std::to_string(card));
+          std::pair<Kernels, Kernels> ran;
+          const auto names = launched(card, [&] { ran = run_on(card, {.width = width, .n = n, .decay = decay}); });
+          EXPECT_EQ(ran, kTensorCores);
+          EXPECT_TRUE(names.contains("mma_kernel"));
+          EXPECT_EQ(names.contains("sum_channels_kernel"), decay == Decay::step);
+          EXPECT_FALSE(names.contains("walk_kernel"));
+        }
 }
 
 // A grid has 65535 rows at most.
