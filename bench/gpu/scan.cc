@@ -106,10 +106,13 @@ int main(int argc, char** argv) {
       {"norm causal b16 n4096 d64", 16, 4096, 64, true, elu_plus_one, true},
       {"norm causal b1 n65536 d64", 1, 65536, 64, true, elu_plus_one, true},
       {"norm causal b16 n4096 d128", 16, 4096, 128, true, elu_plus_one, true},
+      {"linear b16 n4096 d64", 16, 4096, 64, false, elu_plus_one, false, Denominator::add},
       {"linear causal b16 n4096 d64", 16, 4096, 64, true, elu_plus_one, false, Denominator::add},
+      {"linear causal b1 n65536 d64", 1, 65536, 64, true, elu_plus_one, false, Denominator::add},
       {"retnet b16 n4096 d64", 16, 4096, 64, true, identity, false, Denominator::none, Decay::head},
       {"lightning b16 n4096 d64", 16, 4096, 64, true, elu_plus_one, true, Denominator::none, Decay::head},
       {"gla b16 n4096 d64", 16, 4096, 64, true, identity, false, Denominator::none, Decay::channel},
+      {"gla b1 n65536 d64", 1, 65536, 64, true, identity, false, Denominator::none, Decay::channel},
       {"mamba2 (step) b16 n4096 d64", 16, 4096, 64, true, identity, false, Denominator::none, Decay::step},
       {"norm step b64", 64, 1, 64, true, elu_plus_one, true},
   };

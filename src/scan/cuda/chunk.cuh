@@ -60,11 +60,9 @@ __device__ __forceinline__ void fetch_rows(const SharedTile<kD>& tile, const Row
   }
 }
 
-// Turns rows into features; every thread the pieces that it has fetched.
-template <int kD>
-__device__ __forceinline__ void map_rows(const SharedTile<kD>& tile, Map map, const Range& range) {
+template <int kD, Map kMap>
+__device__ __forceinline__ void map_rows_as(const SharedTile<kD>& tile, const Range& range) {
   using Shape = ChunkShape<kD>;
-  if (map == Map::identity) return;
 #pragma unroll
   for (int i = 0; i < Shape::kSteps; ++i) {
     const int e = static_cast<int>(threadIdx.x) + i * Shape::kThreads, row = e / Shape::kPieces;
@@ -73,8 +71,18 @@ __device__ __forceinline__ void map_rows(const SharedTile<kD>& tile, Map map, co
     std::uint32_t r[4];
     load_shared(r, at);
 #pragma unroll
-    for (std::uint32_t& x : r) x = pack<bfloat16>(quick_feature(map, low_of(x)), quick_feature(map, high_of(x)));
+    for (std::uint32_t& x : r) x = pack<bfloat16>(quick_feature(kMap, low_of(x)), quick_feature(kMap, high_of(x)));
     store_shared(r, at);
+  }
+}
+// Turns rows into features; every thread the pieces that it has fetched.
+template <int kD>
+__device__ __forceinline__ void map_rows(const SharedTile<kD>& tile, Map map, const Range& range) {
+  switch (map) {
+    case Map::identity: return;
+    case Map::elu_plus_one: return map_rows_as<kD, Map::elu_plus_one>(tile, range);
+    case Map::elu: return map_rows_as<kD, Map::elu>(tile, range);
+    case Map::relu: return map_rows_as<kD, Map::relu>(tile, range);
   }
 }
 

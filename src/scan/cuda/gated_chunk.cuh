@@ -2,8 +2,8 @@
 
 #include "scan/cuda/mma_place.cuh"
 
-// Chunks of rows under a decay of steps or channels. A chunk of kD rows falls into parts of 16, as many as the block has
-// warps. Within a part, with G_t the sum of the logs from its first row to t (never positive):
+// Chunks of rows under a decay of steps or channels. A chunk of kD rows falls into parts of 16, as many as the block
+// has warps. Within a part, with G_t the sum of the logs from its first row to t (never positive):
 //
 //   rows of queries leave for the state as q e^G_i, keys as k e^(G_15 - G_j), and the state fades by e^G_15;
 //   pairs of the part are weighed with e^(G_i - G_j), exactly.
@@ -30,8 +30,8 @@ struct ChannelTable {
 template <int kD>
 __device__ __forceinline__ void fetch_logs(const ChannelTable<kD>& to, const MmaPlace<kD>& at, std::int64_t first) {
   const In& logs = at.call.log_decay;
-  const auto* from = static_cast<const float*>(logs.data) +
-                     offset_of(logs, at.piece.batch, at.piece.k0 + first, at.kv_head);
+  const auto* from =
+      static_cast<const float*>(logs.data) + offset_of(logs, at.piece.batch, at.piece.k0 + first, at.kv_head);
   const int count = at.count(first), thread = static_cast<int>(threadIdx.x);
   const std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(to.data));
   if (at.call.decay == Decay::step) {
@@ -57,8 +57,8 @@ struct ChannelLane {
   __device__ __forceinline__ static int first_part() { return lane() / 16; }
 };
 
-// Logs become their sums from the first row of each part on, in powers of 2. totals[part][channel]: the last as a factor.
-// A log below -150 is as good as -150, and sums keep their digits.
+// Logs become their sums from the first row of each part on, in powers of 2. totals[part][channel]: the last as a
+// factor. A log below -150 is as good as -150, and sums keep their digits.
 template <int kD>
 __device__ __forceinline__ void sum_logs(const ChannelTable<kD>& logs, float* totals, bool by_step) {
   const int c = ChannelLane<kD>::channel();
@@ -104,6 +104,9 @@ struct PairTable {
   static constexpr int kBytes = kPart * kPart * 4;
   float* data;
   __device__ __forceinline__ float& at(int row, int column) const { return data[row * kPart + column]; }
+  __device__ __forceinline__ float4 four(int row, int column) const {
+    return *reinterpret_cast<const float4*>(data + row * kPart + column);
+  }
 };
 
 // The gradients that the pairs of a part give a lane's column of queries (or, from the back, of keys):
@@ -114,24 +117,27 @@ __device__ __forceinline__ void vjp_pairs(const ChannelTable<kD>& out, const Sha
                                           const ChannelTable<kD>& logs, int part) {
   const int c = ChannelLane<kD>::channel();
   const auto row = [&](int i) { return part * kPart + (kBack ? kPart - 1 - i : i); };
-  float faded[kPart];
+  float faded[kPart] = {};
   float before = 0;
 #pragma unroll
   for (int i = 0; i < kPart; ++i) {
     const float sum = logs.at(row(i), c), fade = quick_exp2(kBack ? before - sum : sum - before);
     before = sum;
     faded[i] = load_element(x, row(i), c);
+#pragma unroll
+    for (int j = 0; j < i; ++j) faded[j] *= fade;
     float total = 0;
 #pragma unroll
-    for (int j = 0; j <= i; ++j) {
-      if (j < i) faded[j] *= fade;
-      total += p.at(i, j) * faded[j];
+    for (int j = 0; j <= i; j += 4) {  // faded is zero behind i
+      const float4 four = p.four(i, j);
+      total += four.x * faded[j] + four.y * faded[j + 1] + (four.z * faded[j + 2] + four.w * faded[j + 3]);
     }
     out.at(row(i), c) = total;
   }
 }
 
-// Products of the rows of a warp's own part of x with those of y; from the back both count from the part's end.
+// Products of the rows of a warp's own part of x with those of y up to them; from the back both count from the part's
+// end.
 template <int kD, bool kBack>
 __device__ __forceinline__ void put_products(const PairTable& to, const SharedTile<kD>& x, const SharedTile<kD>& y) {
   float products[2][4];
@@ -142,7 +148,7 @@ __device__ __forceinline__ void put_products(const PairTable& to, const SharedTi
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int i = row_of(e), j = 8 * half + column_of(e);
-      to.at(kBack ? kPart - 1 - j : i, kBack ? kPart - 1 - i : j) = products[half][e];
+      to.at(kBack ? kPart - 1 - j : i, kBack ? kPart - 1 - i : j) = j <= i ? products[half][e] : 0.0f;
     }
 }
 
@@ -208,8 +214,8 @@ __device__ __forceinline__ void put_weights(const WeightTile& to, const SharedTi
   if (lane() % 2 == 0) put(i, i, own);
 }
 
-// 16 rows of a transposed state in a warp's registers: of columns of values (kOfValues), all channels; else of channels,
-// all columns of values.
+// 16 rows of a transposed state in a warp's registers: of columns of values (kOfValues), all channels; else of
+// channels, all columns of values.
 template <int kD, bool kOfValues>
 struct StateSlice {
   float s[kD / 8][4];

@@ -168,8 +168,7 @@ struct GatedQueries {
     StateSlice<kD, false> state;
     state.load(at.start());
     each_chunk<kStages>(
-        at.chunks,
-        [&](int c, int stage) { fetch_all(at, memory, at.row(c, false), stage); },
+        at.chunks, [&](int c, int stage) { fetch_all(at, memory, at.row(c, false), stage); },
         [&](int c, int stage) { map_both(at, memory, at.row(c, false), stage); },
         [&](int c, int stage) {
           const SharedTile<kD> k = memory.tile(stage, 1), v = memory.tile(stage, 2), g = memory.tile(stage, 3);

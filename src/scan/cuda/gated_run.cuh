@@ -7,7 +7,7 @@ namespace fovea::scan::cuda {
 
 template <int kD>
 void run_gated(const Launch& launch, const MmaCall& mma, std::int32_t cuts, MmaStep step) {
-  constexpr int kBlocks = kD == 32 ? 6 : 2;
+  constexpr int kBlocks = kD == 32 ? 5 : 2;
   switch (step) {
     case MmaStep::sum_keys: return launch_mma<kD, GatedSum<kD, false>, kBlocks>(launch, mma, cuts);
     case MmaStep::sum_queries: return launch_mma<kD, GatedSum<kD, true>, kBlocks>(launch, mma, cuts);

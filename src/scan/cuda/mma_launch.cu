@@ -16,8 +16,8 @@ bool is_aligned(const Array<Pointer>& a) {
 
 bool are_logs_aligned(const Call& call) {
   const In& a = call.log_decay;
-  return call.decay == Decay::step || (reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 4 == 0 &&
-                                       a.row % 4 == 0 && a.head % 4 == 0);
+  return call.decay == Decay::step ||
+         (reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 4 == 0 && a.row % 4 == 0 && a.head % 4 == 0);
 }
 
 // Cards with little shared memory do without the widest heads.
@@ -30,8 +30,9 @@ int bytes_of(const Call& call, bool backward) {
 bool is_gated(const Call& call) { return call.decay_columns() != 0; }
 bool divides(const Call& call) { return call.denominator != Denominator::none; }
 bool fits(const Call& call, bool backward) {
-  const int bytes = is_gated(call) ? (call.d_k == 32 ? gated_bytes<32>(backward) : gated_bytes<64>(backward))
-                    : divides(call) ? bytes_of<true>(call, backward) : bytes_of<false>(call, backward);
+  const int bytes = is_gated(call)  ? (call.d_k == 32 ? gated_bytes<32>(backward) : gated_bytes<64>(backward))
+                    : divides(call) ? bytes_of<true>(call, backward)
+                                    : bytes_of<false>(call, backward);
   return bytes <= current_card(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
@@ -40,7 +41,8 @@ bool takes(const Call& call, const Schedule& schedule) {
   const bool kind = !is_gated(call) || (call.d_k <= 64 && !divides(call) && are_logs_aligned(call));
   const bool reads = std::all_of(schedule.host_pieces.begin(), schedule.host_pieces.end(),
                                  [](const PieceView& piece) { return piece.shift >= 0; });
-  return call.dtype == DType::bf16 && call.output_type == DType::bf16 && size && kind && reads && !schedule.is_step && is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v);
+  return call.dtype == DType::bf16 && call.output_type == DType::bf16 && size && kind && reads && !schedule.is_step &&
+         is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v);
 }
 
 class MmaRun {
@@ -71,8 +73,7 @@ class MmaRun {
   }
 
   void backward(const Backward& io) {
-    const std::size_t bytes =
-        call_.rms_norm ? row_count() * static_cast<std::size_t>(call_.d_v) * sizeof(bfloat16) : 0;
+    const std::size_t bytes = call_.rms_norm ? row_count() * static_cast<std::size_t>(call_.d_v) * sizeof(bfloat16) : 0;
     const DeviceScratch gradient(launch_, bytes), rest(launch_, bytes);
     const DeviceScratch scales(launch_, divides(call_) ? row_count() * sizeof(float2) : 0);
     if (divides(call_)) {

@@ -2,8 +2,8 @@
 
 #include "scan/cuda/schedule.h"
 
-// The tensor-core kernels: bf16, heads of 32, 64 or 128 columns in rows of whole 16-byte pieces; with a decay of steps or
-// channels 32 or 64, and no denominator. They return false for what they do not take.
+// The tensor-core kernels: bf16, heads of 32, 64 or 128 columns in rows of whole 16-byte pieces; with a decay of steps
+// or channels 32 or 64, and no denominator. They return false for what they do not take.
 namespace fovea::scan::cuda {
 
 bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule, const Forward& io);
@@ -20,9 +20,10 @@ struct MmaCall {
   const void* gradient = nullptr;       // of y, and what that lost as bf16: [query rows][heads][d_v]; null: d_o, ...
   const void* gradient_rest = nullptr;  // ... nothing
 
-  const float2* scales = nullptr;       // with a denominator, see column.cuh: [query rows][heads]
-  // With a decay of steps or channels, going backward: f(q) df(q), [query rows][heads][d_k]; states in front of cuts and
-  // behind pieces; where gradients of the logs go that are still to be summed over channels, [key rows][heads][d_k].
+  const float2* scales = nullptr;  // with a denominator, see column.cuh: [query rows][heads]
+  // With a decay of steps or channels, going backward: f(q) df(q), [query rows][heads][d_k]; states in front of cuts
+  // and behind pieces; where gradients of the logs go that are still to be summed over channels, [key
+  // rows][heads][d_k].
   float* terms = nullptr;
   const float* cut_states = nullptr;
   const float* last_states = nullptr;

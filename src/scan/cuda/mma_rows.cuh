@@ -45,6 +45,38 @@ struct Eight {
   }
 };
 
+// A lane's pieces of a row, e = lane, + 32, ...: the first are loaded at once and stay in registers for the second
+// time.
+inline constexpr int kHeld = 4;
+template <class T, class Load, class F>
+__device__ __forceinline__ void each_piece(int count, T (&held)[kHeld], const Load& load, const F& f) {
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j)
+    if (lane() + 32 * j < count) load(lane() + 32 * j, held[j]);
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j)
+    if (lane() + 32 * j < count) f(lane() + 32 * j, held[j]);
+  for (int e = lane() + 32 * kHeld; e < count; e += 32) {
+    T x;
+    load(e, x);
+    f(e, x);
+  }
+}
+template <class T, class Load, class F>
+__device__ __forceinline__ void each_piece_again(int count, T (&held)[kHeld], const Load& load, const F& f) {
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j)
+    if (lane() + 32 * j < count) f(lane() + 32 * j, held[j]);
+  for (int e = lane() + 32 * kHeld; e < count; e += 32) {
+    T x;
+    load(e, x);
+    f(e, x);
+  }
+}
+struct Gradient {
+  Eight o, d_o;
+};
+
 // Normalises rows of o, which are y as yet, with their rest. A warp for each row. Grid: ranges of queries.
 __global__ void norm_rows_kernel(const __grid_constant__ Call call, const Cut* cuts) {
   const Cut cut = cuts[blockIdx.x];
@@ -55,27 +87,26 @@ __global__ void norm_rows_kernel(const __grid_constant__ Call call, const Cut* c
   };
   for (std::int64_t i = cut.begin + threadIdx.x / 32; i < cut.end; i += kRowThreads / 32) {
     float squares = 0;
-    for (int e = lane(); e < count; e += 32) {
-      Eight y;
+    Eight held[kHeld];
+    const auto load = [&](int e, Eight& y) {
       y.load(call.out.data, place(call.out, i, e));
       y.add_rest(call.out_rest.data, place(call.out_rest, i, e));
+    };
+    each_piece(count, held, load, [&](int, const Eight& y) {
 #pragma unroll
       for (float x : y.x) squares += x * x;
-    }
+    });
     const float mean =
         warp_sum(squares) / static_cast<float>(call.heads * call.d_v) + static_cast<float>(call.norm_eps);
     const float factor = mean == 0 ? 0.0f : 1 / sqrtf(mean);
     if (lane() == 0 && call.out_statistic.data != nullptr)
       static_cast<float*>(call.out_statistic.data)[offset_of(call.out_statistic, piece.batch, piece.q0 + i, 0)] =
           factor;
-    for (int e = lane(); e < count; e += 32) {
-      Eight y;
-      y.load(call.out.data, place(call.out, i, e));
-      y.add_rest(call.out_rest.data, place(call.out_rest, i, e));
+    each_piece_again(count, held, load, [&](int e, Eight& y) {
 #pragma unroll
       for (float& x : y.x) x *= factor;
       y.store(call.out.data, place(call.out, i, e), call.out_rest.data, place(call.out_rest, i, e));
-    }
+    });
   }
 }
 
@@ -84,12 +115,11 @@ __global__ void norm_rows_kernel(const __grid_constant__ Call call, const Cut* c
 __global__ void denominator_rows_kernel(const __grid_constant__ Call call, const Cut* cuts, float2* scales) {
   const Cut cut = cuts[blockIdx.x];
   const PieceView& piece = call.pieces[cut.piece];
-  const int pieces = call.d_v / 8;
-  const std::int64_t count = (cut.end - cut.begin) * call.heads * pieces;
-  for (std::int64_t base = 0; base < count; base += kRowThreads) {
-    const std::int64_t e = base + threadIdx.x, i = cut.begin + e / pieces / call.heads;
-    const auto h = static_cast<std::int32_t>(e / pieces % call.heads);
-    const int column = static_cast<int>(e % pieces) * 8;
+  const int pieces = call.d_v / 8, count = static_cast<int>(cut.end - cut.begin) * call.heads * pieces;
+#pragma unroll 2
+  for (int base = 0; base < count; base += kRowThreads) {
+    const int e = base + static_cast<int>(threadIdx.x), h = e / pieces % call.heads, column = e % pieces * 8;
+    const std::int64_t i = cut.begin + e / pieces / call.heads;
     float dot = 0;
     if (e < count) {
       Eight o, d_o;
@@ -137,26 +167,23 @@ __global__ void gradient_rows_kernel(const __grid_constant__ Call call, const Cu
     const float factor =
         static_cast<const float*>(call.statistic.data)[offset_of(call.statistic, piece.batch, piece.q0 + i, 0)];
     float dot = 0;
-    const auto load = [&](int e, Eight& o, Eight& d_o) {
-      o.load(call.o.data, place(call.o, i, e));
-      o.add_rest(call.rest.data, place(call.rest, i, e));
-      d_o.load(call.d_o.data, place(call.d_o, i, e));
+    Gradient held[kHeld];
+    const auto load = [&](int e, Gradient& g) {
+      g.o.load(call.o.data, place(call.o, i, e));
+      g.o.add_rest(call.rest.data, place(call.rest, i, e));
+      g.d_o.load(call.d_o.data, place(call.d_o, i, e));
     };
-    for (int e = lane(); e < count; e += 32) {
-      Eight o, d_o;
-      load(e, o, d_o);
+    each_piece(count, held, load, [&](int, const Gradient& g) {
 #pragma unroll
-      for (int j = 0; j < 8; ++j) dot += o.x[j] * d_o.x[j];
-    }
+      for (int j = 0; j < 8; ++j) dot += g.o.x[j] * g.d_o.x[j];
+    });
     const float pull = warp_sum(dot) / static_cast<float>(call.heads * call.d_v);
-    for (int e = lane(); e < count; e += 32) {
-      Eight o, d_o;
-      load(e, o, d_o);
+    each_piece_again(count, held, load, [&](int e, Gradient& g) {
 #pragma unroll
-      for (int j = 0; j < 8; ++j) d_o.x[j] = (d_o.x[j] - o.x[j] * pull) * factor;
+      for (int j = 0; j < 8; ++j) g.d_o.x[j] = (g.d_o.x[j] - g.o.x[j] * pull) * factor;
       const std::int64_t to = ((piece.first_q + i) * call.heads + e / pieces) * call.d_v + e % pieces * 8;
-      d_o.store(gradient, to, rest, to);
-    }
+      g.d_o.store(gradient, to, rest, to);
+    });
   }
 }
 

@@ -105,11 +105,42 @@ TEST_F(ScanLaunches, TheNormOfManyHeadsIsTakenApartWhereItDoesNotFit) {
 }
 
 TEST_F(ScanLaunches, WhatTensorCoresDoNotTakeIsPortable) {
-  for (const Work& work : {Work{.dtype = DType::f32}, Work{.dtype = DType::f16}, Work{.dtype = DType::f64},
-                           Work{.width = 20}, Work{.width = 256}, Work{.decay = Decay::step},
-                           Work{.decay = Decay::channel}, Work{.denominator = Denominator::add}})
+  for (const Work& work :
+       {Work{.dtype = DType::f32}, Work{.dtype = DType::f16}, Work{.dtype = DType::f64}, Work{.width = 20},
+        Work{.width = 256}, Work{.width = 128, .decay = Decay::step}, Work{.width = 128, .decay = Decay::channel},
+        Work{.decay = Decay::step, .denominator = Denominator::clamp}})
     for (const int card : {kHopper, kAda}) EXPECT_EQ(run_on(card, work), kPortable);
   EXPECT_EQ(run_on(kHopper, {.decay = Decay::head}), kTensorCores);
+  const auto normed = run_on(kHopper, {.rms_norm = true, .decay = Decay::channel});
+  EXPECT_EQ(normed, std::pair(Kernels::tensor_cores, Kernels::portable));
+}
+
+TEST_F(ScanLaunches, TensorCoresTakeDenominators) {
+  const Work forms[] = {{.causal = false}, {.causal = true}, {.causal = true, .decay = Decay::head}};
+  for (Work work : forms)
+    for (const std::int64_t width : {32, 64, 128}) {
+      work.width = width;
+      work.denominator = width == 32 ? Denominator::add : Denominator::clamp;
+      SCOPED_TRACE(std::to_string(width) + (work.causal ? " causal" : ""));
+      for (const int card : {kHopper, kBlackwell}) EXPECT_EQ(run_on(card, work), kTensorCores);
+      for (const int card : {kAmpere, kAda}) EXPECT_EQ(run_on(card, work), width == 128 ? kPortable : kTensorCores);
+    }
+}
+
+// Only the gradient of a step's decay is summed over channels afterwards.
+TEST_F(ScanLaunches, TensorCoresTakeDecaysOfStepsAndChannels) {
+  for (const int card : {kHopper, kAmpere, kAda, kBlackwell})
+    for (const std::int64_t width : {32, 64})
+      for (const std::int64_t n : {3, 300, 5000})
+        for (const Decay decay : {Decay::step, Decay::channel}) {
+          SCOPED_TRACE(std::to_string(width) + ", n " + std::to_string(n) + " on card " + std::to_string(card));
+          std::pair<Kernels, Kernels> ran;
+          const auto names = launched(card, [&] { ran = run_on(card, {.width = width, .n = n, .decay = decay}); });
+          EXPECT_EQ(ran, kTensorCores);
+          EXPECT_TRUE(names.contains("mma_kernel"));
+          EXPECT_EQ(names.contains("sum_channels_kernel"), decay == Decay::step);
+          EXPECT_FALSE(names.contains("walk_kernel"));
+        }
 }
 
 // A grid has 65535 rows at most.

@@ -149,11 +149,11 @@ void expect_tensor_cores(const Ran& ran) {
 }
 
 // Two packed pieces and a shorter item, or every item whole. No causal query stands in front of all keys.
-Case of_32(std::int64_t heads, std::int64_t n, bool causal, bool packed) {
+Case of_width(std::int64_t d, std::int64_t heads, std::int64_t n, bool causal, bool packed) {
   Case s;
   s.batch = 2;
   s.heads = s.kv_heads = heads;
-  s.d_k = s.d_v = 32;
+  s.d_k = s.d_v = d;
   s.rows_k = n;
   s.rows_q = n - n / 5;
   s.causal = causal;
@@ -161,6 +161,10 @@ Case of_32(std::int64_t heads, std::int64_t n, bool causal, bool packed) {
   s.pieces = {{0, 0, s.rows_q, 0, n}, {1, 0, s.rows_q, 0, n}};
   if (packed) s.pieces = {{0, 0, a, 0, b}, {0, a + 2, s.rows_q - a - 2, b + 1, n - b - 1}, {1, 1, a, 0, n - 3}};
   return s;
+}
+
+Case of_32(std::int64_t heads, std::int64_t n, bool causal, bool packed) {
+  return of_width(32, heads, n, causal, packed);
 }
 
 // Heads of 32: two and eight have the norm in the pass that reads the states, seventeen after it.
@@ -191,6 +195,73 @@ TEST(CudaScan, HeadsOf32OnTensorCores) {
       }
   std::printf("heads of 32 on tensor cores: %d forward, %d backward of %d\n", forward, backward,
               static_cast<int>(number));
+}
+
+constexpr std::int64_t kRowCounts[] = {1, 16, 33, 64, 100, 300, 1100};  // the last in segments
+
+// The denominator is a column beside the values; its gradient cancels that of the values where they have a mean.
+TEST(CudaScan, DenominatorsOnTensorCores) {
+  std::uint64_t number = 0;
+  for (const std::int64_t d : {32, 64, 128})
+    for (const std::int64_t n : kRowCounts)
+      for (int form = 0; form < 8; ++form) {
+        Case s =
+            of_width(d, 2, std::max<std::int64_t>(n, form / 2 % 2 == 1 ? 16 : 2), form % 2 == 1, form / 2 % 2 == 1);
+        ++number;
+        s.map = Map::elu_plus_one;
+        s.denominator = form / 4 == 0 ? Denominator::add : Denominator::clamp;
+        s.eps = form / 4 == 0 ? 0.1 : 3.7 * static_cast<double>(d);  // some rows are clamped
+        if (s.causal && number % 3 == 0) {
+          s.decay = Decay::head;
+          s.log_decay = {-0.02, -30.0};
+        }
+        s.states = number % 3 != 0;
+        s.save_state = number % 2 == 0;
+        Ran ran{};
+        check_case<bf16>(s, random_values(s, number, number % 4 == 0 ? 1.0 : 0.1),
+                         {number % 2 == 0 ? 8 : 0, false, number % 3 == 1, &ran});
+        expect_tensor_cores(ran);
+      }
+}
+
+// Logs as drawn (down to -5, and a few of -60 and -1000), ones that reach far, and among these some that forget all.
+void set_logs(Values& values, int kind) {
+  for (std::size_t i = 0; i < values.log_decay.size(); ++i) {
+    double& g = values.log_decay[i];
+    if (kind > 0) g *= kind == 1 ? 0.02 : 0.002;
+    if (kind == 1 && i % 97 == 0 && g <= 0) g = i % 2 == 0 ? -std::numeric_limits<double>::infinity() : -1000.0;
+  }
+}
+
+TEST(CudaScan, DecaysOfStepsAndChannelsOnTensorCores) {
+  std::uint64_t number = 0;
+  for (const std::int64_t d : {32, 64})
+    for (const std::int64_t n : kRowCounts)
+      for (int form = 0; form < 12; ++form) {
+        const bool packed = form % 2 == 1;
+        Case s = of_width(d, 2, std::max<std::int64_t>(n, packed ? 16 : 2), true, packed);
+        ++number;
+        s.decay = form / 2 % 2 == 0 ? Decay::channel : Decay::step;
+        s.map = static_cast<Map>(number % 4);
+        s.states = number % 3 != 0;
+        s.save_state = number % 2 == 0;
+        Values values = random_values(s, number, 0.1);
+        set_logs(values, form / 4);
+        Ran ran{};
+        check_case<bf16>(s, values, {number % 2 == 0 ? 8 : 0, false, number % 3 == 1, &ran});
+        expect_tensor_cores(ran);
+      }
+}
+
+// The normalised gradient would cancel: it is not theirs.
+TEST(CudaScan, NormedDecaysOfChannelsTrainPortably) {
+  Case s = of_width(64, 2, 150, true, false);
+  s.decay = Decay::channel;
+  s.rms_norm = true;
+  Ran ran{};
+  check_case<bf16>(s, random_values(s, 3, 0.1), {.ran = &ran});
+  EXPECT_EQ(ran.forward, cuda::Kernels::tensor_cores);
+  EXPECT_EQ(ran.backward, cuda::Kernels::portable);
 }
 
 // What the kernels do not take goes to the portable ones: grouped heads backward, other widths, rows off their pieces.
@@ -271,6 +342,33 @@ TEST(CudaScan, HalfPrecisionKeepsTheGradientOfQ) {
       const Results exact = run_engine<double>(make_context(8), setup, values);
       Ran ran{};
       const Results half = run_card<bf16>(setup, values, {.ran = &ran});
+      SCOPED_TRACE(setup.text());
+      expect_tensor_cores(ran);
+      EXPECT_LT(relative(half.o, exact.o), 4e-3);
+      EXPECT_LT(relative(half.dq, exact.dq), 6e-3);
+      EXPECT_LT(relative(half.dk, exact.dk), 6e-3);
+      EXPECT_LT(relative(half.dv, exact.dv), 6e-3);
+      std::printf("d %d causal %d: o %.2e dq %.2e dk %.2e dv %.2e\n", static_cast<int>(d), causal,
+                  relative(half.o, exact.o), relative(half.dq, exact.dq), relative(half.dk, exact.dk),
+                  relative(half.dv, exact.dv));
+    }
+}
+
+// The same of a denominator, whose gradient stands against that of the values.
+TEST(CudaScan, HalfPrecisionKeepsTheGradientUnderADenominator) {
+  for (const std::int64_t d : {32, 64, 128})
+    for (bool causal : {false, true}) {
+      Case setup = single(2048, 2048);
+      setup.d_k = setup.d_v = d;
+      setup.causal = causal;
+      setup.map = Map::elu_plus_one;
+      setup.denominator = Denominator::add;
+      setup.eps = 1e-6;
+      Values values = random_values(setup, 13, 0.5);
+      round_to<bf16>(values);
+      const Results exact = run_engine<double>(make_context(8), setup, values);
+      Ran ran{};
+      const Results half = run_card<bf16>(setup, values, {.with_rest = true, .ran = &ran});
       SCOPED_TRACE(setup.text());
       expect_tensor_cores(ran);
       EXPECT_LT(relative(half.o, exact.o), 4e-3);
