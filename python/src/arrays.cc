@@ -4,8 +4,10 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -87,25 +89,16 @@ void check_home(const Array& input, const char* name, const Home& home) {
           .c_str());
 }
 
-// A result that somebody else reads, on a stream of its own perhaps: its memory is used again after that.
+// A result that somebody else reads, on a stream of its own perhaps.
 struct Held {
   Tensor tensor;
   Stream reader;
 
   static nb::capsule hold(const Tensor& tensor, Stream reader) {
-    return {new Held{tensor, reader}, [](void* held) noexcept { release(static_cast<Held*>(held)); }};
-  }
-  static void release(Held* held) noexcept {
-    Memory& memory = *held->tensor.memory();
-    with_streams(memory, [&]<Device D>() {
-      const int chosen = Streams<D>::current();
-      try {
-        if (held->reader != 0) Streams<D>::follow(memory, held->reader);
-      } catch (const Error&) {  // its stream is no more, and so all that was on it is done
-      }
-      delete held;
-      Streams<D>::select(chosen);
-    });
+    return {new Held{tensor, reader}, [](void* given) noexcept {
+              const std::unique_ptr<Held> held(static_cast<Held*>(given));
+              give_back(std::move(held->tensor), held->reader);
+            }};
   }
 };
 

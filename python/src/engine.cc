@@ -79,8 +79,11 @@ std::vector<std::string> device_names() {
 
 void empty_cache() {
   const std::lock_guard lock(contexts().mutex);
-  for (const auto& [place, context] : contexts().cards)
-    if (context != nullptr) context->allocator()->trim();
+  for (const auto& [place, context] : contexts().cards) {
+    if (context == nullptr) continue;
+    take_back(*context->memory());
+    context->allocator()->trim();
+  }
 }
 
 Running::Running() : stop_(is_interrupted) {}

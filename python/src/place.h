@@ -6,6 +6,7 @@
 
 #include "core/visit_device.h"
 #include "fovea/memory.h"
+#include "fovea/tensor.h"
 
 // Where the arrays of a call lie, and in whose order its work is done.
 namespace fovea::python {
@@ -32,6 +33,7 @@ struct Streams {
   static void follow(Memory&, Stream) {}
   static void precede(Memory&, Stream) {}
   static void finish(Memory&) {}
+  static void finish_all(Memory&) {}
   static int current() { return 0; }
   static void select(int) {}
 };
@@ -43,6 +45,7 @@ struct Streams<Device::cuda> {
   static void follow(Memory& memory, Stream other);   // the memory's stream waits for all that is on the other
   static void precede(Memory& memory, Stream other);  // and the other way round
   static void finish(Memory& memory);                 // the host waits
+  static void finish_all(Memory& memory);             // for all streams of the card
   static int current();                               // the card that the calling thread has chosen
   static void select(int index);
 };
@@ -52,6 +55,13 @@ template <class F>
 auto with_streams(const Memory& memory, const F& f) {
   return visit_built(BuiltDevices(), kernels_of(memory.device()), f);
 }
+
+// A result is given back by somebody who read it on `reader`. A stream other than the memory's may be gone by now, and
+// whatever is asked of one that is gone may end the process. So nothing is: the result waits for take_back().
+void give_back(Tensor result, Stream reader) noexcept;
+// Lets the memory of such results be used again; the host waits until the card has done all it was given. Nothing is
+// done where there are none.
+void take_back(Memory& memory);
 
 // Work for a caller: after what is on its stream, before what it puts there next. The card that the caller has chosen
 // stays chosen.

@@ -5,7 +5,8 @@ In the tests 20 rounds; as a soak, also on another machine (only this file, supp
 
     FOVEA_PROGRAM=build/release/bin/fovea python3 tests/cli/interrupt_test.py --rounds 1000 --jobs 8
 
-A failure names its round; --seed and --first repeat it. --minutes begins no round later than that.
+It says first which program it stops. A failure names its round; --seed and --first repeat it. --minutes begins no round
+later than that.
 """
 
 import argparse
@@ -48,6 +49,12 @@ class Failure(Exception):
 def environment():
     clean = {k: v for k, v in os.environ.items() if not k.startswith("FOVEA_")}
     return {"OMP_WAIT_POLICY": "passive", **clean}
+
+
+def program():
+    """Which one is stopped, so that nobody spends hours on another."""
+    version = subprocess.run([PROGRAM, "--version"], text=True, capture_output=True, check=True).stdout.strip()
+    return f"{Path(PROGRAM).resolve()}: {version}"
 
 
 def start(arguments, folder):
@@ -160,6 +167,7 @@ def stopped(case, expected, seconds, number, parent):
 
 class Interrupts(unittest.TestCase):
     def test_every_stopped_run_ends_like_one_that_was_not(self):
+        print(program(), file=sys.stderr)
         counts, rounds, end = {}, 0, time.monotonic() + 60 * MINUTES
         with tempfile.TemporaryDirectory() as parent, concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             ends = {case: straight(case, parent) for case in CASES}

@@ -1,5 +1,6 @@
 #include "core/cuda/card_memory.h"
 #include "core/cuda/memory.h"
+#include "core/recording.h"
 #include "place.h"
 
 namespace fovea::python {
@@ -44,6 +45,12 @@ void Streams<Device::cuda>::precede(Memory& memory, Stream other) {
 void Streams<Device::cuda>::finish(Memory& memory) {
   memory.enter();
   device::check_cuda(cudaStreamSynchronize(device::card_memory(memory).stream()), "a card's stream");
+}
+
+void Streams<Device::cuda>::finish_all(Memory& memory) {
+  memory.enter();
+  const auto outside = Recording::outside();
+  device::check_cuda(cudaDeviceSynchronize(), "a card");
 }
 
 int Streams<Device::cuda>::current() {

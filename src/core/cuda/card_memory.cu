@@ -121,11 +121,12 @@ void Staging::read(void* host, const void* from, std::size_t bytes, cudaStream_t
   }
 }
 
-CardMemory::CardMemory(const Place& place) : Memory(Device::cuda), index_(place.index), stream_(place.stream) {
+CardMemory::CardMemory(const Place& place)
+    : Memory(Device::cuda), index_(place.index), stream_(place.stream), owns_stream_(place.stream == nullptr) {
   const Card& card = card_at(cards(), index_);
   size_ = card.bytes;
   check_cuda(cudaSetDevice(index_), "a card");
-  if (stream_ == nullptr) stream_ = stream_of_card(index_);
+  if (owns_stream_) stream_ = stream_of_card(index_);
   std::uint64_t kept = kKeptByDriver;
   check_cuda(cudaMemPoolSetAttribute(pool_of(index_), cudaMemPoolAttrReleaseThreshold, &kept), "a card's memory");
 }
@@ -163,7 +164,13 @@ void CardMemory::unmap(void* data, std::size_t) {
     return recording->keep(std::make_shared<const LentBlock>(data, stream_));
   const auto outside = Recording::outside();
   cudaSetDevice(index_);
-  cudaFreeAsync(data, stream_);  // nothing to be done where a program ends before its tensors
+  // Nothing to be done where a program ends before its tensors.
+  if (owns_stream_) {
+    cudaFreeAsync(data, stream_);
+  } else {
+    cudaDeviceSynchronize();  // cudaFree() waits for nothing where the memory is a pool's
+    cudaFree(data);
+  }
 }
 
 void CardMemory::fill(void* to, unsigned char value, std::size_t bytes) {

@@ -37,7 +37,8 @@ class Staging {
 };
 
 // The memory of a card, and the stream in whose order everything happens to it: kernels, copies, and the reuse of
-// blocks. All memories of a card share one stream unless they are given another's.
+// blocks. All memories of a card share one stream unless they are given another's. That one need not live as long as
+// the memory: only what is asked of the memory uses it, and giving blocks back to the driver does not.
 class CardMemory : public Memory {
  public:
   struct Place {
@@ -71,6 +72,7 @@ class CardMemory : public Memory {
  private:
   int index_;
   cudaStream_t stream_;
+  bool owns_stream_;  // it lives as long as the program
   std::size_t size_ = 0;
   Staging staging_;
   std::atomic<int> reads_{0}, writes_{0};

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <set>
 #include <utility>
 
 namespace fovea::testing {
@@ -94,6 +96,19 @@ template <class T>
 T made_up_handle() {
   static char one;
   return reinterpret_cast<T>(&one);
+}
+
+// Those that were made and not destroyed; a handle is never used again.
+std::set<cudaStream_t>& streams() {
+  static auto* const all = new std::set<cudaStream_t>;
+  return *all;
+}
+
+cudaError_t on(cudaStream_t stream, const char* call) {
+  const bool standard = stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+  if (standard || streams().contains(stream)) return say(cudaSuccess);
+  machine().on_gone_streams.emplace_back(call);
+  return say(cudaErrorInvalidResourceHandle);
 }
 
 }  // namespace
@@ -213,17 +228,26 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   allowed()[{kernel, machine().current}] = static_cast<std::size_t>(value);
   return say(cudaSuccess);
 }
-cudaError_t cudaDeviceSynchronize() { return say(cudaSuccess); }
+cudaError_t cudaDeviceSynchronize() {
+  ++machine().waits;
+  return say(cudaSuccess);
+}
 
 // Memory.
 cudaError_t cudaMalloc(void** data, std::size_t bytes) { return allocate(data, bytes); }
-cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t) { return allocate(data, bytes); }
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
+  const cudaError_t status = on(stream, __func__);
+  return status == cudaSuccess ? allocate(data, bytes) : status;
+}
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
   *data = std::malloc(bytes);
   return say(cudaSuccess);
 }
 cudaError_t cudaFree(void* data) { return release(data); }
-cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return release(data); }
+cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
+  on(stream, __func__);
+  return release(data);
+}
 cudaError_t cudaFreeHost(void* data) {
   std::free(data);
   return say(cudaSuccess);
@@ -253,18 +277,24 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value)
 
 // Order.
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = made_up_handle<cudaStream_t>();
+  static std::deque<char> handles;
+  *stream = reinterpret_cast<cudaStream_t>(&handles.emplace_back());
+  streams().insert(*stream);
   return say(cudaSuccess);
 }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return say(cudaSuccess); }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return say(cudaSuccess); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return say(cudaSuccess); }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const cudaError_t status = on(stream, __func__);
+  streams().erase(stream);
+  return status;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return on(stream, __func__); }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned) { return on(stream, __func__); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = made_up_handle<cudaEvent_t>();
   return say(cudaSuccess);
 }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return say(cudaSuccess); }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return say(cudaSuccess); }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t stream) { return on(stream, __func__); }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return say(cudaSuccess); }
 
 // Recordings.

@@ -40,6 +40,8 @@ struct Machine {
   cudaError_t lost = cudaSuccess;           // what every call says from now on
   std::vector<KernelLaunch> launches;
   bool captures = false;
+  int waits = 0;                             // for all that the current card was given
+  std::vector<std::string> on_gone_streams;  // calls with a stream that was destroyed; a driver may crash
 
   static Machine& instance();
   // As it was when the program started, but for what its memory holds.

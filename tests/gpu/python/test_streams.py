@@ -1,5 +1,7 @@
 """In whose order the work is done: PyTorch's streams, and arrays of others by DLPack."""
 
+import contextlib
+import ctypes
 import threading
 
 import pytest
@@ -92,6 +94,37 @@ def test_threads_with_streams_of_their_own():
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@contextlib.contextmanager
+def short_lived_stream():
+    """A stream of nobody's pool, which is gone afterwards."""
+    handle = ctypes.c_void_p()
+    assert int(torch.cuda.cudart().cudaStreamCreate(ctypes.addressof(handle))) == 0
+    try:
+        yield handle.value
+    finally:
+        torch.cuda.synchronize()
+        assert int(torch.cuda.cudart().cudaStreamDestroy(handle.value)) == 0
+
+
+@pytest.mark.parametrize("name", ["softmax", "norm", "performer"])
+def test_results_outlive_their_streams(name):
+    q, k, v = tensors()
+    expected = fovea.attention(q, k, v, name)
+    kept = []
+    for _ in range(10):
+        with short_lived_stream() as stream:
+            result = fovea.attention(Plain(q), Plain(k), Plain(v), name)
+            kept.append(torch.utils.dlpack.from_dlpack(result.__dlpack__(stream=stream)))
+            with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
+                kept.append(fovea.attention(q, k, v, name))
+    for out in kept:
+        near(out, expected, 0.0)
+    kept.clear()
+    del out, result
+    fovea.empty_cache()
+    near(fovea.attention(q, k, v, name), expected, 0.0)
 
 
 class Plain:
