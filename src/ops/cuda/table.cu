@@ -1,6 +1,7 @@
 #include "ops/table_kernels.h"
 
 #include "core/wide.h"
+#include "gemm/cuda/one_hot.h"
 #include "ops/cuda/packs.cuh"
 #include "ops/cuda/row_copy.cuh"
 #include "tensor/cuda/held_rows.cuh"
@@ -125,6 +126,7 @@ void kernels::add_runs<Device::cuda>(const Context& context, const AddRuns& io) 
 
 template <>
 void kernels::scatter_add<Device::cuda>(const Context& context, const ScatterAdd& io) {
+  if (gemm::add_one_hot(context, {io.index.reshape({io.index.numel()}), io.g, io.table})) return;
   visit_wide(io.g.dtype(), [&]<class R>() { add<R>(context, io); });
 }
 

@@ -66,15 +66,24 @@ void sum_segments(const Queue& queue, const ColumnShape& shape, const Segments& 
   check_cuda(cudaGetLastError(), "sums of columns");
 }
 
-// put(c, the sum of parts (shape.rows, shape.width) over all rows).
-template <class S, class Put>
-void join_parts(const Queue& queue, const ColumnShape& shape, const S* parts, const Put& put) {
-  if (shape.width <= 0) return;
+template <int kColumns, class S, class Put>
+void join_by(const Queue& queue, const ColumnShape& shape, const S* parts, const Put& put) {
   const std::int64_t width = shape.width;
-  sum_segments<kJoinColumns, S>(
+  sum_segments<kColumns, S>(
       queue, shape, Segments(shape.rows, std::max<std::int64_t>(1, shape.rows)),
       [=] __device__(std::int64_t r, std::int64_t c) { return parts[r * width + c]; },
       [=] __device__(std::int64_t, std::int64_t c, const S& sum) { put(c, sum); });
+}
+
+// put(c, the sum of parts (shape.rows, shape.width) over all rows).
+template <class S, class Put>
+void join_parts(const Queue& queue, const ColumnShape& shape, const S* parts, const Put& put) {
+  constexpr std::int64_t kNarrow = 2048;  // more columns make blocks enough
+  if (shape.width <= 0) return;
+  if (shape.width <= kNarrow)
+    join_by<kJoinColumns>(queue, shape, parts, put);
+  else
+    join_by<kSumColumns>(queue, shape, parts, put);
 }
 
 template <class F, class Put>

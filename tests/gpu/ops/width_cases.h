@@ -19,6 +19,18 @@ inline void add_column_sums(std::vector<OpCase>& cases) {
                        2,
                        true,
                        0.5});
+  constexpr std::pair<std::int64_t, std::int64_t> kWeights[] = {{64, 64},   {64, 192},  {64, 256}, {128, 64},
+                                                                {128, 128}, {192, 128}, {64, 512}};
+  for (const auto& [in, out] : kWeights)
+    for (const std::int64_t rows : {4096, 5001}) {
+      const std::string name = std::to_string(rows) + "_" + std::to_string(in) + "_" + std::to_string(out);
+      const std::vector<Shape> shapes{{rows, in}, {in, out}, {out}};
+      // The weight is read twice, so that one gradient is added to the other.
+      const auto twice = [](Tape& t, Inputs v) {
+        return add(t, linear(t, v[0], v[1], v[2]), linear(t, scale(t, v[0], -0.25), v[1], v[2], Activation::gelu));
+      };
+      cases.push_back({"linear_of_rows_" + name, one(twice), shapes, shapes, 2, true, 0.5});
+    }
   for (const std::int64_t rows : {1, 7, 140000})
     cases.push_back({"add_row_to_" + std::to_string(rows),
                      one([](Tape& t, Inputs v) { return add(t, v[0], v[1]); }),
