@@ -38,11 +38,11 @@ inline void add_column_sums(std::vector<OpCase>& cases) {
                      {{rows, 64}, {64}},
                      1});
   for (const bool runs : {false, true})
-    cases.push_back({runs ? "embedding_sum_of_runs_64" : "embedding_sum_64",
-                     one([runs](Tape& t, Inputs v) { return sum_of_embeddings(t, v, runs); }),
-                     {{7, 300, 64}, {20, 64}, {300, 64}},
-                     {{7, 300, 64}, {20, 64}, {300, 64}},
-                     2});
+    for (const std::int64_t words : {20, 200, 1000}) {
+      const std::vector<Shape> shapes{{7, 700, 64}, {words, 64}, {700, 64}};
+      cases.push_back({(runs ? "embedding_sum_of_runs_" : "embedding_sum_") + std::to_string(words),
+                       one([runs](Tape& t, Inputs v) { return sum_of_embeddings(t, v, runs); }), shapes, shapes, 2});
+    }
   for (const std::int64_t width : {8, 64})
     cases.push_back({"mean_pool_" + std::to_string(width),
                      one([](Tape& t, Inputs v) {
