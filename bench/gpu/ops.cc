@@ -5,6 +5,7 @@
 #include "core/cuda/card_memory.h"
 #include "gemm/gemm.h"
 #include "gpu/timing.h"
+#include "ops/feed_forward.h"
 
 namespace {
 
@@ -104,6 +105,35 @@ void time_gradients(Bench& b) {
           both([&](Tape& t) { return linear(t, Var::leaf(x), Var::leaf(weight), Var::leaf(gain), Activation::gelu); }));
 }
 
+// The rows of a small model: 32 sequences of 4096 rows of 64.
+void time_narrow_rows(Bench& b) {
+  const std::int64_t rows = 1 << 17, width = 64;
+  const Tensor x = b.random({rows, width}), y = b.random({rows, width}), gain = b.random({width}, DType::f32),
+               in = b.random({width, 4 * width}, DType::f32), in_bias = b.random({4 * width}, DType::f32),
+               out = b.random({2 * width, width}, DType::f32);
+  const double one = 2.0 * static_cast<double>(rows * width);
+  const auto run = [&](bool record, const auto& f) {
+    return [&b, record, f] {
+      Tape tape(b.context(), {.record = record, .training = true});
+      const Var z = f(tape);
+      if (record) tape.backward(std::span(&z, 1), std::span(&z.value(), 1));
+    };
+  };
+  const auto normed = [&](Tape& t) {
+    return add_norm(t, Var::leaf(x), Var::leaf(y), 0.0, {NormKind::layer, 1e-5, Var::leaf(gain), Var::leaf(gain)})
+        .normed;
+  };
+  const auto product = [&](Tape& t) { return linear(t, Var::leaf(x), Var::leaf(in), Var::leaf(in_bias)); };
+  b.bytes("64 wide: sum and layer norm", 4 * one, run(false, normed));
+  b.bytes("64 wide: the same with gradients", 8 * one, run(true, normed));
+  b.bytes("64 wide: linear to 256", 5 * one, run(false, product));
+  b.bytes("64 wide: the same with gradients", 16 * one, run(true, product));
+  b.bytes("64 wide: gated layer of 128, in one", 2 * one, [&] {
+    Tape tape(b.context(), {.record = false});
+    fused_feed_forward(tape, Var(x), {Var(in), Var(in_bias), Var(out), Var(gain), Activation::silu, true});
+  });
+}
+
 void time_products(Bench& b) {
   const std::int64_t n = 4096;
   const double work = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
@@ -119,5 +149,6 @@ int main() {
   Bench bench;
   time_elements(bench);
   time_gradients(bench);
+  time_narrow_rows(bench);
   time_products(bench);
 }

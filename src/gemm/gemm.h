@@ -7,7 +7,7 @@ namespace fovea::gemm {
 
 // What happens to the product on its way out. Both cost nothing: they are done while it is still in registers.
 struct Epilogue {
-  Tensor bias;  // (n), in the wide type; undefined: none
+  Tensor bias;  // (n), in the wide type, on a card also in that of c; undefined: none
   bool relu = false;
   bool accumulate = false;  // c += a b; excludes the other two
 };

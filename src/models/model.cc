@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/wide.h"
+#include "gemm/narrowed.h"
 #include "models/network.h"
 #include "ops/numbers.h"
 
@@ -94,7 +95,20 @@ std::int64_t Model::parameter_count() const {
   return count;
 }
 
+namespace {
+
+// What products read: matrices that decay, and biases.
+std::vector<Tensor> read_by_products(const std::vector<Parameter>& parameters) {
+  std::vector<Tensor> read;
+  for (const Parameter& p : parameters)
+    if (p.decay || p.name.ends_with(".bias")) read.push_back(p.var.value());
+  return read;
+}
+
+}  // namespace
+
 Var Model::forward(Tape& tape, const Batch& batch) const {
+  const gemm::NarrowedWeights narrowed(read_by_products(impl_->parameters));
   return tape.at("model", [&] { return impl_->network->forward(tape, batch); });
 }
 
@@ -108,6 +122,7 @@ Loss::Numbers Loss::read(const Context& context) const {
 }
 
 Loss Model::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
+  const gemm::NarrowedWeights narrowed(read_by_products(impl_->parameters));
   return tape.at("model", [&] {
     Loss loss = impl_->network->loss(tape, batch, options);
     for (const Var& penalty : tape.take_penalties()) loss.value = add(tape, loss.value, penalty);

@@ -4,6 +4,7 @@
 
 #include "fovea/zones.h"
 #include "nn/embedding.h"
+#include "ops/index.h"
 #include "tensor/feed.h"
 
 namespace fovea::nn {
@@ -33,7 +34,7 @@ struct Plan {
   bool stays = false;               // every id stands where it was, and leaves the host anyway
 
   void check(std::string_view kind, std::int64_t limit, const Move& move, const std::int32_t* from) const;
-  Tensor lay_out(std::string_view kind, std::int64_t limit, const Tensor& given) const;
+  Tensor lay_out(const Context& context, std::string_view kind, std::int64_t limit, const Tensor& given) const;
 };
 
 // A loop without branches first: it is what all ids of all batches go through.
@@ -49,10 +50,11 @@ void Plan::check(std::string_view kind, std::int64_t limit, const Move& move, co
 }
 
 // Checks every id, and takes a copy where they do not stay as they are. Padding is 0.
-Tensor Plan::lay_out(std::string_view kind, std::int64_t limit, const Tensor& given) const {
+Tensor Plan::lay_out(const Context& context, std::string_view kind, std::int64_t limit, const Tensor& given) const {
+  if (stays && given.device() == Device::cpu && given.is_contiguous() && first_outside(context, given, 0, limit) < 0)
+    return given;
   const Ids ids = given.to_vector<std::int32_t>();
   for (const Move& move : moves) check(kind, limit, move, ids.data() + move.from);
-  if (stays && given.device() == Device::cpu && given.is_contiguous()) return given;
   const auto laid = std::make_shared<Ids>(static_cast<std::size_t>(shape.numel()), 0);
   for (const std::size_t front : fronts) (*laid)[front] = static_cast<std::int32_t>(kind == "token" ? limit : 0);
   for (const Move& move : moves)
@@ -172,7 +174,7 @@ Arranged arrange(const Context& context, const EmbeddingSpec& spec, const Input&
   plan->stays = !spec.front && !layout->division && covered == static_cast<std::size_t>(wide.numel()) &&
                 context.device() != Device::cpu;
   const auto across = [&](const char* kind, std::int64_t limit, const Tensor& given) {
-    return feed(context, [plan, kind, limit, given] { return plan->lay_out(kind, limit, given); });
+    return feed(context, [&context, plan, kind, limit, given] { return plan->lay_out(context, kind, limit, given); });
   };
   const Index tokens(across("token", spec.vocabulary, input.ids), 0, spec.vocabulary + (spec.front ? 1 : 0));
   if (!input.types.defined()) return {tokens, Index(), layout};

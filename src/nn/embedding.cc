@@ -42,10 +42,20 @@ PositionTable::PositionTable(const Scope& scope, const EmbeddingSpec& spec) : of
     table_ = sinusoids(scope.context(), rows, spec.width, wide_type(spec.dtype));
 }
 
+RowPlaces PositionTable::places(Tape& tape, const Layout& layout) const {
+  if (!table_.defined()) return {};
+  RowPlaces places{offset_ == 0 ? table_ : slice(tape, table_, 0, offset_, table_.dim(0)),
+                   Index(layout.positions, 0, layout.longest),
+                   {}};
+  if (!layout.division && layout.pasts.empty())
+    places.runs = layout.rows.rows(layout.positions.dim(0), layout.positions.dim(1), "rows");
+  return places;
+}
+
 Var PositionTable::operator()(Tape& tape, const Var& x, const Layout& layout) const {
   if (!table_.defined()) return x;
-  const Var rows = offset_ == 0 ? table_ : slice(tape, table_, 0, offset_, table_.dim(0));
-  return add(tape, x, embedding(tape, rows, Index(layout.positions, 0, layout.longest)));
+  const RowPlaces rows = places(tape, layout);
+  return add(tape, x, embedding(tape, rows.table, rows.index));
 }
 
 Embedding::Embedding(const Scope& scope, const ModelConfig& config, const EmbeddingSpec& spec, Var tokens)
@@ -58,8 +68,10 @@ Embedding::Embedding(const Scope& scope, const ModelConfig& config, const Embedd
   if (config.embedding_norm) norm_.emplace(scope / "norm", config);
 }
 
-Var Embedding::operator()(Tape& tape, const Arranged& batch) const {
-  const Tape::Stay stay = tape.enter("embedding");
+// Tokens, types and positions, in the dtype of the tables or, where nothing is left to be done to it, in another.
+Var Embedding::sum(Tape& tape, const Arranged& batch, DType dtype) const {
+  if (spec_.scale == 1.0 && !types_.defined())
+    return embedding_sum(tape, tokens_, batch.ids, positions_.places(tape, *batch.layout), dtype);
   Var x = embedding(tape, tokens_, batch.ids);
   if (spec_.scale != 1.0) x = scale(tape, x, spec_.scale);
   if (types_.defined()) {
@@ -68,7 +80,13 @@ Var Embedding::operator()(Tape& tape, const Arranged& batch) const {
                             : Index(Tensor::zeros(tape.context(), batch.ids.entries.shape(), DType::i32), 0, 1);
     x = add(tape, x, embedding(tape, types_, types));
   }
-  x = positions_(tape, x, *batch.layout);
+  return positions_(tape, x, *batch.layout);
+}
+
+Var Embedding::operator()(Tape& tape, const Arranged& batch) const {
+  const Tape::Stay stay = tape.enter("embedding");
+  const bool stays = !norm_ && !(tape.training() && spec_.dropout > 0.0);
+  Var x = sum(tape, batch, stays ? spec_.dtype : tokens_.dtype());
   if (norm_) x = (*norm_)(tape, x, *batch.layout);
   return cast(tape, dropout(tape, x, spec_.dropout, *batch.layout), spec_.dtype);
 }

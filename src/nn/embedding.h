@@ -6,6 +6,7 @@
 #include "nn/layers.h"
 #include "nn/layout.h"
 #include "nn/norm_layer.h"
+#include "ops/embedding.h"
 
 namespace fovea::nn {
 
@@ -45,6 +46,7 @@ class PositionTable {
   PositionTable(const Scope& scope, const EmbeddingSpec& spec);
 
   Var operator()(Tape& tape, const Var& x, const Layout& layout) const;  // x plus the vectors
+  RowPlaces places(Tape& tape, const Layout& layout) const;
 
  private:
   std::int64_t offset_;
@@ -63,6 +65,8 @@ class Embedding {
   Var operator()(Tape& tape, const Arranged& batch) const;
 
  private:
+  Var sum(Tape& tape, const Arranged& batch, DType dtype) const;
+
   EmbeddingSpec spec_;
   Var tokens_, types_;
   PositionTable positions_;

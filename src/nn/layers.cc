@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "nn/divided.h"
+#include "ops/feed_forward.h"
 
 namespace fovea::nn {
 namespace {
@@ -83,6 +84,12 @@ Var FeedForwardLayer::middle(Tape& tape, const Var& hidden, const Layout& layout
 }
 
 Var FeedForwardLayer::operator()(Tape& tape, const Var& x, const Layout& layout) const {
+  // A part of training that is run again would round differently the second time.
+  if (!tape.recording() && !tape.training() && in_.is_plain() && out_.is_plain()) {
+    const Var y = fused_feed_forward(
+        tape, x, {in_.weight(tape), in_.bias(), out_.weight(tape), out_.bias(), activation_, gated_});
+    if (y.defined()) return y;
+  }
   return out_(tape, middle(tape, in_(tape, x), layout));
 }
 

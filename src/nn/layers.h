@@ -29,7 +29,8 @@ class Linear {
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, Options options);
 
   Var operator()(Tape& tape, const Var& x) const { return linear(tape, x, weight(tape), bias_, activation_); }
-  Var weight(Tape& tape) const;  // as it enters the product
+  Var weight(Tape& tape) const;                                                   // as it enters the product
+  bool is_plain() const { return !length_.defined() && !adapter_.in.defined(); }  // the weight is a parameter
   const Var& bias() const { return bias_; }
   Activation activation() const { return activation_; }
 

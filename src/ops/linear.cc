@@ -1,7 +1,9 @@
 #include "ops/linear.h"
 
 #include "gemm/gemm.h"
+#include "gemm/narrowed.h"
 #include "gemm/packed.h"
+#include "gemm/weight_gradient_kernels.h"
 #include "ops/activation_kernels.h"
 #include "ops/activation_policy.h"
 #include "ops/column_sum.h"
@@ -24,18 +26,23 @@ Tensor vjp(const Context& context, const kernels::ActivateVjp& io, bool wants_su
   });
 }
 
+// dW = x^T dz, or added to what is there. Gives the sums of the rows of dz where they came along.
+Tensor multiply_weight(const Context& context, const Tensor& x, const Tensor& dz, const Tape::Target& to) {
+  const kernels::WeightGradient io{x, dz, to.grad, !to.fresh};
+  const Tensor sums = visit_device(context, io, [&]<Device D>() { return kernels::weight_gradient<D>(context, io); });
+  if (!sums.defined())
+    gemm::multiply(context, x.transpose(0, 1), dz, to.grad, {.bias = {}, .relu = false, .accumulate = !to.fresh});
+  return sums;
+}
+
 // dW of a product x W, into the parameter's own buffer where that has the type sums are made in.
-void accumulate_weight(Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& x, const Tensor& dz) {
+Tensor accumulate_weight(Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& x, const Tensor& dz) {
   const Context& context = tape.context();
-  if (slot->leaf || slot->dtype == wide_type(slot->dtype)) {
-    const Tape::Target target = tape.target(slot);
-    gemm::multiply(context, x.transpose(0, 1), dz, target.grad,
-                   {.bias = {}, .relu = false, .accumulate = !target.fresh});
-  } else {
-    const Tensor dw = Tensor::empty(context, slot->shape, wide_type(slot->dtype));
-    gemm::multiply(context, x.transpose(0, 1), dz, dw);
-    tape.accumulate(slot, dw);
-  }
+  if (slot->leaf || slot->dtype == wide_type(slot->dtype)) return multiply_weight(context, x, dz, tape.target(slot));
+  const Tensor dw = Tensor::empty(context, slot->shape, wide_type(slot->dtype));
+  const Tensor sums = multiply_weight(context, x, dz, {dw, true});
+  tape.accumulate(slot, dw);
+  return sums;
 }
 
 // saved: x (rows, in), W, and for an activation what its slope needs.
@@ -49,11 +56,12 @@ void linear_backward(Tape& tape, Node& node) {
     const Tensor g = dz;
     dz = Tensor::empty(context, g.shape(), g.dtype());
     db = vjp(context, {attributes.activation, g, node.saved[2], dz}, wants_bias);
-  } else if (wants_bias) {
-    db = column_sums(context, dz);
   }
-  if (wants_bias) tape.accumulate(node.inputs[2], db);
-  if (node.wants(1)) accumulate_weight(tape, node.inputs[1], x, dz);
+  if (node.wants(1)) {
+    const Tensor sums = accumulate_weight(tape, node.inputs[1], x, dz);
+    if (!db.defined()) db = sums;
+  }
+  if (wants_bias) tape.accumulate(node.inputs[2], db.defined() ? db : column_sums(context, dz));
   if (node.wants(0))
     tape.accumulate(node.inputs[0], gemm::multiply(context, dz, weight.transpose(0, 1)).reshape(node.inputs[0]->shape));
 }
@@ -74,15 +82,32 @@ void check_linear(const Var& x, const Var& weight, const Var& bias) {
 
 namespace {
 
+Tensor wide_bias(const Context& context, const Var& bias, DType dtype) {
+  return bias.defined() ? bias.value().to(context, wide_type(dtype)).contiguous(context) : Tensor();
+}
+
+// x W + b, and W as it was read.
+struct Product {
+  Tensor z, weight;
+};
+Product product(const Context& context, const Tensor& x, const Var& weight, const Var& bias, bool relu) {
+  const auto narrow = [&](const Var& v) {
+    return v.defined() ? gemm::NarrowedWeights::find(context, v.value(), x.dtype()) : Tensor();
+  };
+  const Tensor found = narrow(weight), added = narrow(bias), read = found.defined() ? found : weight.value();
+  const Tensor plus = added.defined() ? added : wide_bias(context, bias, x.dtype());
+  return {gemm::multiply(context, x, read, {.bias = plus, .relu = relu}), read};
+}
+
 // x W + b by packed weights; undefined where there are none for this product.
-Tensor packed_product(Tape& tape, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor packed_product(Tape& tape, const Tensor& x, const Tensor& weight, const Var& bias) {
   const gemm::PackedWeights* weights = tape.packed();
   if (weights == nullptr || tape.recording() || x.dtype() == DType::f64) return {};
   const Context& context = tape.context();
   const gemm::PackedWeight* packed = weights->find(context, weight);
   if (packed == nullptr) return {};
   const Tensor y = Tensor::empty(context, {x.dim(0), weight.dim(1)});
-  packed->multiply(context, x.to(context, DType::f32).contiguous(context), bias, y);
+  packed->multiply(context, x.to(context, DType::f32).contiguous(context), wide_bias(context, bias, DType::f32), y);
   return y.to(context, x.dtype());
 }
 
@@ -95,11 +120,10 @@ Var linear(Tape& tape, const Var& x, const Var& weight, const Var& bias, Activat
   std::int64_t rows = 1;
   for (int i = 0; i + 1 < x.value().rank(); ++i) rows *= x.dim(i);
   const Tensor flat = x.value().rank() == 2 ? x.value() : x.value().contiguous(context).reshape({rows, in});
-  const Tensor wide_bias =
-      bias.defined() ? bias.value().to(context, wide_type(x.dtype())).contiguous(context) : Tensor();
-  Tensor z = packed_product(tape, flat, weight.value(), wide_bias);
-  const bool fused = !z.defined() && activation == Activation::relu;
-  if (!z.defined()) z = gemm::multiply(context, flat, weight.value(), {.bias = wide_bias, .relu = fused});
+  Product made{packed_product(tape, flat, weight.value(), bias), weight.value()};
+  const bool fused = !made.z.defined() && activation == Activation::relu;
+  if (!made.z.defined()) made = product(context, flat, weight, bias, fused);
+  const Tensor& z = made.z;
   Tensor y = z;
   if (activation != Activation::identity && !fused) {
     // In place when nobody will ask for z again.
@@ -108,7 +132,7 @@ Var linear(Tape& tape, const Var& x, const Var& weight, const Var& bias, Activat
     const kernels::Apply io{activation, z, y};
     visit_device(context, io, [&]<Device D>() { kernels::activate<D>(context, io); });
   }
-  std::vector<Tensor> saved{flat, weight.value()};
+  std::vector<Tensor> saved{flat, made.weight};
   if (activation != Activation::identity) saved.push_back(slope_from_output(activation) ? y : z);
   return tape.record(kLinear, {x, weight, bias}, y.reshape(x.shape().with(-1, out)), std::move(saved),
                      Linear{activation, bias.defined()});

@@ -1,6 +1,7 @@
 #include "core/visit_device.h"
 #include "ops/affine.h"
 #include "ops/norm_kernels.h"
+#include "tensor/views.h"
 
 namespace fovea {
 namespace {
@@ -41,6 +42,17 @@ kernels::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm
   return io;
 }
 
+// Where the sums for a parameter go: into its gradient where there is none yet.
+Tensor sums_for(Tape& tape, const std::shared_ptr<Slot>& slot, std::int64_t width, DType dtype) {
+  if (slot == nullptr) return {};
+  if (slot->leaf && !slot->grad.defined() && wide_type(slot->dtype) == dtype) return tape.target(slot).grad;
+  return Tensor::empty(tape.context(), {width}, dtype);
+}
+
+void give_sums(Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& sums) {
+  if (slot != nullptr && !(slot->grad.defined() && same_place(slot->grad, sums))) tape.accumulate(slot, sums);
+}
+
 // saved: sum, stats, gain. Fills dx and, for an active dropout, dbranch; gives gain and bias their gradients.
 kernels::NormBackward vjp(Tape& tape, Node& node, const Tensor& g, const Tensor& g_sum, std::size_t gain_input) {
   const Context& context = tape.context();
@@ -48,7 +60,7 @@ kernels::NormBackward vjp(Tape& tape, Node& node, const Tensor& g, const Tensor&
   const Tensor& sum = node.saved[0];
   const auto fresh = [&] { return Tensor::empty(context, sum.shape(), sum.dtype()); };
   const auto sums = [&](std::size_t input) {
-    return node.wants(input) ? Tensor::zeros(context, {sum.dim(1)}, wide_type(sum.dtype())) : Tensor();
+    return sums_for(tape, node.inputs[input], sum.dim(1), wide_type(sum.dtype()));
   };
   const kernels::NormBackward io{
       .kind = attributes.kind,
@@ -63,8 +75,8 @@ kernels::NormBackward vjp(Tape& tape, Node& node, const Tensor& g, const Tensor&
       .d_gain = sums(gain_input),
       .d_bias = sums(gain_input + 1)};
   visit_device(context, io, [&]<Device D>() { kernels::norm_backward<D>(context, io); });
-  if (node.wants(gain_input)) tape.accumulate(node.inputs[gain_input], io.d_gain);
-  if (node.wants(gain_input + 1)) tape.accumulate(node.inputs[gain_input + 1], io.d_bias);
+  give_sums(tape, node.inputs[gain_input], io.d_gain);
+  give_sums(tape, node.inputs[gain_input + 1], io.d_bias);
   return io;
 }
 

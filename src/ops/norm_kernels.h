@@ -26,7 +26,7 @@ struct NormBackward {
   Tensor sum, stats, gain;
   Tensor g, g_sum;        // g_sum may be undefined
   Tensor dx, dbranch;     // dbranch may be undefined
-  Tensor d_gain, d_bias;  // (width), zero; undefined: not wanted
+  Tensor d_gain, d_bias;  // (width); undefined: not wanted
 };
 template <Device>
 void norm_backward(const Context& context, const NormBackward& io);

@@ -219,8 +219,13 @@ void kernels::norm_backward<Device::cpu>(const Context& context, const NormBackw
     rows(io, partial.slice(1, block, block + 1), begin, end);
   });
   if (width == 0) return;
-  if (io.d_gain.defined()) cpu::add_columns({partial.select(0, 0), {}}, 0, blocks.count, io.d_gain.raw());
-  if (io.d_bias.defined()) cpu::add_columns({partial.select(0, 1), {}}, 0, blocks.count, io.d_bias.raw());
+  const auto join = [&](const Tensor& parts, const Tensor& to) {
+    if (!to.defined()) return;
+    to.fill(0.0);
+    cpu::add_columns({parts, {}}, 0, blocks.count, to.raw());
+  };
+  join(partial.select(0, 0), io.d_gain);
+  join(partial.select(0, 1), io.d_bias);
 }
 
 }  // namespace fovea

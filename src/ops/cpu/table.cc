@@ -54,6 +54,46 @@ void kernels::gather_rows<Device::cpu>(const Context& context, const GatherRows&
   });
 }
 
+template <>
+void kernels::gather_sum<Device::cpu>(const Context& context, const GatherSum& io) {
+  const std::int64_t width = io.out.dim(-1);
+  const std::int32_t *rows = io.index.data<std::int32_t>(), *others = io.other_index.data<std::int32_t>();
+  visit_float(io.out.dtype(), [&]<class T>() {
+    using R = Wide<T>;
+    for_rows(context, io.index.numel(), width, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const R *row = io.table.data<R>() + rows[i] * width, *other = io.other.data<R>() + others[i] * width;
+        T* to = io.out.data<T>() + i * width;
+        for (std::int64_t c = 0; c < width; ++c) to[c] = T(row[c] + other[c]);
+      }
+    });
+  });
+}
+
+template <>
+void kernels::add_runs<Device::cpu>(const Context& context, const AddRuns& io) {
+  const RowList& runs = *io.runs;
+  const std::int64_t width = io.g.dim(1);
+  std::int64_t longest = 0;
+  for (const Sequences::Rows& run : runs) longest = std::max(longest, run.count);
+  visit_wide(io.table.dtype(), [&]<class R>() {
+    for_rows(context, longest, width * static_cast<std::int64_t>(runs.size()),
+             [&](std::int64_t begin, std::int64_t end) {
+               std::vector<std::int64_t> rows;
+               std::vector<R> sum;
+               for (std::int64_t p = begin; p < end; ++p) {
+                 rows.clear();
+                 sum.assign(static_cast<std::size_t>(width), R(0));
+                 for (const auto& [batch, first, count] : runs)
+                   if (p < count) rows.push_back(batch * io.n + first + p);
+                 cpu::add_listed(io.g, rows, sum.data());
+                 R* to = io.table.data<R>() + p * width;
+                 for (std::int64_t c = 0; c < width; ++c) to[c] += sum[static_cast<std::size_t>(c)];
+               }
+             });
+  });
+}
+
 // First the sum of every stretch, then of the stretches of a row.
 template <>
 void kernels::scatter_add<Device::cpu>(const Context& context, const ScatterAdd& io) {

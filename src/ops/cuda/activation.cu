@@ -2,6 +2,7 @@
 #include "ops/activation_kernels.h"
 #include "ops/activation_policy.h"
 #include "ops/cuda/dropout.cuh"
+#include "tensor/cuda/held_rows.cuh"
 #include "tensor/cuda/loops.cuh"
 
 namespace fovea {
@@ -51,6 +52,34 @@ void visit_both(Activation activation, DType dtype, const F& f) {
              [&]<class R>() { visit_activation(activation, [&]<class P>() { f.template operator()<P, R>(); }); });
 }
 
+// Writes eight neighbours of dx, and gives them as others will read them.
+template <class P, class R, DType kType>
+struct VjpPacks {
+  Elements<R> g, saved, dx;
+  std::int64_t width;
+
+  __device__ void operator()(std::int64_t r, std::int64_t c, R (&to)[kPack]) const {
+    RawPack<kType> upstream, kept;
+    upstream.load(g, r * width + c);
+    kept.load(saved, r * width + c);
+    R of[kPack];
+    upstream.get(to);
+    kept.get(of);
+#pragma unroll
+    for (int e = 0; e < kPack; ++e) to[e] = as_stored(kType, to[e] * P::slope(of[e]));
+    store_pack(Elements<R>{dx.data, kType}, r * width + c, to);
+  }
+};
+
+template <class P, class R, DType kType>
+void vjp_and_sum_packs(const Context& context, const kernels::ActivateVjp& io, const Tensor& sums) {
+  const Elements<R> to = elements<R>(sums);
+  const std::int64_t width = io.g.dim(1);
+  pack_sums<R>(context, {io.g.dim(0), width},
+               VjpPacks<P, R, kType>{elements<R>(io.g), elements<R>(io.saved), elements<R>(io.dx), width},
+               [=] __device__(std::int64_t c, R sum) { to.put(c, sum); });
+}
+
 template <class P, class R>
 void vjp_and_sum(const Context& context, const kernels::ActivateVjp& io, const Tensor& sums) {
   const Elements<R> g = elements<R>(io.g), saved = elements<R>(io.saved), dx = elements<R>(io.dx),
@@ -85,7 +114,12 @@ void kernels::activate_backward<Device::cuda>(const Context& context, const Acti
 template <>
 Tensor kernels::activate_backward_and_sum<Device::cuda>(const Context& context, const ActivateVjp& io) {
   const Tensor sums = Tensor::empty(context, {io.g.dim(1)}, wide_type(io.g.dtype()));
-  visit_both(io.activation, io.g.dtype(), [&]<class P, class R>() { vjp_and_sum<P, R>(context, io, sums); });
+  if (PackedRow<DType::f32>(io.g.dim(1), {&io.g, &io.saved, &io.dx}).has_packs && io.saved.dtype() == io.g.dtype())
+    visit_stored(io.g.dtype(), [&]<class R, DType kType>() {
+      visit_activation(io.activation, [&]<class P>() { vjp_and_sum_packs<P, R, kType>(context, io, sums); });
+    });
+  else
+    visit_both(io.activation, io.g.dtype(), [&]<class P, class R>() { vjp_and_sum<P, R>(context, io, sums); });
   return sums;
 }
 

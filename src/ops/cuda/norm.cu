@@ -19,7 +19,10 @@ struct RowStats {
 // The factors of a pack whose first element has number i.
 template <class R>
 __device__ void keep_factors(const DropoutFactors<R>& keep, bool has_packs, std::int64_t i, R (&to)[kPack]) {
-  if (keep.threshold == 0 || has_packs) {
+  if (keep.threshold == 0) {
+#pragma unroll
+    for (int e = 0; e < kPack; ++e) to[e] = R(1);
+  } else if (has_packs) {
     const Philox words = keep.of_eight(i);
 #pragma unroll
     for (int e = 0; e < kPack; ++e) to[e] = keep.factor(words, e);
@@ -38,15 +41,26 @@ struct NormRows {
   R* stats;
 
   // x + keep(branch), as it is stored; and stores it.
-  __device__ void join(std::int64_t begin, std::int64_t c, R (&to)[kPack]) const {
-    shape.load(x, begin, c, to);
-    if (!branch.defined()) return;
-    R other[kPack], factors[kPack];
-    shape.load(branch, begin, c, other);
+  __device__ void join(std::int64_t begin, std::int64_t c, const R (&other)[kPack], R (&to)[kPack]) const {
+    R factors[kPack];
     keep_factors(keep, shape.has_packs, begin + c, factors);
 #pragma unroll
     for (int e = 0; e < kPack; ++e) to[e] = as_stored(kType, to[e] + other[e] * factors[e]);
     shape.store(sum, begin, c, to);
+  }
+  template <int kPacks, class Row>
+  __device__ void read(Row& row, std::int64_t begin) const {
+    row.load(x, begin, row.held);
+    if (!branch.defined()) return;
+    R other[kPacks][kPack];
+    row.load(branch, begin, other);
+    row.packs_with(other, [&](std::int64_t c, const R(&more)[kPack], R(&to)[kPack]) { join(begin, c, more, to); });
+    row.each_left([&](std::int64_t c) {
+      R to[kPack], more[kPack];
+      shape.load(x, begin, c, to);
+      shape.load(branch, begin, c, more);
+      join(begin, c, more, to);
+    });
   }
   __device__ RowStats<R> stats_of(R shift, R squares) const {
     const R width = static_cast<R>(shape.width);
@@ -63,19 +77,19 @@ struct NormRows {
   template <int kPacks, class Group>
   __device__ void run(const Group& group) const {
     const std::int64_t begin = group.row * shape.width;
-    const auto read = [&](std::int64_t c, R(&to)[kPack]) { shape.load(sum, begin, c, to); };
+    const auto again = [&](std::int64_t c, R(&to)[kPack]) { shape.load(sum, begin, c, to); };
     HeldRow<R, kPacks, Group, PackedRow<kType>> row(group, shape);
-    row.fill([&](std::int64_t c, R(&to)[kPack]) { join(begin, c, to); });
+    read<kPacks>(row, begin);
     R shift(0);
     if (kind == NormKind::layer)
-      shift = row.sum(read, [](std::int64_t, R value) { return value; }) / static_cast<R>(shape.width);
-    const R squares = row.sum(read, [&](std::int64_t, R value) { return (value - shift) * (value - shift); });
+      shift = row.sum(again, [](std::int64_t, R value) { return value; }) / static_cast<R>(shape.width);
+    const R squares = row.sum(again, [&](std::int64_t, R value) { return (value - shift) * (value - shift); });
     const RowStats<R> found = stats_of(shift, squares);
     if (group.lane == 0) {
       stats[2 * group.row] = found.factor;
       stats[2 * group.row + 1] = kind == NormKind::layer ? found.shift : found.pull;
     }
-    row.packs(read, [&](std::int64_t c, R(&pack)[kPack]) {
+    row.packs(again, [&](std::int64_t c, R(&pack)[kPack]) {
       R by[kPack], plus[kPack];
       shape.wide().load(gain, 0, c, by);
       shape.wide().load(bias, 0, c, plus);
@@ -123,13 +137,9 @@ struct NormVjp {
 #pragma unroll
     for (R& value : hat.of) value = (value - found.shift) * found.factor;
   }
-  __device__ void write(std::int64_t begin, std::int64_t c, R (&d)[kPack]) const {
-    if (g_sum.defined()) {
-      R other[kPack];
-      shape.load(g_sum, begin, c, other);
+  __device__ void write(std::int64_t begin, std::int64_t c, const R (&other)[kPack], R (&d)[kPack]) const {
 #pragma unroll
-      for (int e = 0; e < kPack; ++e) d[e] += other[e];
-    }
+    for (int e = 0; e < kPack; ++e) d[e] += other[e];
     shape.store(dx, begin, c, d);
     if (!dbranch.defined()) return;
     R factors[kPack];
@@ -139,17 +149,18 @@ struct NormVjp {
     shape.store(dbranch, begin, c, d);
   }
 
-  // each(f): f(p, column) for the packs p of a lane. add(p, xhat, g) is told each of them. The second look finds the
-  // row in L1.
-  template <class Group, class Each, class Add>
+  // each(f): f(p, column) for the packs p of a lane. add(p, xhat, g) is told each of them. A single pack stays in
+  // registers; of several the second look finds the row in L1.
+  template <bool kHeld, class Group, class Each, class Add>
   __device__ void run(const Group& group, const Each& each, const Add& add) const {
     const std::int64_t begin = group.row * shape.width;
     const RowStats<R> found = stats_of(group.row);
     Values<R, kPack> hat, upstream;
-    R by[kPack], plain(0), crossed(0);
+    R by[kPack], other[kPack] = {}, plain(0), crossed(0);
     each([&](int p, std::int64_t c) {
       read(found, begin, c, hat, upstream);
       shape.wide().load(gain, 0, c, by);
+      if (kHeld && g_sum.defined()) shape.load(g_sum, begin, c, other);
 #pragma unroll
       for (int e = 0; e < kPack; ++e) {  // g and gain are 0 behind the end
         plain += upstream[e] * by[e];
@@ -160,11 +171,14 @@ struct NormVjp {
     const R width = static_cast<R>(shape.width);
     const R mean = centred ? group.sum(plain) / width : R(0), along = found.pull * group.sum(crossed) / width;
     each([&](int, std::int64_t c) {
-      read(found, begin, c, hat, upstream);
-      shape.wide().load(gain, 0, c, by);
+      if constexpr (!kHeld) {
+        read(found, begin, c, hat, upstream);
+        shape.wide().load(gain, 0, c, by);
+        if (g_sum.defined()) shape.load(g_sum, begin, c, other);
+      }
 #pragma unroll
       for (int e = 0; e < kPack; ++e) upstream[e] = found.factor * (upstream[e] * by[e] - mean - along * hat[e]);
-      write(begin, c, upstream.of);
+      write(begin, c, other, upstream.of);
     });
   }
 };
@@ -179,40 +193,47 @@ struct NormVjpRow {
     const auto each = [&](const auto& f) {
       for (std::int64_t c = group.lane * kPack; c < vjp.shape.width; c += Group::lanes * kPack) f(0, c);
     };
-    vjp.run(group, each, [](int, const auto&, const auto&) {});
+    vjp.template run<false>(group, each, [](int, const auto&, const auto&) {});
   }
 };
 
-// Groups of lanes take segments of rows, and keep the sums of their columns in registers. partial (segments, 2, width):
-// of the gradients of gain and bias.
-template <int kLanes, int kPacks, class R, DType kType>
-__global__ void norm_vjp_kernel(NormVjp<R, kType> vjp, Segments segments, R* partial) {
-  const int groups = static_cast<int>(blockDim.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
-  const std::int64_t width = vjp.shape.width;
+// A block takes a segment of rows, its groups every so many of them. They keep the sums of their columns in registers,
+// and the block joins them in order. partial (segments, 2, width): of the gradients of gain and bias.
+template <int kBlock, int kLanes, int kPacks, class R, DType kType>
+__global__ void __launch_bounds__(kBlock, kPacks == 1 && kBlock == kThreads && sizeof(R) == 4 ? 3 : 1)
+    norm_vjp_kernel(NormVjp<R, kType> vjp, Segments segments, R* partial) {
+  constexpr int kGroups = kBlock / kLanes, kRoom = kLanes * kPacks * kPack;
+  __shared__ R of_group[kGroups][kRoom];
+  const int group = static_cast<int>(threadIdx.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
+  const auto width = static_cast<int>(vjp.shape.width);
   const auto each = [&](const auto& f) {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p)
       if (const std::int64_t c = (p * kLanes + lane) * kPack; c < width) f(p, c);
   };
-  for (std::int64_t segment = std::int64_t{blockIdx.x} * groups + threadIdx.x / kLanes; segment < segments.count;
-       segment += std::int64_t{gridDim.x} * groups) {
-    R d_gain[kPacks][kPack] = {}, d_bias[kPacks][kPack] = {};
-    const std::int64_t begin = segment * segments.size;
-    const std::int64_t end = begin + segments.size < segments.rows ? begin + segments.size : segments.rows;
-    for (std::int64_t row = begin; row < end; ++row)
-      vjp.run(RowGroup<kLanes>{row, lane}, each, [&](int p, const auto& hat, const auto& upstream) {
+  R d_gain[kPacks][kPack] = {}, d_bias[kPacks][kPack] = {};
+  const std::int64_t begin = blockIdx.x * segments.size;
+  const std::int64_t end = begin + segments.size < segments.rows ? begin + segments.size : segments.rows;
+  for (std::int64_t row = begin + group; row < end; row += kGroups)
+    vjp.template run<kPacks == 1>(RowGroup<kLanes>{row, lane}, each, [&](int p, const auto& hat, const auto& upstream) {
 #pragma unroll
-        for (int e = 0; e < kPack; ++e) {
-          d_gain[p][e] += upstream[e] * hat[e];
-          d_bias[p][e] += upstream[e];
-        }
-      });
-    each([&](int p, std::int64_t c) {
-      const Elements<R> to{partial};
-      vjp.shape.wide().store(to, 2 * segment * width, c, d_gain[p]);
-      vjp.shape.wide().store(to, (2 * segment + 1) * width, c, d_bias[p]);
+      for (int e = 0; e < kPack; ++e) {
+        d_gain[p][e] += upstream[e] * hat[e];
+        d_bias[p][e] += upstream[e];
+      }
     });
-  }
+  const auto join = [&](const R(&sums)[kPacks][kPack], R* to) {
+    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p)
+#pragma unroll
+      for (int e = 0; e < kPack; ++e) of_group[group][(p * kLanes + lane) * kPack + e] = sums[p][e];
+    __syncthreads();
+    for (int c = static_cast<int>(threadIdx.x); c < width; c += kBlock)
+      to[c] = join_lanes(&of_group[0][0], kGroups, kRoom, c);
+  };
+  join(d_gain, partial + 2 * blockIdx.x * vjp.shape.width);
+  join(d_bias, partial + (2 * blockIdx.x + 1) * vjp.shape.width);
 }
 
 // Puts the sums of the gradients of gain and bias where they are wanted.
@@ -227,29 +248,22 @@ struct PutSums {
   }
 };
 
-template <class R>
-void put_sums(const Context& context, const kernels::NormBackward& io, const Segments& segments, const R* partial) {
-  const std::int64_t width = io.sum.dim(1);
-  column_sums(
-      context, {segments.count, width},
-      [=] __device__(std::int64_t s, std::int64_t c) -> Values<R, 2> {
-        return {{partial[2 * s * width + c], partial[(2 * s + 1) * width + c]}};
-      },
-      PutSums<R>(io));
-}
-
 template <int kLanes, int kPacks, class R, DType kType>
 void vjp_segments(const Context& context, const kernels::NormBackward& io, const NormVjp<R, kType>& vjp) {
-  constexpr int kBlock = kLanes == 32 ? kThreads : kLanes, kGroups = kBlock / kLanes;
+  constexpr int kBlock = kLanes <= 32 ? kThreads : kLanes;
+  constexpr std::int64_t kRowsOfGroup = 4, kMost = 1024;
   const std::int64_t width = io.sum.dim(1);
-  const Segments segments(io.sum.dim(0), 4, kLanes == 32 ? 4096 : 1024);
+  const Segments segments(io.sum.dim(0), kBlock / kLanes * kRowsOfGroup, kMost);
   const Tensor partial =
       Tensor::empty(context, {segments.count, 2, width}, wide_type(io.sum.dtype()), Lifetime::scratch);
-  if (segments.count > 0)
-    norm_vjp_kernel<kLanes, kPacks>
-        <<<blocks_for(segments.count, kGroups), kBlock, 0, stream_of(context)>>>(vjp, segments, pointer<R>(partial));
+  norm_vjp_kernel<kBlock, kLanes, kPacks>
+      <<<static_cast<unsigned>(segments.count), kBlock, 0, stream_of(context)>>>(vjp, segments, pointer<R>(partial));
   check_cuda(cudaGetLastError(), "a norm's backward");
-  put_sums(context, io, segments, pointer<R>(partial));
+  const Elements<R> d_gain = elements<R>(io.d_gain), d_bias = elements<R>(io.d_bias);
+  join_parts(context, {segments.count, 2 * width}, pointer<R>(partial), [=] __device__(std::int64_t c, R sum) {
+    if (c < width && d_gain.defined()) d_gain.put(c, sum);
+    if (c >= width && d_bias.defined()) d_bias.put(c - width, sum);
+  });
 }
 
 // The sums over rows of what does not fit into registers.
@@ -280,6 +294,8 @@ void backward(const Context& context, const kernels::NormBackward& io) {
                               elements<R>(io.dbranch),
                               elements<R>(io.gain),
                               pointer<R>(io.stats)};
+  if (width <= 64) return vjp_segments<8, 1>(context, io, vjp);
+  if (width <= 128) return vjp_segments<16, 1>(context, io, vjp);
   if (width <= 256) return vjp_segments<32, 1>(context, io, vjp);
   if (width <= 512) return vjp_segments<32, 2>(context, io, vjp);
   if (width <= 1024) return vjp_segments<128, 1>(context, io, vjp);

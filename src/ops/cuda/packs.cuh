@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ops/cuda/split.cuh"
 #include "tensor/cuda/loops.cuh"
 
 // Loops over the columns of rows, eight neighbours a thread where the rows allow it, else one.
@@ -41,10 +42,15 @@ void each_pack(const Context& context, const ColumnShape& shape, bool packs, con
   if (shape.width <= 0) return;
   const std::int64_t of_row = packs && shape.width % kPack == 0 ? shape.width / kPack : shape.width;
   if (of_row < shape.width)
-    each(context, shape.rows * of_row,
-         [=] __device__(std::int64_t i) { f(Neighbours<kPack>(), i / of_row, i % of_row * kPack); });
+    each(context, shape.rows * of_row, [=] __device__(std::int64_t i) {
+      const Split at = split(i, of_row);
+      f(Neighbours<kPack>(), at.whole, at.rest * kPack);
+    });
   else
-    each(context, shape.rows * of_row, [=] __device__(std::int64_t i) { f(Neighbours<1>(), i / of_row, i % of_row); });
+    each(context, shape.rows * of_row, [=] __device__(std::int64_t i) {
+      const Split at = split(i, of_row);
+      f(Neighbours<1>(), at.whole, at.rest);
+    });
 }
 
 // A tensor (b, n, heads, d) whose last axis is dense.

@@ -1,6 +1,7 @@
 #include "ops/pool_kernels.h"
 
 #include "core/wide.h"
+#include "ops/cuda/packs.cuh"
 #include "ops/cuda/sequences.cuh"
 #include "ops/cuda/split.cuh"
 #include "tensor/cuda/held_rows.cuh"
@@ -9,6 +10,8 @@ namespace fovea {
 namespace {
 
 using namespace device;  // NOLINT
+
+constexpr std::int64_t kByWarps = 1;
 
 template <class R>
 void mean(const Context& context, const kernels::MeanRows& io) {
@@ -19,16 +22,18 @@ void mean(const Context& context, const kernels::MeanRows& io) {
   const Tensor partial = pieces.sums<R>(context, io.x);
   const auto view = pieces.view();
   const auto list = upload(context, *io.ranges);
-  const Sequences::Rows* const rows = list.data();
+  const Sequences::Rows* const range = list.data();
   const R* const sums = pointer<R>(partial);
   const Elements<R> out = elements<R>(io.out);
   const std::int64_t width = io.x.dim(1);
-  each(context, view.ranges * width, [=] __device__(std::int64_t i) {
-    const Split at = split(i, width);
+  rows(context, view.ranges * width, kByWarps, [=] __device__(const auto& group) {
+    const Split at = split(group.row, width);
     R sum(0);
-    for (std::int64_t p = view.first[at.whole]; p < view.first[at.whole + 1]; ++p) sum += sums[p * width + at.rest];
-    const std::int64_t count = rows[at.whole].count;
-    out.put(i, count == 0 ? R(0) : sum * static_cast<R>(1.0 / static_cast<double>(count)));
+    for (std::int64_t p = view.first[at.whole] + group.lane; p < view.first[at.whole + 1]; p += group.lanes)
+      sum += sums[p * width + at.rest];
+    sum = group.sum(sum);
+    const std::int64_t count = range[at.whole].count;
+    if (group.lane == 0) out.put(group.row, count == 0 ? R(0) : sum * static_cast<R>(1.0 / static_cast<double>(count)));
   });
 }
 
@@ -39,16 +44,18 @@ void spread(const Context& context, const kernels::MeanRowsVjp& io) {
   const Elements<R> g = elements<R>(io.g), dx = elements<R>(io.dx);
   const std::int64_t width = io.dx.dim(1);
   const bool add = io.add;
-  rows(context, io.dx.dim(0), width, [=] __device__(const auto& group) {
-    const std::int64_t range = owner(group.row);
-    if (range < 0 && add) return;
-    const R factor = range < 0 ? R(0) : static_cast<R>(1.0 / static_cast<double>(owner.list[range].count));
-    for (std::int64_t c = group.lane; c < width; c += group.lanes) {
-      const std::int64_t at = group.row * width + c;
-      const R share = range < 0 ? R(0) : as_stored(dx.dtype, g[range * width + c] * factor);
-      dx.put(at, add ? dx[at] + share : share);
-    }
-  });
+  each_pack(context, {io.dx.dim(0), width}, has_packs(io.g, 1) && has_packs(io.dx, 1),
+            [=] __device__(auto neighbours, std::int64_t row, std::int64_t column) {
+              constexpr int kCount = decltype(neighbours)::count;
+              const std::int64_t range = owner(row);
+              if (range < 0 && add) return;
+              R share[kCount] = {}, there[kCount] = {};
+              if (range >= 0) load(g, range * width + column, share);
+              if (add) load(dx, row * width + column, there);
+              const R factor = range < 0 ? R(0) : static_cast<R>(1.0 / static_cast<double>(owner.list[range].count));
+              for (int k = 0; k < kCount; ++k) share[k] = there[k] + as_stored(dx.dtype, share[k] * factor);
+              store(dx, row * width + column, share);
+            });
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ struct SoftmaxRows {
     const std::int64_t begin = group.row * shape.width;
     const auto read = [&](std::int64_t c, R(&to)[kPack]) { shape.load(x, begin, c, to); };
     HeldRow<R, kPacks, Group, PackedRow<kType>> row(group, shape);
-    row.each_held(read);
+    row.load(x, begin, row.held);
     if (log) {
       const Peak<R> peak = peak_of(row, read);
       const R log_sum = peak.sum == 0 ? R(0) : math::log(peak.sum);
@@ -61,7 +61,7 @@ struct SoftmaxVjpRows {
     const std::int64_t begin = group.row * shape.width;
     const auto read_g = [&](std::int64_t c, R(&to)[kPack]) { shape.load(g, begin, c, to); };
     HeldRow<R, kPacks, Group, PackedRow<kType>> row(group, shape);
-    row.each_held(read_g);
+    row.load(g, begin, row.held);
     R sum(0);
     row.packs(read_g, [&](std::int64_t c, R(&pack)[kPack]) {
       R other[kPack];
@@ -91,7 +91,7 @@ struct LogSumExpRows {
     const std::int64_t begin = group.row * shape.width;
     const auto read = [&](std::int64_t c, R(&to)[kPack]) { shape.load(x, begin, c, to); };
     HeldRow<R, kPacks, Group, PackedRow<kType>> row(group, shape);
-    row.each_held(read);
+    row.load(x, begin, row.held);
     const Peak<R> peak = peak_of(row, read);
     if (group.lane == 0) y[group.row] = peak.sum == 0 ? -math::kInfinity<R> : peak.top + math::log(peak.sum);
   }

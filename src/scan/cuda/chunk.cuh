@@ -300,18 +300,26 @@ __device__ __forceinline__ void keep_rest(float (&acc)[kN][4]) {
       acc[n][2 * half] -= low_of(high), acc[n][2 * half + 1] -= high_of(high);
     }
 }
-// Gradients of features times the slope of the map, from the features in own rows of a tile.
-template <int kD>
-__device__ __forceinline__ void vjp_slopes(float (&acc)[kD / 8][4], const SharedTile<kD>& features, Map map) {
-  if (map == Map::identity) return;
+template <int kD, Map kMap>
+__device__ __forceinline__ void vjp_slopes_as(float (&acc)[kD / 8][4], const SharedTile<kD>& features) {
 #pragma unroll
   for (int n = 0; n < kD / 8; ++n)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const std::uint32_t pair = load_shared(features.at(warp() * 16 + lane() / 4 + half * 8, n) + lane() % 4 * 4);
-      acc[n][2 * half] *= slope<float>(map, low_of(pair));
-      acc[n][2 * half + 1] *= slope<float>(map, high_of(pair));
+      acc[n][2 * half] *= slope<float>(kMap, low_of(pair));
+      acc[n][2 * half + 1] *= slope<float>(kMap, high_of(pair));
     }
+}
+// Gradients of features times the slope of the map, from the features in own rows of a tile.
+template <int kD>
+__device__ __forceinline__ void vjp_slopes(float (&acc)[kD / 8][4], const SharedTile<kD>& features, Map map) {
+  switch (map) {
+    case Map::identity: return;
+    case Map::elu_plus_one: return vjp_slopes_as<kD, Map::elu_plus_one>(acc, features);
+    case Map::elu: return vjp_slopes_as<kD, Map::elu>(acc, features);
+    case Map::relu: return vjp_slopes_as<kD, Map::relu>(acc, features);
+  }
 }
 
 }  // namespace fovea::scan::cuda

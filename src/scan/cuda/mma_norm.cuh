@@ -82,18 +82,28 @@ struct MmaNorm {
     }
     commit_copies();
   }
-  __device__ __forceinline__ static void read(float (&acc)[kD / 8][4], const SharedTile<kD>& rows,
-                                              const SharedTile<kD>& state, Map map) {
+  template <Map kMap>
+  __device__ __forceinline__ static void read_as(float (&acc)[kD / 8][4], const SharedTile<kD>& rows,
+                                                 const SharedTile<kD>& state) {
     clear(acc);
 #pragma unroll
     for (int step = 0; step < kD / 16; ++step) {
       std::uint32_t a[4];
       rows.own(a, 0, step);
-      if (map != Map::identity) {
 #pragma unroll
-        for (std::uint32_t& x : a) x = pack<bfloat16>(quick_feature(map, low_of(x)), quick_feature(map, high_of(x)));
-      }
+      for (std::uint32_t& x : a)
+        if constexpr (kMap != Map::identity)
+          x = pack<bfloat16>(quick_feature(kMap, low_of(x)), quick_feature(kMap, high_of(x)));
       add_along<kD>(acc, a, state, 16 * step);
+    }
+  }
+  __device__ __forceinline__ static void read(float (&acc)[kD / 8][4], const SharedTile<kD>& rows,
+                                              const SharedTile<kD>& state, Map map) {
+    switch (map) {
+      case Map::identity: return read_as<Map::identity>(acc, rows, state);
+      case Map::elu_plus_one: return read_as<Map::elu_plus_one>(acc, rows, state);
+      case Map::elu: return read_as<Map::elu>(acc, rows, state);
+      case Map::relu: return read_as<Map::relu>(acc, rows, state);
     }
   }
   // Of a row, from the squares of all heads in order.

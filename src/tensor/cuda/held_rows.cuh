@@ -9,10 +9,30 @@
 // stay in registers.
 namespace fovea::device {
 
+// Eight neighbours as they lie in memory. Several are on their way at once where they are loaded before the first is
+// looked at.
+template <DType kType>
+struct RawPack {
+  static constexpr int kWords = kType == DType::f64 ? 4 : kType == DType::f32 ? 2 : 1;
+  uint4 words[kWords];
+
+  template <class R>
+  __device__ void load(const Elements<R>& from, std::int64_t i) {
+    const auto* const at = reinterpret_cast<const uint4*>(static_cast<const std::byte*>(from.data) + 2 * kWords * i);
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) words[w] = at[w];
+  }
+  template <class R>
+  __device__ void get(R (&to)[kPack]) const {
+    load_pack(Elements<R>{const_cast<uint4*>(words), kType}, 0, to);
+  }
+};
+
 // How the elements of a row are read: in packs where all tensors allow it. kType: what they are stored as. It is known
 // when the kernel is compiled, or loads would wait for one another at the branches.
 template <DType kType>
 struct PackedRow {
+  static constexpr DType type = kType;
   std::int64_t width = 0;
   bool has_packs = false;
 
@@ -73,6 +93,20 @@ struct HeldRow {
 
   __device__ HeldRow(const Group& group, const Shape& shape) : group(group), shape(shape) {}
 
+  // Those of the row that begins at `begin`.
+  __device__ void load(const Elements<R>& from, std::int64_t begin, R (&to)[kPacks][kPack]) const {
+    if (shape.has_packs) {
+      RawPack<Shape::type> raw[kPacks] = {};
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p)
+        if (column(p) < shape.width) raw[p].load(from, begin + column(p));
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) raw[p].get(to[p]);
+    } else {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) shape.load(from, begin, column(p), to[p]);
+    }
+  }
   // f(column, pack) for the packs that are held; what it writes stays.
   template <class F>
   __device__ void each_held(const F& f) {
@@ -84,25 +118,38 @@ struct HeldRow {
   template <class Again, class F>
   __device__ void packs(const Again& again, const F& f) {
     each_held(f);
-    for (std::int64_t c = column(kPacks); c < shape.width; c += Group::lanes * kPack) {
+    each_left([&](std::int64_t c) {
       R pack[kPack];
       again(c, pack);
       f(c, pack);
-    }
+    });
   }
-  // first(column, pack) gives every pack once.
-  template <class First>
-  __device__ void fill(const First& first) {
-    packs([](std::int64_t, R(&)[kPack]) {}, first);
+  // f(column, pack of `other`, pack) for those that are held.
+  template <class F>
+  __device__ void packs_with(const R (&other)[kPacks][kPack], const F& f) {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p)
+      if (column(p) < shape.width) f(column(p), other[p], held[p]);
+  }
+  // f(column) for those that are not.
+  template <class F>
+  __device__ void each_left(const F& f) const {
+    for (std::int64_t c = column(kPacks); c < shape.width; c += Group::lanes * kPack) f(c);
   }
   // The sum of f(column, x) over the row.
   template <class Again, class F>
   __device__ R sum(const Again& again, const F& f) {
     R sum(0);
     packs(again, [&](std::int64_t c, R(&x)[kPack]) {
+      const int left = shape.has_packs ? kPack : shape.left(c);
+      if (left == kPack) {
 #pragma unroll
-      for (int e = 0; e < kPack; ++e)
-        if (e < shape.left(c)) sum += f(c + e, x[e]);
+        for (int e = 0; e < kPack; ++e) sum += f(c + e, x[e]);
+      } else {
+#pragma unroll
+        for (int e = 0; e < kPack; ++e)
+          if (e < left) sum += f(c + e, x[e]);
+      }
     });
     return group.sum(sum);
   }
@@ -120,19 +167,29 @@ struct WithPacks {
   }
 };
 
-// f.run<kPacks>(group) for every row: a warp or a block, with room for the row where that is at most 8192 wide.
+template <int kLanes, int kPacks, class F>
+void held_rows_by(const Queue& queue, std::int64_t count, const F& f) {
+  rows_kernel<kLanes>
+      <<<blocks_for(count, kThreads / kLanes), kThreads, 0, queue.stream>>>(WithPacks<kPacks, F>{f}, count);
+}
+
+// f.run<kPacks>(group) for every row: lanes of a warp, a warp or a block, with room for the row where that is at most
+// 8192 wide.
 template <class F>
 void held_rows(const Queue& queue, std::int64_t count, std::int64_t width, const F& f) {
   if (count <= 0) return;
-  const unsigned warps = blocks_for(count, kThreads / 32), blocks = blocks_for(count, 1);
-  if (width <= 32 * kPack)
-    rows_kernel<32><<<warps, kThreads, 0, queue.stream>>>(WithPacks<1, F>{f}, count);
+  if (width <= 8 * kPack)
+    held_rows_by<8, 1>(queue, count, f);
+  else if (width <= 16 * kPack)
+    held_rows_by<16, 1>(queue, count, f);
+  else if (width <= 32 * kPack)
+    held_rows_by<32, 1>(queue, count, f);
   else if (width <= kWidestOfWarp)
-    rows_kernel<32><<<warps, kThreads, 0, queue.stream>>>(WithPacks<4, F>{f}, count);
+    held_rows_by<32, 4>(queue, count, f);
   else if (width <= kThreads * kPack)
-    rows_kernel<kThreads><<<blocks, kThreads, 0, queue.stream>>>(WithPacks<1, F>{f}, count);
+    held_rows_by<kThreads, 1>(queue, count, f);
   else
-    rows_kernel<kThreads><<<blocks, kThreads, 0, queue.stream>>>(WithPacks<4, F>{f}, count);
+    held_rows_by<kThreads, 4>(queue, count, f);
   check_cuda(cudaGetLastError(), "a loop over rows");
 }
 

@@ -21,6 +21,9 @@
 //                                      keeps the first packs of a dense row in registers (tensor/cuda/held_rows.cuh)
 // (What f of the sums gives must be written down where it is a lambda: [=] __device__(std::int64_t i) -> R.)
 //   column_sums(context, {rows, width}, f, put)  put(c, s): s = the sum over rows r of f(r, c), a number or Values
+//   pack_sums<R>(context, {rows, width}, f, put)  the same for widths that are multiples of 8: f(r, c, x) gives the
+//                                      numbers of the eight columns from c on
+//   join_parts(context, {rows, width}, parts, put)  put(c, s) of sums that a kernel has left in parts
 //   total(context, count, f, put)      put(s): s = the sum of f(i) over i < count
 //   groups_of(context, keys, targets)  positions of equal keys together, each target's in order (ordered scatter);
 //   add_groups<R>(context, groups, width, f, put)  put(t, c, s): s = the sum over the positions p of target t of f(p,

@@ -4,11 +4,20 @@
 
 namespace fovea::device {
 
-// The sum and the largest of a warp's numbers, the same bits in all lanes.
-template <class R>
+// The lanes of a warp that this one works with: kLanes neighbours, or all.
+template <int kLanes>
+__device__ inline unsigned neighbours() {
+  if constexpr (kLanes >= 32)
+    return 0xffffffffu;
+  else
+    return ((1u << kLanes) - 1) << (threadIdx.x % 32 / kLanes * kLanes);
+}
+
+// The sum and the largest of the numbers of a warp, or of kLanes of its lanes; the same bits in all of them.
+template <int kLanes = 32, class R>
 __device__ inline R warp_sum(R x) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  for (int step = kLanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(neighbours<kLanes>(), x, step);
   return x;
 }
 // A NaN is larger than anything.
@@ -16,14 +25,14 @@ template <class R>
 __device__ inline R larger(R a, R b) {
   return a > b || a != a ? a : b;
 }
-template <class R>
+template <int kLanes = 32, class R>
 __device__ inline R warp_max(R x) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
+  for (int step = kLanes / 2; step > 0; step /= 2) x = larger(x, __shfl_xor_sync(neighbours<kLanes>(), x, step));
   return x;
 }
 
-// Lanes that take a row together: a warp, or all warps of a block.
+// Lanes that take a row together: some neighbours of a warp, a warp, or all warps of a block.
 template <int kLanes>
 struct RowGroup {
   static constexpr int lanes = kLanes;
@@ -32,20 +41,22 @@ struct RowGroup {
 
   template <class R>
   __device__ R sum(R x) const {
-    return across(warp_sum(x), [](R a, R b) { return a + b; });
+    return across(warp_sum<kInWarp>(x), [](R a, R b) { return a + b; });
   }
   template <class R>
   __device__ R max(R x) const {
-    return across(warp_max(x), [](R a, R b) { return larger(a, b); });
+    return across(warp_max<kInWarp>(x), [](R a, R b) { return larger(a, b); });
   }
   __device__ void sync() const {
-    if constexpr (kLanes == 32)
-      __syncwarp();
+    if constexpr (kLanes <= 32)
+      __syncwarp(neighbours<kLanes>());
     else
       __syncthreads();
   }
 
  private:
+  static constexpr int kInWarp = kLanes < 32 ? kLanes : 32;
+
   // Joins the numbers of the warps, in their order.
   template <class R, class Join>
   __device__ static R across(R mine, const Join& join) {

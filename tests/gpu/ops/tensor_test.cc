@@ -5,11 +5,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/wide.h"
 #include "fovea/init.h"
 #include "fovea/ops.h"
 #include "gemm/gemm.h"
 #include "gemm/packed.h"
 #include "gpu/support/card.h"
+#include "ops/feed_forward.h"
 #include "ops/inverse.h"
 #include "ops/sequence.h"
 #include "support/expect_error.h"
@@ -239,6 +241,79 @@ TEST_F(CardTensors, PackedProductsAgreeWithTheHost) {
         return y;
       };
       EXPECT_LT(relative_error(product(card_).clone(host_), product(host_)), 1e-5);
+    }
+}
+
+// y, dx, d_gain and d_bias of a norm, and the sums of the columns that a bias gets, of x (rows, width).
+std::vector<Tensor> norm_and_sums(Context& context, const Tensor& x) {
+  Tape tape(context);
+  const Shape row{x.dim(1)};
+  const auto constant = [&](const Shape& shape, double value) {
+    const Tensor t = Tensor::empty(context, shape, wide_type(x.dtype()));
+    t.fill(value);
+    return Var::leaf(t);
+  };
+  const Var in = Var::leaf(x), gain = constant(row, 0.75), bias = constant(row, 0.5), other = constant(row, 2.0);
+  const Var y = add(tape, mul(tape, normalize(tape, in, {NormKind::layer, 0.01, gain, bias}), Var(x)), other);
+  tape.backward(sum(tape, y));
+  return {y.value(), in.grad(), gain.grad(), bias.grad(), other.grad()};
+}
+
+// act(x W1 + b1) W2 + b2, gated or not, of parameters that hold values of `dtype`.
+struct FeedForwardCase {
+  Activation activation;
+  bool gated, biases;
+  std::int64_t rows, inner;
+
+  Tensor run(Context& context, const Context& host, DType dtype, bool fused) const {
+    const DType of_sums = wide_type(context.device() == Device::cuda ? dtype : DType::f64);
+    const auto made = [&](const Shape& shape, std::uint64_t seed, DType as) {
+      return Var(random(host, shape, seed, dtype).to(host, as).clone(context));
+    };
+    const std::int64_t columns = gated ? 2 * inner : inner;
+    const Var x = made({rows, 64}, 1, context.device() == Device::cuda ? dtype : DType::f64);
+    const auto bias = [&](std::int64_t width, std::uint64_t seed) {
+      return biases ? made({width}, seed, of_sums) : Var();
+    };
+    const FeedForwardWeights w{made({64, columns}, 2, of_sums),
+                               bias(columns, 3),
+                               made({inner, 64}, 4, of_sums),
+                               bias(64, 5),
+                               activation,
+                               gated};
+    Tape tape(context, {.record = false});
+    if (fused) return fused_feed_forward(tape, x, w).value();
+    const Var h = linear(tape, x, w.in, w.in_bias, gated ? Activation::identity : activation);
+    return linear(tape, gated ? glu(tape, h, activation) : h, w.out, w.out_bias).value();
+  }
+};
+
+TEST_F(CardTensors, FeedForwardLayersAreOneKernel) {
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const auto& [activation, gated] :
+         {std::pair{Activation::silu, true}, std::pair{Activation::gelu, false}, std::pair{Activation::relu, false}})
+      for (const std::int64_t rows : {1, 31, 32, 33, 1000, 14000})
+        for (const std::int64_t inner : {16, 96, 128}) {
+          const FeedForwardCase c{activation, gated, rows % 2 == 0, rows, inner};
+          const Tensor got = c.run(card_, host_, dtype, true);
+          ASSERT_TRUE(got.defined());
+          EXPECT_LT(relative_error(got.clone(host_), c.run(host_, host_, dtype, false)), 4 * epsilon(dtype))
+              << name_of(dtype) << " " << rows << " " << inner << " " << gated;
+          EXPECT_TRUE(same_bits(got.clone(host_), c.run(card_, host_, dtype, true).clone(host_)));
+        }
+}
+
+// Rows that packs do not fit, and none at all, give what others give.
+TEST_F(CardTensors, RowsMayBeginAnywhere) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const std::int64_t count : {0, 1, 300}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(count));
+      const Tensor numbers = random(host_, {1 + count * 64}, 3, dtype);
+      const auto rows = [&](const Tensor& t) { return t.slice(0, 1, 1 + count * 64).reshape({count, 64}); };
+      const auto want = norm_and_sums(host_, rows(numbers).to(host_, DType::f64));
+      const auto got = norm_and_sums(card_, rows(numbers.clone(card_)));
+      for (std::size_t i = 0; i < want.size(); ++i)
+        EXPECT_LT(relative_error(got[i].clone(host_), want[i]), dtype == DType::f64 ? 1e-12 : 16 * epsilon(dtype)) << i;
     }
 }
 

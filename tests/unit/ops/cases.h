@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fovea/ops.h"
+#include "ops/embedding.h"
 #include "support/gradcheck.h"
 #include "support/names.h"
 
@@ -193,6 +194,22 @@ inline void add_softmax(std::vector<OpCase>& cases) {
                    3.0});
 }
 
+// x (b, n, width), a table of words and one of places: x times their sum, of which the first rows of each item count.
+inline Var sum_of_embeddings(Tape& t, Inputs v, bool runs) {
+  const std::int64_t b = v[0].dim(0), n = v[0].dim(1);
+  Sequences rows;
+  std::vector<std::int32_t> places;
+  for (std::int64_t item = 0; item < b; ++item) {
+    rows.lengths.push_back(static_cast<std::int32_t>(n - item % n));
+    for (std::int64_t place = 0; place < n; ++place)
+      places.push_back(static_cast<std::int32_t>(place < rows.lengths.back() ? place : 0));
+  }
+  const Tensor words = scrambled(t.context(), {b, n}, static_cast<std::uint32_t>(v[1].dim(0)));
+  const RowPlaces where{v[2], Index(integers(t.context(), {b, n}, places), 0, n),
+                        runs ? rows.rows(b, n, "rows") : RowList()};
+  return mean_pool(t, mul(t, v[0], embedding_sum(t, v[1], words, where, v[0].dtype())), rows);
+}
+
 inline void add_rows(std::vector<OpCase>& cases) {
   for (double smoothing : {0.0, 0.1})
     cases.push_back({smoothing > 0 ? "cross_entropy_smoothed" : "cross_entropy",
@@ -239,6 +256,12 @@ inline void add_rows(std::vector<OpCase>& cases) {
        {{4, 3}},
        {{50, 65}},
        1});
+  for (const bool runs : {false, true})
+    cases.push_back({runs ? "embedding_sum_of_runs" : "embedding_sum",
+                     one([runs](Tape& t, Inputs v) { return sum_of_embeddings(t, v, runs); }),
+                     {{3, 4, 3}, {4, 3}, {4, 3}},
+                     {{5, 120, 65}, {50, 65}, {120, 65}},
+                     2});
   cases.push_back({"gather",
                    one([](Tape& t, Inputs v) {
                      return gather(t, v[0], scrambled(t.context(), {11}, static_cast<std::uint32_t>(v[0].dim(0))));

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "fovea/tensor.h"
+
+namespace fovea::kernels {
+
+// dw (in, out) = x^T dz, or added to what is there: in the wide type, of x (rows, in) and dz (rows, out), all dense.
+struct WeightGradient {
+  Tensor x, dz, dw;
+  bool adds;
+};
+// Gives the sums of the rows of dz, (out) in the wide type, which the same pass has made; undefined: this device does
+// nothing for these sizes.
+template <Device>
+Tensor weight_gradient(const Context& context, const WeightGradient& io);
+
+}  // namespace fovea::kernels
