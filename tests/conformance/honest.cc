@@ -20,7 +20,7 @@ double norm(const std::vector<double>& x) {
 // A leaf times 1 + size or 1 - size, entry by entry.
 class Noise {
  public:
-  Noise(double size, std::uint64_t seed) : size_(size), random_(seed, 11) {}
+  Noise(Context& context, double size, std::uint64_t seed) : context_(context), size_(size), random_(seed, 11) {}
 
   Var operator()(const Var& x, bool moves = true) {
     if (!x.defined() || !moves) return x;
@@ -30,13 +30,13 @@ class Noise {
   }
 
  private:
+  Context& context_;
   double size_;
   Random random_;
-  Context context_;
 };
 
 Gradients moved_gradients(const ExactCall& call, const Roundings& roundings, const Pull& pull) {
-  Noise noise(pull.noise, pull.seed);
+  Noise noise(call.context, pull.noise, pull.seed);
   const bool scores = roundings.scores;
   const Inputs& in = call.inputs;
   Inputs inputs{noise(in.q, scores), noise(in.k, scores), noise(in.v, roundings.values), noise(in.input, scores), {}};
