@@ -63,6 +63,32 @@ struct SharedTile {
   }
 };
 
+// A tile as warpgroups read it: panels of up to 64 columns, one after the other.
+template <int kWidth, int kRows = 64>
+struct PanelTile {
+  static constexpr int kColumns = kWidth < 64 ? kWidth : 64, kPanels = kWidth / kColumns;
+  using Panel = SharedTile<kColumns>;
+  static constexpr int bytes(int rows = kRows) { return kPanels * Panel::bytes(rows); }
+  std::uint32_t base;
+
+  __device__ __forceinline__ Panel panel(int p) const {
+    return {base + static_cast<std::uint32_t>(p * Panel::bytes(kRows))};
+  }
+  template <int, int kThreads = kMmaThreads, class T>  // all rows
+  __device__ __forceinline__ void fetch(const T* from, std::int64_t stride, int count, int width) const {
+#pragma unroll
+    for (int p = 0; p < kPanels; ++p)
+      panel(p).template fetch<kRows, kThreads>(from + kColumns * p, stride, count, width - kColumns * p);
+  }
+  template <class T, int kThreads = kMmaThreads>
+  __device__ __forceinline__ bool is_strange_in(int rows) const {
+    bool strange = false;
+#pragma unroll
+    for (int p = 0; p < kPanels; ++p) strange |= panel(p).template is_strange_in<T, kThreads>(rows);
+    return strange;
+  }
+};
+
 // The rows of a fragment of 16 x 8 that a lane has: element e is row row_of(e), column column_of(e).
 __device__ __forceinline__ int row_of(int e) { return lane() / 4 + e / 2 * 8; }
 __device__ __forceinline__ int column_of(int e) { return lane() % 4 * 2 + e % 2; }

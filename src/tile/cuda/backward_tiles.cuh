@@ -7,17 +7,18 @@ namespace fovea::tile::cuda {
 
 // What the tensor-core kernels of backward have in common, as simt.cuh has it: own a1, a2; streamed b1, b2;
 // S = a1 b1^T, dP = a2 b2^T, then dS b1 and, by columns, P b2. Here: how tiles and row statistics come into shared
-// memory, and how results leave.
-template <class T, int kWidth, int kOwn, int kThreads, Role kRole>
+// memory, and how results leave. kOfPanels: tiles as warpgroups read them.
+template <class T, int kWidth, int kOwn, Role kRole, bool kOfPanels = false>
 class BackwardTiles {
+  static_assert(!kOfPanels || kOwn == kBlock);
+
  public:
   static constexpr bool kByColumns = kRole == Role::column;
-  // Warpgroups leave their last products running while the next block is looked at.
-  static constexpr int kStages = kThreads == 256 ? 3 : 2,
-                       kTiles = kOwn / 16 / (kThreads / 32);  // of 16 own rows, for each warp
-  static constexpr std::uint32_t kFront = 3072;               // arrivals and row statistics
-  static constexpr std::uint32_t kOwnBytes = SharedTile<kWidth>::bytes(kOwn);
-  static constexpr std::uint32_t kTileBytes = SharedTile<kWidth>::bytes(kBlock);
+  using Tile = std::conditional_t<kOfPanels, PanelTile<kWidth>, SharedTile<kWidth>>;
+  static constexpr int kStages = 2, kTiles = kOwn / kBlock;  // tiles of 16 own rows, for each warp
+  static constexpr std::uint32_t kFront = 3072;              // arrivals and row statistics
+  static constexpr std::uint32_t kOwnBytes = Tile::bytes(kOwn);
+  static constexpr std::uint32_t kTileBytes = Tile::bytes(kBlock);
   static constexpr int kBytes = static_cast<int>(kFront + 2 * kOwnBytes + 2 * kStages * kTileBytes);
 
  protected:
@@ -53,10 +54,8 @@ class BackwardTiles {
   __device__ std::int32_t first_head() const { return kByColumns ? call_.first_head_of(head_) : head_; }
   __device__ std::int32_t heads() const { return kByColumns ? call_.first_head_of(head_ + 1) - first_head() : 1; }
 
-  __device__ SharedTile<kWidth> own_tile(int i) const {
-    return {memory_ + kFront + static_cast<std::uint32_t>(i) * kOwnBytes};
-  }
-  __device__ SharedTile<kWidth> streamed_tile(int stage, int i) const {
+  __device__ Tile own_tile(int i) const { return {memory_ + kFront + static_cast<std::uint32_t>(i) * kOwnBytes}; }
+  __device__ Tile streamed_tile(int stage, int i) const {
     return {memory_ + kFront + 2 * kOwnBytes + static_cast<std::uint32_t>(2 * stage + i) * kTileBytes};
   }
   __device__ std::uint32_t terms_at(int stage) const {
@@ -68,8 +67,8 @@ class BackwardTiles {
     const In& a1 = kByColumns ? call_.k : call_.q;
     const In& a2 = kByColumns ? call_.v : call_.d_o;
     const Source<T> s1 = source_of<T>(a1, piece_, head_, kByColumns), s2 = source_of<T>(a2, piece_, head_, kByColumns);
-    own_tile(0).template fetch<kOwn, kThreads>(s1.data + first_ * s1.stride, s1.stride, own_count_, call_.d_k);
-    own_tile(1).template fetch<kOwn, kThreads>(s2.data + first_ * s2.stride, s2.stride, own_count_, call_.d_v);
+    own_tile(0).template fetch<kOwn>(s1.data + first_ * s1.stride, s1.stride, own_count_, call_.d_k);
+    own_tile(1).template fetch<kOwn>(s2.data + first_ * s2.stride, s2.stride, own_count_, call_.d_v);
   }
 
   __device__ void fetch(Walk& ahead, int stage) const {
@@ -79,8 +78,8 @@ class BackwardTiles {
       const std::int32_t head = kByColumns ? ahead.head : kv_head_;
       const T* b1 = b1_.data + head * streamed1().head + first * b1_.stride;
       const T* b2 = b2_.data + head * streamed2().head + first * b2_.stride;
-      streamed_tile(stage, 0).template fetch<kBlock, kThreads>(b1, b1_.stride, count, call_.d_k);
-      streamed_tile(stage, 1).template fetch<kBlock, kThreads>(b2, b2_.stride, count, call_.d_v);
+      streamed_tile(stage, 0).template fetch<kBlock>(b1, b1_.stride, count, call_.d_k);
+      streamed_tile(stage, 1).template fetch<kBlock>(b2, b2_.stride, count, call_.d_v);
       if (kByColumns && call_.statistics != nullptr && threadIdx.x < kBlock) {
         const bool exists = static_cast<int>(threadIdx.x) < count;
         copy8(terms_at(stage) + threadIdx.x * 8, terms_of(head) + first + (exists ? threadIdx.x : 0), exists);
@@ -116,8 +115,8 @@ class BackwardTiles {
   // Notes whether something that must not matter is not finite.
   __device__ __forceinline__ void look(const Arrival& now, int stage, bool always) {
     if (!always && now.mask[0] == Plan::kWhole && (kOwn == kBlock || now.mask[1] == Plan::kWhole)) return;
-    strange_ |= streamed_tile(stage, 0).template is_strange_in<T, kThreads>(kBlock);
-    if constexpr (kByColumns) strange_ |= streamed_tile(stage, 1).template is_strange_in<T, kThreads>(kBlock);
+    strange_ |= streamed_tile(stage, 0).template is_strange_in<T>(kBlock);
+    if constexpr (kByColumns) strange_ |= streamed_tile(stage, 1).template is_strange_in<T>(kBlock);
   }
   // The mask of this warp's rows.
   __device__ std::int32_t mask_of(const Arrival& now) const { return warp_row() < kBlock ? now.mask[0] : now.mask[1]; }
@@ -138,8 +137,8 @@ class BackwardTiles {
         for (auto& fragment : tile)
 #pragma unroll
           for (float& x : fragment) x *= scale;
-      store_own<T, kWidth, kTiles>(own_tile(0), target(kByColumns ? call_.dk : call_.dq, call_.d_k), acc1);
-      if constexpr (kByColumns) store_own<T, kWidth, kTiles>(own_tile(1), target(call_.dv, call_.d_v), acc2);
+      store_own<T>(own_tile(0), target(kByColumns ? call_.dk : call_.dq, call_.d_k), acc1);
+      if constexpr (kByColumns) store_own<T>(own_tile(1), target(call_.dv, call_.d_v), acc2);
     }
     report(call_, item_, strange_);
   }

@@ -48,12 +48,19 @@ __device__ __forceinline__ void pack_operands(const float (&s)[8][4], std::uint3
       a[step][i] = pack<T>(s[2 * step + i / 2][i % 2 * 2], s[2 * step + i / 2][i % 2 * 2 + 1]);
 }
 
-// d += a b for the 64 rows of a tile; columns [8 kFirst, 8 kFirst + kPanel) of d.
+// d += a b for the 64 rows of a tile of kPanel columns; columns [8 kFirst, 8 kFirst + kPanel) of d.
 template <class T, int kPanel, int kFirst, int kColumns>
 __device__ __forceinline__ void add_panel(float (&d)[kColumns][4], const std::uint32_t (&a)[4][4], std::uint32_t b) {
 #pragma unroll
   for (std::uint32_t step = 0; step < 4; ++step)
     multiply_rows<T, kPanel, kFirst>(d, a[step], describe<kPanel>(b + step * SharedTile<kPanel>::bytes(16)));
+}
+template <class T, int kWidth>
+__device__ __forceinline__ void add_tile(float (&d)[kWidth / 8][4], const std::uint32_t (&a)[4][4],
+                                         const PanelTile<kWidth>& b) {
+  using Tile = PanelTile<kWidth>;
+  add_panel<T, Tile::kColumns, 0>(d, a, b.panel(0).base);
+  if constexpr (Tile::kPanels == 2) add_panel<T, Tile::kColumns, 8>(d, a, b.panel(1).base);
 }
 
 }  // namespace fovea::tile::cuda

@@ -5,19 +5,19 @@
 
 namespace fovea::tile::cuda {
 
-// Softmax backward as MmaBackward has it, with products of whole warpgroups: kGroups of them, each with 64 own rows.
-// Weights are made while the second product runs. Two groups leave the last products running while the next block is
-// looked at; with one, several blocks fit a multiprocessor and hide it.
-template <class T, int kWidth, int kGroups, Role kRole>
-class HopperBackward : public BackwardTiles<T, kWidth, 64 * kGroups, 128 * kGroups, kRole> {
-  using Base = BackwardTiles<T, kWidth, 64 * kGroups, 128 * kGroups, kRole>;
+// Softmax backward as MmaBackward has it, with the products of a warpgroup for its 64 own rows. Weights are made while
+// the second product runs. Two or three blocks fit a multiprocessor and hide the rest: at width 64 that is a tenth to a
+// fifth faster than a block of two groups that leaves its last products running.
+template <class T, int kWidth, Role kRole>
+class HopperBackward : public BackwardTiles<T, kWidth, kBlock, kRole, true> {
+  using Base = BackwardTiles<T, kWidth, kBlock, kRole, true>;
   using Base::kByColumns, Base::call_, Base::list_, Base::item_, Base::n_streamed_, Base::arrivals_, Base::own_tile,
       Base::streamed_tile;
   using typename Base::Accumulator;
+  using Tile = PanelTile<kWidth>;
 
  public:
-  static constexpr bool kDefers = kGroups == 2;
-  static constexpr int kThreads = 128 * kGroups, kResident = kGroups == 2 ? 1 : 3;
+  static constexpr int kResident = kWidth <= 32 || (kWidth <= 64 && !kByColumns) ? 3 : 2;
 
   __device__ HopperBackward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, char* memory)
       : Base(call, piece, item, head, memory) {
@@ -31,18 +31,15 @@ class HopperBackward : public BackwardTiles<T, kWidth, 64 * kGroups, 128 * kGrou
     Walk ahead(list_, item_, this->first_head(), this->heads());
     this->fetch(ahead, 0);
     const std::int32_t blocks = item_.blocks * this->heads();
-    for (std::int32_t i = 0, stage = 0, next = 1; i < blocks;
-         ++i, stage = next, next = next + 1 == Base::kStages ? 0 : next + 1) {
+    for (std::int32_t i = 0, stage = 0; i < blocks; ++i, stage ^= 1) {
       await_copies<0>();
       show_to_tensor_cores();
       __syncthreads();
       const Arrival now = arrivals_[stage];
-      this->fetch(ahead, next);
+      this->fetch(ahead, stage ^ 1);
       visit(now, stage);
     }
     await_copies<0>();
-    await_products<0>();
-    settle_all();
     __syncthreads();
     this->finish(acc1_, acc2_);
   }
@@ -56,17 +53,15 @@ class HopperBackward : public BackwardTiles<T, kWidth, 64 * kGroups, 128 * kGrou
   __device__ __forceinline__ void visit(const Arrival& now, int stage) {
     this->look(now, stage, false);
     const std::int32_t mask = this->mask_of(now);
-    if (mask == ListView::kNone) return await_products<0>();  // whose tiles will be overwritten
-    const std::uint32_t half = threadIdx.x / 128 * SharedTile<kWidth>::bytes(kBlock);
+    if (mask == ListView::kNone) return;
     float s[8][4] = {}, g[8][4] = {};
     begin_products();
-    multiply_panel<T, kWidth>(s, own_tile(0).base + half, streamed_tile(stage, 0).base, false);
+    multiply(own_tile(0), streamed_tile(stage, 0), s);
     commit_products();
-    multiply_panel<T, kWidth>(g, own_tile(1).base + half, streamed_tile(stage, 1).base, false);
+    multiply(own_tile(1), streamed_tile(stage, 1), g);
     commit_products();
     await_products<1>();
     settle(s);
-    settle_all();
     weigh(stage, s);
     const std::int64_t left = n_streamed_ - std::int64_t{now.block} * kBlock;
     const bool is_whole = mask == Plan::kWhole && left >= kBlock;
@@ -79,10 +74,17 @@ class HopperBackward : public BackwardTiles<T, kWidth, 64 * kGroups, 128 * kGrou
     if constexpr (kByColumns) pack_operands<T>(s, a);
     pack_operands<T>(g, b);
     begin_products();  // registers that are read may not be written while products run
-    if constexpr (kByColumns) add_panel<T, kWidth, 0>(acc2_[0], a, streamed_tile(stage, 1).base);
-    add_panel<T, kWidth, 0>(acc1_[0], b, streamed_tile(stage, 0).base);
+    if constexpr (kByColumns) add_tile<T>(acc2_[0], a, streamed_tile(stage, 1));
+    add_tile<T>(acc1_[0], b, streamed_tile(stage, 0));
     commit_products();
-    if constexpr (!kDefers) await_products<0>(), settle_all();
+    await_products<0>();
+    settle_all();
+  }
+
+  __device__ __forceinline__ static void multiply(const Tile& a, const Tile& b, float (&s)[8][4]) {
+#pragma unroll
+    for (int p = 0; p < Tile::kPanels; ++p)
+      multiply_panel<T, Tile::kColumns>(s, a.panel(p).base, b.panel(p).base, p > 0);
   }
 
   // Products become weights.
@@ -113,7 +115,7 @@ class HopperBackward : public BackwardTiles<T, kWidth, 64 * kGroups, 128 * kGrou
   __device__ __forceinline__ void drop(std::int32_t mask, std::int64_t left, float (&x)[8][4]) const {
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
-      const FragmentMask<1> keeps(list_, mask, warp() % 4 * 16, part, left);
+      const FragmentMask<1> keeps(list_, mask, warp() * 16, part, left);
 #pragma unroll
       for (int n = 0; n < 4; ++n)
 #pragma unroll
@@ -127,8 +129,8 @@ class HopperBackward : public BackwardTiles<T, kWidth, 64 * kGroups, 128 * kGrou
 };
 
 // Grid: (items, heads), by columns (items, kv heads).
-template <class T, int kWidth, int kGroups, Role kRole>
-__global__ void __launch_bounds__(128 * kGroups, (HopperBackward<T, kWidth, kGroups, kRole>::kResident))
+template <class T, int kWidth, Role kRole>
+__global__ void __launch_bounds__(kMmaThreads, (HopperBackward<T, kWidth, kRole>::kResident))
     hopper_backward_kernel(const __grid_constant__ Call call) {
   extern __shared__ __align__(1024) char memory[];
   const Item item = call.items[blockIdx.x];
@@ -136,7 +138,7 @@ __global__ void __launch_bounds__(128 * kGroups, (HopperBackward<T, kWidth, kGro
   const auto head = static_cast<std::int32_t>(blockIdx.y);
   const std::int32_t kv_head = kRole == Role::column ? head : call.kv_head_of(head);
   if (piece.kv_head >= 0 && piece.kv_head != kv_head) return report(call, item, false);
-  HopperBackward<T, kWidth, kGroups, kRole>(call, piece, item, head, memory).run();
+  HopperBackward<T, kWidth, kRole>(call, piece, item, head, memory).run();
 }
 
 }  // namespace fovea::tile::cuda

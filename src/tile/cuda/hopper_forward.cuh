@@ -10,17 +10,16 @@ namespace fovea::tile::cuda {
 template <class T, int kWidth, int kGroups>
 class HopperForward {
  public:
-  static constexpr int kPanelWidth = kWidth < 64 ? kWidth : 64, kPanels = kWidth / kPanelWidth;
   static constexpr int kOwn = 64 * kGroups, kThreads = 128 * kGroups;
-  using Panel = SharedTile<kPanelWidth>;
+  using Own = PanelTile<kWidth, kOwn>;
+  using Streamed = PanelTile<kWidth, kBlock>;
   // Two groups leave the last product with the values running while the next block is looked at: that takes more
   // stages. With one group, four blocks fit a multiprocessor and hide it better.
   static constexpr bool kDefers = kGroups == 2;
   static constexpr int kAhead = kDefers ? 2 : 1, kStages = kDefers ? 4 : 2;
-  static constexpr int kResident = kWidth <= 64 ? 4 / kGroups : 1;
-  static constexpr std::uint32_t kOwnPanel = Panel::bytes(kOwn), kPanel = Panel::bytes(kBlock);
-  static constexpr std::uint32_t kFront = 1024;  // for arrivals; tiles stand at multiples of it
-  static constexpr int kBytes = static_cast<int>(kFront + kPanels * (kOwnPanel + 2 * kStages * kPanel));
+  static constexpr int kResident = (kWidth <= 64 ? 4 : 2) / kGroups;
+  static constexpr int kFront = 1024;  // for arrivals; tiles stand at multiples of it
+  static constexpr int kBytes = kFront + Own::bytes() + 2 * kStages * Streamed::bytes();
 
   __device__ HopperForward(const Call& call, const PieceView& piece, const Item& item, std::int32_t head, char* memory)
       : call_(call),
@@ -39,9 +38,7 @@ class HopperForward {
   __device__ void run() {
     const Source<T> q = source_of<T>(call_.q, piece_, head_, false);
     const int count = static_cast<int>(min(piece_.nq - first_, std::int64_t{kOwn}));
-    for (int panel = 0; panel < kPanels; ++panel)
-      own_panel(panel).template fetch<kOwn, kThreads>(q.data + first_ * q.stride + kPanelWidth * panel, q.stride, count,
-                                                      call_.d_k - kPanelWidth * panel);
+    own().template fetch<kOwn, kThreads>(q.data + first_ * q.stride, q.stride, count, call_.d_k);
     Walk ahead(list_, item_, head_, 1);
     for (int s = 0; s < kAhead; ++s) fetch(ahead, s);
     for (std::int32_t i = 0; i < item_.blocks; ++i) {
@@ -62,28 +59,20 @@ class HopperForward {
   }
 
  private:
-  __device__ Panel own_panel(int panel) const {
-    return {memory_ + kFront + static_cast<std::uint32_t>(panel) * kOwnPanel};
+  __device__ Own own() const { return {memory_ + kFront}; }
+  __device__ Streamed keys(int stage) const {
+    return {memory_ + static_cast<std::uint32_t>(kFront + Own::bytes() + 2 * stage * Streamed::bytes())};
   }
-  // Panels of keys, then those of values.
-  __device__ Panel panel(int stage, int index) const {
-    return {memory_ + kFront + kPanels * kOwnPanel + static_cast<std::uint32_t>(stage * 2 * kPanels + index) * kPanel};
-  }
+  __device__ Streamed values(int stage) const { return {keys(stage).base + Streamed::bytes()}; }
   __device__ static std::uint32_t group() { return threadIdx.x / 128; }
 
   __device__ void fetch(Walk& ahead, int stage) {
     if (!ahead.done()) {
       const std::int64_t first = std::int64_t{ahead.block()} * kBlock;
       const int count = static_cast<int>(min(nk_ - first, std::int64_t{kBlock}));
-      const T* k = keys_.data + first * keys_.stride;
-      const T* v = values_.data + first * values_.stride;
-#pragma unroll
-      for (int p = 0; p < kPanels; ++p) {
-        panel(stage, p).template fetch<kBlock, kThreads>(k + kPanelWidth * p, keys_.stride, count,
-                                                         call_.d_k - kPanelWidth * p);
-        panel(stage, kPanels + p)
-            .template fetch<kBlock, kThreads>(v + kPanelWidth * p, values_.stride, count, call_.d_v - kPanelWidth * p);
-      }
+      keys(stage).template fetch<kBlock, kThreads>(keys_.data + first * keys_.stride, keys_.stride, count, call_.d_k);
+      values(stage).template fetch<kBlock, kThreads>(values_.data + first * values_.stride, values_.stride, count,
+                                                     call_.d_v);
       if (threadIdx.x == 0) arrivals_[stage] = {ahead.block(), head_, {ahead.entry.mask[0], ahead.entry.mask[1]}};
       ahead.next();
     }
@@ -92,8 +81,7 @@ class HopperForward {
 
   __device__ __forceinline__ void visit(const Arrival& now, int stage) {
     if (now.mask[0] != Plan::kWhole || (kGroups == 2 && now.mask[1] != Plan::kWhole))
-      for (int p = 0; p < kPanels; ++p)
-        strange_ |= panel(stage, kPanels + p).template is_strange_in<T, kThreads>(kBlock);
+      strange_ |= values(stage).template is_strange_in<T, kThreads>(kBlock);
     const std::int32_t mask = kGroups == 2 && group() == 1 ? now.mask[1] : now.mask[0];
     if (mask == ListView::kNone) return await_products<0>();  // whose tiles will be overwritten
     float s[1][8][4] = {};
@@ -106,10 +94,11 @@ class HopperForward {
   }
 
   __device__ __forceinline__ void score(int stage, float (&s)[8][4]) {
+    constexpr std::uint32_t kGroup = Own::Panel::bytes(64);
     begin_products();
 #pragma unroll
-    for (int p = 0; p < kPanels; ++p)
-      multiply_panel<T, kPanelWidth>(s, own_panel(p).base + group() * kPanel, panel(stage, p).base, p > 0);
+    for (int p = 0; p < Own::kPanels; ++p)
+      multiply_panel<T, Own::kColumns>(s, own().panel(p).base + group() * kGroup, keys(stage).panel(p).base, p > 0);
     finish_products(s);
     settle(rows_.o[0]);
   }
@@ -118,30 +107,16 @@ class HopperForward {
     std::uint32_t a[4][4];
     pack_operands<T>(s, a);
     begin_products();
-    add_panel<T, kPanelWidth, 0>(rows_.o[0], a, panel(stage, kPanels).base);
-    if constexpr (kPanels == 2) add_panel<T, kPanelWidth, 8>(rows_.o[0], a, panel(stage, kPanels + 1).base);
+    add_tile<T>(rows_.o[0], a, values(stage));
     kDefers ? commit_products() : finish_products(rows_.o[0]);
   }
 
   __device__ void store() {
     rows_.close(call_, piece_, head_, first_ + warp() * 16);
-    store_panels(call_.out);
+    store_own<T>(own(), rows_.target(call_, call_.out, {piece_, head_, first_, kOwn}), rows_.o);
     if (call_.out_rest.data == nullptr) return;
     rows_.take_rounded();
-    store_panels(call_.out_rest);
-  }
-
-  __device__ void store_panels(const Out& array) {
-    RowTarget to = rows_.target(call_, array, {piece_, head_, first_, kOwn});
-#pragma unroll
-    for (int p = 0; p < kPanels; ++p, to.offset += kPanelWidth, to.width -= kPanelWidth) {
-      float part[1][kPanelWidth / 8][4];
-#pragma unroll
-      for (int n = 0; n < kPanelWidth / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) part[0][n][e] = rows_.o[0][8 * p + n][e];
-      store_own<T, kPanelWidth, 1>(own_panel(p), to, part);
-    }
+    store_own<T>(own(), rows_.target(call_, call_.out_rest, {piece_, head_, first_, kOwn}), rows_.o);
   }
 
   __device__ void leave() const {

@@ -7,8 +7,8 @@ namespace fovea::tile::cuda {
 // The row kernel (dq) and the column kernel (dk, dv) of backward by products of 16 x 8 x 16. 32 streamed rows at a
 // time, which is what registers hold. kGeneral: any weight, bias, ALiBi, dropout; else softmax with a positive scale.
 template <class T, int kWidth, int kTiles, bool kGeneral, Role kRole>
-class MmaBackward : public BackwardTiles<T, kWidth, 64 * kTiles, kMmaThreads, kRole> {
-  using Base = BackwardTiles<T, kWidth, 64 * kTiles, kMmaThreads, kRole>;
+class MmaBackward : public BackwardTiles<T, kWidth, 64 * kTiles, kRole> {
+  using Base = BackwardTiles<T, kWidth, 64 * kTiles, kRole>;
   using Base::arrivals_, Base::first_, Base::own_count_, Base::clear, Base::own_tile, Base::streamed_tile,
       Base::warp_row;
   using Base::kByColumns, Base::call_, Base::piece_, Base::list_, Base::item_, Base::head_, Base::n_streamed_;

@@ -74,10 +74,10 @@ const MmaKernel* find(std::span<const MmaKernel> kernels, Variant variant, Role 
   return found;
 }
 
-// The fastest of those measured for softmax: by single blocks up to width 64 forward and 32 backward, else by pairs.
-const MmaKernel* choose_hopper(const Call& call, Role role, int width, int tiles) {
+// The fastest of those measured for softmax: by single blocks, forward beyond width 64 by pairs.
+const MmaKernel* choose_hopper(const Call& call, Role role, int width) {
   if (!has_warpgroups()) return nullptr;
-  const int wanted = role == Role::forward ? (width <= 64 ? 1 : 2) : (width <= 32 ? 1 : tiles);
+  constexpr int wanted = 1;
   const MmaKernel* found =
       find(call.dtype == DType::bf16 ? hopper_kernels_bf16 : hopper_kernels_f16, Variant::hopper, role, width, wanted);
   return found != nullptr && found->tiles == wanted ? found : nullptr;
@@ -110,7 +110,7 @@ const MmaKernel* choose(const Call& call, const Schedule& schedule, Role role) {
   const auto kernels = kernels_of(call.dtype, role, width);
   const MmaKernel* found = nullptr;
   if (!is_general(call)) {
-    found = choose_hopper(call, role, width, tiles);
+    found = choose_hopper(call, role, width);
     if (found == nullptr) found = find(kernels, Variant::softmax, role, width, tiles);
   }
   return found != nullptr ? found : find(kernels, Variant::general, role, width, tiles);

@@ -141,6 +141,22 @@ __device__ __forceinline__ void store_own(const SharedTile<kWidth>& room, const 
   __syncwarp();
 }
 
+// The same in panels.
+template <class T, int kWidth, int kRows>
+__device__ __forceinline__ void store_own(const PanelTile<kWidth, kRows>& room, RowTarget to,
+                                          const float (&acc)[1][kWidth / 8][4]) {
+  constexpr int kColumns = PanelTile<kWidth>::kColumns, kFragments = kColumns / 8;
+#pragma unroll
+  for (int p = 0; p < PanelTile<kWidth>::kPanels; ++p, to.offset += kColumns, to.width -= kColumns) {
+    float part[1][kFragments][4];
+#pragma unroll
+    for (int n = 0; n < kFragments; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) part[0][n][e] = acc[0][kFragments * p + n][e];
+    store_own<T, kColumns, 1>(room.panel(p), to, part);
+  }
+}
+
 // Tells the portable kernels whether this block has to be done again.
 __device__ __forceinline__ void report(const Call& call, const Item& item, bool strange) {
   if (call.flags == nullptr) return;

@@ -212,7 +212,7 @@ std::vector<Options> special_problems() {
   add("wide", [](Options& o) { o.d_k = o.d_v = 128, o.n_q = o.n_k = 150, o.pattern = Pattern::causal(); });
   add("d32", [](Options& o) { o.d_k = o.d_v = 32, o.n_q = o.n_k = 190; });
   add("d32_long", [](Options& o) { o.d_k = o.d_v = 32, o.n_q = o.n_k = 1100, o.heads = 6, o.kv_heads = 2; });
-  for (const std::int64_t width : {8, 16, 24, 32, 40, 48}) {
+  for (const std::int64_t width : {8, 16, 24, 32, 40, 48, 72, 128}) {
     const std::string name = "d" + std::to_string(width);
     add(name + "_causal", [=](Options& o) {
       o.d_k = width, o.d_v = width == 8 ? 32 : width, o.n_q = o.n_k = 333, o.heads = 4, o.kv_heads = 2, o.d_lse = true;
