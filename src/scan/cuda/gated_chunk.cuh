@@ -58,20 +58,27 @@ struct ChannelLane {
 };
 
 // Logs become their sums from the first row of each part on, in powers of 2. totals[part][channel]: the last as a
-// factor. A log below -150 is as good as -150, and sums keep their digits.
+// factor. A log below -150 is as good as -150, and sums keep their digits. steps: of odd rows, 2 i + 1 in row i, the
+// row's own factor; null: not wanted.
 template <int kD>
-__device__ __forceinline__ void sum_logs(const ChannelTable<kD>& logs, float* totals, bool by_step) {
+__device__ __forceinline__ void sum_logs(const ChannelTable<kD>& logs, float* totals, bool by_step,
+                                         const ChannelTable<kD>& steps) {
   const int c = ChannelLane<kD>::channel();
   for (int part = ChannelLane<kD>::first_part(); part < kD / kPart; part += 2) {
-    float sum = 0;
+    float log[kPart], sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPart; ++i) log[i] = logs.at(part * kPart + i, by_step ? logs.kSpare : c);
 #pragma unroll
     for (int i = 0; i < kPart; ++i) {
-      const int row = part * kPart + i;
-      const float log = logs.at(row, by_step ? logs.kSpare : c) * math::kLog2e<float>;
-      sum += log < -150.0f ? -150.0f : log;
-      logs.at(row, c) = sum;
+      log[i] *= math::kLog2e<float>;
+      log[i] = log[i] < -150.0f ? -150.0f : log[i];
+      sum += log[i];
+      logs.at(part * kPart + i, c) = sum;
     }
     totals[part * kD + c] = quick_exp2(sum);
+    if (steps.data == nullptr) continue;
+#pragma unroll
+    for (int i = 1; i < kPart; i += 2) steps.at((part * kPart + i) / 2, c) = quick_exp2(log[i]);
   }
 }
 
@@ -81,8 +88,7 @@ __device__ __forceinline__ std::uint32_t element_at(const SharedTile<kD>& tile, 
 }
 template <int kD>
 __device__ __forceinline__ float load_element(const SharedTile<kD>& tile, int row, int column) {
-  const std::uint32_t at = element_at(tile, row, column), pair = load_shared(at & ~3u);
-  return at % 4 == 0 ? low_of(pair) : high_of(pair);
+  return low_of(load_shared_half(element_at(tile, row, column)));
 }
 
 // Rows as they leave for the state, a lane's column of a part. of_keys: from the part's end, else from its begin.
@@ -91,12 +97,16 @@ __device__ __forceinline__ void fade_rows(const SharedTile<kD>& from, const Shar
                                           const ChannelTable<kD>& logs, int part, bool of_keys) {
   const int c = ChannelLane<kD>::channel();
   const float last = logs.at(part * kPart + kPart - 1, c);
+  float x[kPart];
+#pragma unroll
+  for (int i = 0; i < kPart; ++i) x[i] = load_element(from, part * kPart + i, c);
 #pragma unroll
   for (int i = 0; i < kPart; ++i) {
-    const int row = part * kPart + i;
-    const float sum = logs.at(row, c), x = load_element(from, row, c);
-    store_shared_half(pack<bfloat16>(x * quick_exp2(of_keys ? last - sum : sum), 0), element_at(to, row, c));
+    const float sum = logs.at(part * kPart + i, c);
+    x[i] *= quick_exp2(of_keys ? last - sum : sum);
   }
+#pragma unroll
+  for (int i = 0; i < kPart; ++i) store_shared_half(pack<bfloat16>(x[i], 0), element_at(to, part * kPart + i, c));
 }
 
 // What the 16 x 16 products of rows with rows of a part are kept in, f32; one behind the other by part.
@@ -169,49 +179,82 @@ struct WeightTile {
   }
 };
 
-// sum over channels of q_i k_j e^(G_i - G_j), kD / kShare channels from `first` piece on.
-template <int kD, int kShare>
-__device__ __forceinline__ float weight_of(const SharedTile<kD>& q, const SharedTile<kD>& k,
-                                           const ChannelTable<kD>& logs, int i, int j, int first) {
-  float sum = 0;
-#pragma unroll 2
-  for (int piece = first; piece < kD / 8; piece += kShare) {
-    std::uint32_t x[4], y[4];
-    load_shared(x, q.at(i, piece));
-    load_shared(y, k.at(j, piece));
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float4 a = logs.four(i, piece * 8 + half * 4), b = logs.four(j, piece * 8 + half * 4);
-      sum += low_of(x[2 * half]) * (low_of(y[2 * half]) * quick_exp2(a.x - b.x));
-      sum += high_of(x[2 * half]) * (high_of(y[2 * half]) * quick_exp2(a.y - b.y));
-      sum += low_of(x[2 * half + 1]) * (low_of(y[2 * half + 1]) * quick_exp2(a.z - b.z));
-      sum += high_of(x[2 * half + 1]) * (high_of(y[2 * half + 1]) * quick_exp2(a.w - b.w));
-    }
-  }
-  return sum;
-}
+// Two rows against two of a part, the pairs of a lane below the diagonal: 28 lanes have a square each, of rows i and
+// columns j from even ones on; the others two pairs that touch the diagonal, (i[0], j[0]) and (i[1], j[1]).
+struct LanePairs {
+  int i[2], j[2];
+  bool is_square;
 
-// Weighs the pairs of a warp's own part. Four lanes share rows c and 15 - c, which have 15 pairs below the diagonal
-// together; two share each pair on it.
+  __device__ __forceinline__ LanePairs() : is_square(lane() < 28) {
+    int a = 1, b = lane();
+    while (is_square && b >= a) b -= a++;
+    const int corner = 4 * (lane() - 28);
+    i[0] = is_square ? 2 * a : corner + 1;
+    i[1] = is_square ? 2 * a + 1 : corner + 3;
+    j[0] = is_square ? 2 * b : corner;
+    j[1] = is_square ? 2 * b + 1 : corner + 2;
+  }
+};
+// 8 channels of a row.
+struct PieceRow {
+  float x[8];
+
+  template <int kD>
+  __device__ __forceinline__ PieceRow(const SharedTile<kD>& tile, int row, int piece) {
+    std::uint32_t r[4];
+    load_shared(r, tile.at(row, piece));
+#pragma unroll
+    for (int c = 0; c < 4; ++c) x[2 * c] = low_of(r[c]), x[2 * c + 1] = high_of(r[c]);
+  }
+  template <int kD>
+  __device__ __forceinline__ PieceRow(const ChannelTable<kD>& table, int row, int piece) {
+    const float4 a = table.four(row, piece * 8), b = table.four(row, piece * 8 + 4);
+    x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
+    x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+  }
+};
+
+// Weighs the pairs of a warp's own part: sums over channels of q_i k_j e^(G_i - G_j). Of a square the nearest pair has
+// an exponential, and the factors of single steps lead to the others; pairs at the diagonal have such a factor alone.
+// Two lanes share each pair on it.
 template <int kD>
 __device__ __forceinline__ void put_weights(const WeightTile& to, const SharedTile<kD>& q, const SharedTile<kD>& k,
-                                            const ChannelTable<kD>& logs) {
-  const int first = warp() * kPart, c = lane() / 4;
+                                            const ChannelTable<kD>& logs, const ChannelTable<kD>& steps) {
+  const int first = warp() * kPart;
+  const LanePairs own;
+  const int from = first + (own.is_square ? own.j[1] : own.i[0]);  // where the nearest pair's decay begins; odd
+  float sums[2][2] = {{0, 0}, {0, 0}}, same = 0;
+#pragma unroll 1
+  for (int piece = 0; piece < kD / 8; ++piece) {
+    const PieceRow sum(logs, first + own.i[0], piece), before(logs, from, piece);
+    const PieceRow step(steps, from / 2, piece), last(steps, (first + own.i[1]) / 2, piece);
+    const PieceRow q0(q, first + own.i[0], piece), q1(q, first + own.i[1], piece);
+    const PieceRow k0(k, first + own.j[0], piece), k1(k, first + own.j[1], piece);
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      const float nearest = quick_exp2(sum.x[c] - before.x[c]);
+      const float upper = q0.x[c] * nearest, lower = q1.x[c] * (nearest * last.x[c]), far = k0.x[c] * step.x[c];
+      sums[0][0] += upper * far, sums[0][1] += upper * k1.x[c];
+      sums[1][0] += lower * far, sums[1][1] += lower * k1.x[c];
+    }
+    if (piece % 2 != lane() % 2) continue;
+    const PieceRow x(q, first + lane() / 2, piece), y(k, first + lane() / 2, piece);
+#pragma unroll
+    for (int c = 0; c < 8; ++c) same += x.x[c] * y.x[c];
+  }
+  same += __shfl_xor_sync(0xffffffffu, same, 1);
   const auto put = [&](int i, int j, float x) {
     store_shared_half(pack<bfloat16>(x, 0), to.base + static_cast<std::uint32_t>(i * 32 + j * 2));
   };
   const std::uint32_t zeros[4] = {0, 0, 0, 0};
   store_shared(zeros, to.base + static_cast<std::uint32_t>(lane() * 16));
   __syncwarp();
-#pragma unroll 1
-  for (int m = lane() % 4; m < kPart - 1; m += 4) {
-    const int i = m < c ? c : kPart - 1 - c, j = m < c ? m : m - c;
-    put(i, j, weight_of<kD, 1>(q, k, logs, first + i, first + j, 0));
-  }
-  const int i = lane() / 2;
-  float own = weight_of<kD, 2>(q, k, logs, first + i, first + i, lane() % 2);
-  own += __shfl_xor_sync(0xffffffffu, own, 1);
-  if (lane() % 2 == 0) put(i, i, own);
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+#pragma unroll
+    for (int s = 0; s < 2; ++s)
+      if (own.is_square || r == s) put(own.i[r], own.j[s], sums[r][s]);
+  if (lane() % 2 == 0) put(lane() / 2, lane() / 2, same);
 }
 
 // 16 rows of a transposed state in a warp's registers: of columns of values (kOfValues), all channels; else of
@@ -239,6 +282,8 @@ struct StateSlice {
   // out += s x^T over rows [row, row + 16) of x; kPair: what the state loses as bf16 too.
   template <bool kPair>
   __device__ __forceinline__ void read(float (&out)[2][4], const SharedTile<kD>& x, int row) const {
+    float rests[2][4];  // a sum of its own: two chains wait half as long as one
+    clear(rests);
 #pragma unroll
     for (int step = 0; step < kD / 16; ++step) {
       std::uint32_t a[4], b[4];
@@ -254,10 +299,14 @@ struct StateSlice {
       if constexpr (kPair) {
         keep_rest(part);
         pack_block(a, part);
-        multiply_add<bfloat16>(out[0], a, b[0], b[1]);
-        multiply_add<bfloat16>(out[1], a, b[2], b[3]);
+        multiply_add<bfloat16>(rests[0], a, b[0], b[1]);
+        multiply_add<bfloat16>(rests[1], a, b[2], b[3]);
       }
     }
+#pragma unroll
+    for (int n = 0; kPair && n < 2; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) out[n][e] += rests[n][e];
   }
   // Fades over a part and takes its rows in: += y^T x with own columns of y as first operands.
   __device__ __forceinline__ void add(const float* totals, const std::uint32_t (&y)[4], const SharedTile<kD>& x,

@@ -13,7 +13,7 @@ struct MmaSum {
 
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
-    if (at.head % at.call.group() != 0) return;  // the heads of a group have the same keys
+    if (!kQueries && at.head % at.call.group() != 0) return;  // the heads of a group have the same keys
     const Memory memory;
     const bool back = kQueries && at.call.causal;
     const Powers powers = make_powers(at.call, at.kv_head, memory.table(), kD);
@@ -38,7 +38,8 @@ struct MmaSum {
           else
             state.add_keys(xs, ys, powers, count);
         });
-    state.save(mma.end + mma.state_at(mma.first_cut + blockIdx.y, at.kv_head));
+    const std::int64_t index = mma.first_cut + blockIdx.y;
+    state.save(mma.end + (kQueries ? mma.gradient_at(index, at.head) : mma.state_at(index, at.kv_head)));
   }
 };
 
@@ -60,21 +61,30 @@ __device__ __forceinline__ void divide(float (&acc)[kD / 8][4], const MmaPlace<k
   }
 }
 
-// o = f(q) S, and with kScan the triangle of the chunk, S running along.
+// o = f(q) S, and with kScan the triangle of the chunk, S running along. With a denominator S is a pair of bf16: what o
+// is off by would weigh on dq, whose sums cancel by it.
 template <int kD, bool kScan, bool kDivides>
 struct MmaForward {
   static constexpr int kTiles = kScan ? 3 : 1, kStages = kD <= 64 && !kScan ? 4 : 2;
-  static constexpr int kStates = kScan && kD <= 64 ? 2 : 1;
-  using Memory = MmaMemory<kD, kTiles, kStages, kStates, kDivides ? kStates : 0>;
+  static constexpr int kBuffers = kScan && kD <= 64 ? 2 : 1;
+  static constexpr bool kPair = kDivides && (kD <= 64 || !kScan);  // where there is room
+  static constexpr int kStates = kPair ? 2 : 1;                    // of a buffer
+  using Memory = MmaMemory<kD, kTiles, kStages, kBuffers * kStates, kDivides ? kBuffers : 0>;
+  using State = RunningState<kD, kDivides>;
+
+  __device__ static void put(const Memory& memory, const State& state, int buffer) {
+    state.put(memory.state(kStates * buffer), memory.column(buffer));
+    if constexpr (kPair) state.put_rest(memory.state(kStates * buffer + 1));
+  }
 
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
     const Memory memory;
     const Powers powers = kScan ? make_powers(at.call, at.kv_head, memory.table(), kD) : Powers{nullptr};
     const int own = warp() * 16;
-    RunningState<kD, kDivides> state;
+    State state;
     state.load(at.start());
-    state.put(memory.state(0), memory.column(0));
+    put(memory, state, 0);
     each_chunk<kStages>(
         at.chunks,
         [&](int c, int stage) {
@@ -92,7 +102,7 @@ struct MmaForward {
         },
         [&](int c, int stage) {
           const SharedTile<kD> q = memory.tile(stage, 0), k = memory.tile(stage, kScan ? 1 : 0),
-                               v = memory.tile(stage, kScan ? 2 : 0), s = memory.state(c % kStates);
+                               v = memory.tile(stage, kScan ? 2 : 0), s = memory.state(kStates * (c % kBuffers));
           const std::int64_t row = at.row(c, false);
           float acc[kD / 8][4], sums[1][4];  // of the denominator
           clear(acc), clear(sums);
@@ -101,7 +111,8 @@ struct MmaForward {
             std::uint32_t a[4];
             q.own(a, own, step);
             add_along<kD>(acc, a, s, 16 * step);
-            if constexpr (kDivides) add_column<kD>(sums, a, memory.column(c % kStates), step);
+            if constexpr (kPair) add_along<kD>(acc, a, memory.state(kStates * (c % kBuffers) + 1), 16 * step);
+            if constexpr (kDivides) add_column<kD>(sums, a, memory.column(c % kBuffers), step);
           }
           if constexpr (kScan) {
             if (powers.any()) {
@@ -127,8 +138,8 @@ struct MmaForward {
           }
           if constexpr (kScan) {
             state.add_keys(k, v, powers, at.count(row));
-            if constexpr (kStates == 1) __syncthreads();
-            state.put(memory.state((c + 1) % kStates), memory.column((c + 1) % kStates));
+            if constexpr (kBuffers == 1) __syncthreads();
+            put(memory, state, (c + 1) % kBuffers);
           }
         });
     if (kScan)
@@ -196,7 +207,7 @@ struct MmaQueries {
           store_rows<kD>(room, acc, at.to(at.call.dq, row, true), at.call.dq.row, at.queries(row));
           if constexpr (!kScan) state.add_queries(q, g, powers, at.count(row), false, memory.scales(stage));
         });
-    if constexpr (!kScan) state.save(mma.end + mma.state_at(mma.first_cut + blockIdx.y, at.kv_head));
+    if constexpr (!kScan) state.save(mma.end + mma.gradient_at(mma.first_cut + blockIdx.y, at.head));
   }
 
   // The gradient of own features.
@@ -260,10 +271,11 @@ struct MmaKeys {
   }
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
+    if (!kScan && at.head % at.call.group() != 0) return;  // the heads of a group have one sum
     const Memory memory;
     const Powers powers = kScan ? make_powers(at.call, at.kv_head, memory.table(), kD) : Powers{nullptr};
     State state;
-    state.load(at.start());
+    state.load(kScan ? at.gradient_start() : at.start());
     put(memory, state, 0);
     each_chunk<kStages>(
         at.chunks,
@@ -293,7 +305,7 @@ struct MmaKeys {
           }
         });
     if (kScan)
-      if (float* end = at.end(true)) state.save(end);
+      if (float* end = at.gradient_end(true)) state.save(end);
   }
 
   // dk, which leaves its rows through those of v, and then dv.
@@ -334,8 +346,8 @@ struct MmaKeys {
       }
     }
     if constexpr (kOfKeys) vjp_slopes<kD>(acc, k, at.call.map);
-    const Out& out = kOfKeys ? at.call.dk : at.call.dv;
-    store_rows<kD>(v, acc, at.to(out, row, false), out.row, {0, count});
+    const OutRows out = at.key_gradient(kOfKeys, row);
+    store_rows<kD>(v, acc, out.data, out.stride, {0, count});
   }
 };
 
