@@ -130,7 +130,7 @@ void time_narrow_rows(Bench& b) {
   b.bytes("64 wide: the same with gradients", 16 * one, run(true, product));
   b.bytes("64 wide: gated layer of 128, in one", 2 * one, [&] {
     Tape tape(b.context(), {.record = false});
-    fused_feed_forward(tape, Var(x), {Var(in), Var(in_bias), Var(out), Var(gain), Activation::silu, true});
+    fused_feed_forward(tape, {Var(x), {}, {}}, {Var(in), Var(in_bias), Var(out), Var(gain), Activation::silu, true});
   });
 }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "nn/divided.h"
-#include "ops/feed_forward.h"
 
 namespace fovea::nn {
 namespace {
@@ -83,14 +82,16 @@ Var FeedForwardLayer::middle(Tape& tape, const Var& hidden, const Layout& layout
   return dropout(tape, glu(tape, hidden, activation_), dropout_, layout);
 }
 
+// Not in training: a part that is run again would round differently the second time.
+FeedForwardResult FeedForwardLayer::at_once(Tape& tape, const FeedForwardInput& input) const {
+  if (tape.recording() || tape.training() || !in_.is_plain() || !out_.is_plain()) return {};
+  return fused_feed_forward(tape, input,
+                            {in_.weight(tape), in_.bias(), out_.weight(tape), out_.bias(), activation_, gated_});
+}
+
 Var FeedForwardLayer::operator()(Tape& tape, const Var& x, const Layout& layout) const {
-  // A part of training that is run again would round differently the second time.
-  if (!tape.recording() && !tape.training() && in_.is_plain() && out_.is_plain()) {
-    const Var y = fused_feed_forward(
-        tape, x, {in_.weight(tape), in_.bias(), out_.weight(tape), out_.bias(), activation_, gated_});
-    if (y.defined()) return y;
-  }
-  return out_(tape, middle(tape, in_(tape, x), layout));
+  const FeedForwardResult result = at_once(tape, {x, {}, {}});
+  return result.y.defined() ? result.y : out_(tape, middle(tape, in_(tape, x), layout));
 }
 
 Var FeedForwardLayer::each(Tape& tape, std::span<const FeedForwardLayer> layers, const Var& x, const Tensor& begin) {

@@ -2,6 +2,7 @@
 
 #include "nn/layout.h"
 #include "nn/scope.h"
+#include "ops/feed_forward.h"
 
 namespace fovea::nn {
 
@@ -49,6 +50,8 @@ class FeedForwardLayer {
   FeedForwardLayer(const Scope& scope, const StackConfig& config);
 
   Var operator()(Tape& tape, const Var& x, const Layout& layout) const;
+  // With the sum and norm before it, as one operation; nothing where there is none, or more than its result is wanted.
+  FeedForwardResult at_once(Tape& tape, const FeedForwardInput& input) const;
   // Several of one shape, each on its own rows of x, as expert_linear() has them.
   static Var each(Tape& tape, std::span<const FeedForwardLayer> layers, const Var& x, const Tensor& begin);
 

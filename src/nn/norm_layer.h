@@ -15,9 +15,10 @@ class NormLayer {
   // sum = x + dropout(branch, p), normed = norm(sum): in one pass where rows are normalised by themselves.
   AddNorm add(Tape& tape, const Var& x, const Var& branch, double dropout_p, const Layout& layout) const;
 
- private:
   bool by_rows() const { return kind_ <= StackNorm::rms_a; }
-  Norm row_norm() const;
+  Norm row_norm() const;  // where it is by rows
+
+ private:
   Var over_channels(Tape& tape, const Var& x, const Sequences& rows) const;
 
   StackNorm kind_;

@@ -119,6 +119,18 @@ void Block::around(Tape& tape, Stream& stream, const NormLayer& norm, const Layo
   }
 }
 
+bool Block::feed_forward_at_once(Tape& tape, Stream& stream) const {
+  if (placement_ != NormPlacement::pre || !feed_forward_ || !stream.branch.defined() || !feed_forward_norm_.by_rows())
+    return false;
+  const Tape::Stay stay = tape.enter("feed_forward");
+  const FeedForwardResult result =
+      feed_forward_->at_once(tape, {stream.residual, stream.branch, feed_forward_norm_.row_norm()});
+  if (!result.y.defined()) return false;
+  stream.residual = result.sum;
+  stream.branch = result.y;
+  return true;
+}
+
 Stream Block::operator()(Tape& tape, Stream stream, const Layout& layout, const Source& source) const {
   tape.at(place_, [&] {
     around(tape, stream, attention_norm_, layout, [&](const Var& x) {
@@ -130,6 +142,7 @@ Stream Block::operator()(Tape& tape, Stream stream, const Layout& layout, const 
         const Tape::Stay stay = tape.enter("cross");
         return cross(tape, x, layout, source);
       });
+    if (feed_forward_at_once(tape, stream)) return;
     around(tape, stream, feed_forward_norm_, layout, [&](const Var& x) {
       const Tape::Stay stay = tape.enter("feed_forward");
       return feed_forward(tape, stream, x, layout);

@@ -29,6 +29,8 @@ class Block {
   void around(Tape& tape, Stream& stream, const NormLayer& norm, const Layout& layout, Sublayer&& sublayer) const;
   Var cross(Tape& tape, const Var& x, const Layout& layout, const Source& source) const;
   Var feed_forward(Tape& tape, Stream& stream, const Var& x, const Layout& layout) const;
+  // The feed-forward layer with all that is around it in one operation; false: there is none.
+  bool feed_forward_at_once(Tape& tape, Stream& stream) const;
 
   std::string place_;  // "layers[1]"
   NormPlacement placement_;

@@ -11,22 +11,32 @@ constexpr Op kFeedForward{"feed_forward", nullptr};  // never recorded
 
 }  // namespace
 
-Var fused_feed_forward(Tape& tape, const Var& x, const FeedForwardWeights& weights) {
-  const Var inputs[] = {x, weights.in, weights.in_bias, weights.out, weights.out_bias};
-  if (tape.wants_grad(inputs) || tape.packed() != nullptr || !x.value().is_contiguous()) return {};
+FeedForwardResult fused_feed_forward(Tape& tape, const FeedForwardInput& input, const FeedForwardWeights& weights) {
+  const auto& [x, branch, norm] = input;
+  const Var inputs[] = {x, branch, norm.gain, norm.bias, weights.in, weights.in_bias, weights.out, weights.out_bias};
+  if (tape.wants_grad(inputs) || tape.packed() != nullptr || norm.kind == NormKind::l2) return {};
   const Context& context = tape.context();
-  kernels::FeedForward io{weights.activation, weights.gated, x.value().reshape({-1, x.dim(-1)}), {}, {}, {}, {}};
-  const auto take = [&](const Var& from, Tensor& to) {
-    if (!from.defined()) return true;
-    to = from.value();
-    return to.is_contiguous() && to.dtype() == wide_type(x.dtype());
+  kernels::FeedForward io{weights.activation, weights.gated, {norm.kind, norm.eps, {}, {}, {}, {}}, {}, {}, {}, {}, {}};
+  const auto take = [](const Var& from, DType dtype, Tensor& to) {
+    if (from.defined()) to = from.value();
+    return !to.defined() || (to.is_contiguous() && to.dtype() == dtype);
   };
-  if (!take(weights.in, io.in) || !take(weights.in_bias, io.in_bias) || !take(weights.out, io.out) ||
-      !take(weights.out_bias, io.out_bias))
+  const DType wide = wide_type(x.dtype());
+  if (!take(x, x.dtype(), io.x) || !take(branch, x.dtype(), io.norm.branch) || !take(norm.gain, wide, io.norm.gain) ||
+      !take(norm.bias, wide, io.norm.bias) || !take(weights.in, wide, io.in) ||
+      !take(weights.in_bias, wide, io.in_bias) || !take(weights.out, wide, io.out) ||
+      !take(weights.out_bias, wide, io.out_bias))
     return {};
+  io.x = io.x.reshape({-1, x.dim(-1)});
+  if (branch.defined()) {
+    io.norm.branch = io.norm.branch.reshape({-1, x.dim(-1)});
+    io.norm.sum = Tensor::empty(context, io.x.shape(), x.dtype());
+  }
   const Tensor y = visit_device(context, io, [&]<Device D>() { return kernels::feed_forward<D>(context, io); });
   if (!y.defined()) return {};
-  return tape.record(kFeedForward, inputs, {y.reshape(x.shape())}, {}).front();
+  const Tensor sum = branch.defined() ? io.norm.sum.reshape(x.shape()) : x.value();
+  const std::vector<Var> results = tape.record(kFeedForward, inputs, {sum, y.reshape(x.shape())}, {});
+  return {results[0], results[1]};
 }
 
 }  // namespace fovea

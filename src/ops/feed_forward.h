@@ -11,7 +11,16 @@ struct FeedForwardWeights {
   bool gated;
 };
 
-// All of it at once, of a tape that records nothing and for sizes for which the device has a kernel; else undefined.
-Var fused_feed_forward(Tape& tape, const Var& x, const FeedForwardWeights& weights);
+// What it reads: x, or the norm of x + branch, of all that a norm of rows can be.
+struct FeedForwardInput {
+  Var x, branch;  // branch undefined: x as it is
+  Norm norm;
+};
+struct FeedForwardResult {
+  Var sum, y;  // x + branch; the layer's output
+};
+
+// All of it at once, of a tape that records nothing and for sizes for which the device has a kernel; else nothing.
+FeedForwardResult fused_feed_forward(Tape& tape, const FeedForwardInput& input, const FeedForwardWeights& weights);
 
 }  // namespace fovea

@@ -7,6 +7,7 @@
 #include "ops/activation_kernels.h"
 #include "ops/activation_policy.h"
 #include "ops/column_sum.h"
+#include "ops/parameter_sums.h"
 #include "ops/work.h"
 
 namespace fovea {
@@ -26,23 +27,26 @@ Tensor vjp(const Context& context, const kernels::ActivateVjp& io, bool wants_su
   });
 }
 
-// dW = x^T dz, or added to what is there. Gives the sums of the rows of dz where they came along.
-Tensor multiply_weight(const Context& context, const Tensor& x, const Tensor& dz, const Tape::Target& to) {
-  const kernels::WeightGradient io{x, dz, to.grad, !to.fresh};
-  const Tensor sums = visit_device(context, io, [&]<Device D>() { return kernels::weight_gradient<D>(context, io); });
-  if (!sums.defined())
-    gemm::multiply(context, x.transpose(0, 1), dz, to.grad, {.bias = {}, .relu = false, .accumulate = !to.fresh});
-  return sums;
+// dW = x^T dz, or added to what is there. True: db, where it is wanted, has the sums of the rows of dz.
+bool multiply_weight(const Context& context, const kernels::WeightGradient& io) {
+  const Tensor dw = visit_device(context, io, [&]<Device D>() { return kernels::weight_gradient<D>(context, io); });
+  if (!dw.defined())
+    gemm::multiply(context, io.x.transpose(0, 1), io.dz, io.dw, {.bias = {}, .relu = false, .accumulate = io.adds});
+  return dw.defined() && io.db.defined();
 }
 
 // dW of a product x W, into the parameter's own buffer where that has the type sums are made in.
-Tensor accumulate_weight(Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& x, const Tensor& dz) {
-  const Context& context = tape.context();
-  if (slot->leaf || slot->dtype == wide_type(slot->dtype)) return multiply_weight(context, x, dz, tape.target(slot));
-  const Tensor dw = Tensor::empty(context, slot->shape, wide_type(slot->dtype));
-  const Tensor sums = multiply_weight(context, x, dz, {dw, true});
-  tape.accumulate(slot, dw);
-  return sums;
+bool accumulate_weight(Tape& tape, const std::shared_ptr<Slot>& slot, kernels::WeightGradient io) {
+  if (slot->leaf || slot->dtype == wide_type(slot->dtype)) {
+    const Tape::Target to = tape.target(slot);
+    io.dw = to.grad;
+    io.adds = !to.fresh;
+    return multiply_weight(tape.context(), io);
+  }
+  io.dw = Tensor::empty(tape.context(), slot->shape, wide_type(slot->dtype));
+  const bool summed = multiply_weight(tape.context(), io);
+  tape.accumulate(slot, io.dw);
+  return summed;
 }
 
 // saved: x (rows, in), W, and for an activation what its slope needs.
@@ -50,18 +54,19 @@ void linear_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const auto& attributes = std::any_cast<const Linear&>(node.attributes);
   const Tensor &x = node.saved[0], &weight = node.saved[1];
-  const bool wants_bias = attributes.bias && node.wants(2);
+  const bool wants_bias = attributes.bias && node.wants(2), activated = attributes.activation != Activation::identity;
   Tensor dz = node.grad().contiguous(context).reshape({x.dim(0), weight.dim(1)}), db;
-  if (attributes.activation != Activation::identity) {
+  if (activated) {
     const Tensor g = dz;
     dz = Tensor::empty(context, g.shape(), g.dtype());
     db = vjp(context, {attributes.activation, g, node.saved[2], dz}, wants_bias);
+  } else if (wants_bias) {
+    db = sums_for(tape, node.inputs[2], weight.dim(1), wide_type(dz.dtype()));
   }
-  if (node.wants(1)) {
-    const Tensor sums = accumulate_weight(tape, node.inputs[1], x, dz);
-    if (!db.defined()) db = sums;
-  }
-  if (wants_bias) tape.accumulate(node.inputs[2], db.defined() ? db : column_sums(context, dz));
+  const Tensor open = activated ? Tensor() : db;  // to be summed yet
+  const bool summed = node.wants(1) && accumulate_weight(tape, node.inputs[1], {x, dz, {}, false, open});
+  if (open.defined() && !summed) open.copy_from(column_sums(context, dz));
+  if (wants_bias) give_sums(tape, node.inputs[2], db);
   if (node.wants(0))
     tape.accumulate(node.inputs[0], gemm::multiply(context, dz, weight.transpose(0, 1)).reshape(node.inputs[0]->shape));
 }

@@ -1,7 +1,7 @@
 #include "core/visit_device.h"
 #include "ops/affine.h"
 #include "ops/norm_kernels.h"
-#include "tensor/views.h"
+#include "ops/parameter_sums.h"
 
 namespace fovea {
 namespace {
@@ -40,17 +40,6 @@ kernels::NormForward run(Tape& tape, const Var& x, const Var& branch, const Norm
   io.stats = Tensor::empty(context, {io.x.dim(0), 2}, wide_type(x.dtype()));
   visit_device(context, io, [&]<Device D>() { kernels::norm_forward<D>(context, io); });
   return io;
-}
-
-// Where the sums for a parameter go: into its gradient where there is none yet.
-Tensor sums_for(Tape& tape, const std::shared_ptr<Slot>& slot, std::int64_t width, DType dtype) {
-  if (slot == nullptr) return {};
-  if (slot->leaf && !slot->grad.defined() && wide_type(slot->dtype) == dtype) return tape.target(slot).grad;
-  return Tensor::empty(tape.context(), {width}, dtype);
-}
-
-void give_sums(Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& sums) {
-  if (slot != nullptr && !(slot->grad.defined() && same_place(slot->grad, sums))) tape.accumulate(slot, sums);
 }
 
 // saved: sum, stats, gain. Fills dx and, for an active dropout, dbranch; gives gain and bias their gradients.

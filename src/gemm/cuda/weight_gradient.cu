@@ -6,13 +6,13 @@ namespace {
 
 // The sums of all segments, where they are wanted.
 struct PutGradient {
-  float *dw, *db;
+  float *dw, *db;  // db may be null
   std::int64_t count;
   bool adds;
   __device__ void operator()(std::int64_t i, float sum) const {
     if (i < count)
       dw[i] = adds ? dw[i] + sum : sum;
-    else
+    else if (db != nullptr)
       db[i - count] = sum;
   }
 };
@@ -30,13 +30,12 @@ template <>
 Tensor kernels::weight_gradient<Device::cuda>(const Context& context, const WeightGradient& io) {
   if (!can_sum(io)) return {};
   const std::int64_t in = io.x.dim(1), out = io.dz.dim(1);
-  const Tensor db = Tensor::empty(context, {out}, DType::f32);
   const gemm::Operands p{io.x.raw(),           io.dz.raw(),           nullptr, io.x.dim(0), 0,
                          static_cast<int>(in), static_cast<int>(out), 1};
-  const PutGradient put{io.dw.data<float>(), db.data<float>(), in * out, io.adds};
+  const PutGradient put{io.dw.data<float>(), device::pointer<float>(io.db), in * out, io.adds};
   const bool done = io.x.dtype() == DType::bf16 ? gemm::sum_rows<device::bfloat16, gemm::MatrixRows>(context, p, put)
                                                 : gemm::sum_rows<device::float16, gemm::MatrixRows>(context, p, put);
-  return done ? db : Tensor();
+  return done ? io.dw : Tensor();
 }
 
 }  // namespace fovea

@@ -16,7 +16,17 @@ constexpr int kWidth = 64, kChunk = 16, kWarps = 12, kThreadsOfBlock = 32 * kWar
 constexpr int kTiles = 2, kRows = 16 * kTiles;          // of a warp
 constexpr int kSteps = kWidth / 16, kOut = kWidth / 8;  // steps of the first product; tiles of the second
 
+// As kernels::FeedForwardNorm has it; without a branch x is read as it is.
+struct RowNorm {
+  NormKind kind;
+  float eps;
+  const void* branch;
+  void* sum;
+  const float *gain, *bias;  // may be null
+};
+
 struct Operands {
+  RowNorm norm;
   const void* x;
   void* y;
   const float *in, *in_bias, *out, *out_bias;  // biases may be null
@@ -27,19 +37,21 @@ struct Operands {
 // Second operands, as a lane reads them: 8 bytes for each step and tile.
 struct Shared {
   uint2 *in, *out;
-  float *in_bias, *out_bias;
+  float *in_bias, *out_bias, *gain, *shift;
 
   __device__ Shared(std::byte* at, const Operands& p)
       : in(reinterpret_cast<uint2*>(at)),
         out(in + kSteps * p.columns / 8 * 32),
         in_bias(reinterpret_cast<float*>(out + p.inner / kChunk * kOut * 32)),
-        out_bias(in_bias + p.columns) {}
+        out_bias(in_bias + p.columns),
+        gain(out_bias + kWidth),
+        shift(gain + kWidth) {}
 };
 
 std::size_t shared_bytes(int inner, int columns) {
   return (kSteps * static_cast<std::size_t>(columns) / 8 + static_cast<std::size_t>(inner) / kChunk * kOut) * 32 *
              sizeof(uint2) +
-         (static_cast<std::size_t>(columns) + kWidth) * sizeof(float);
+         (static_cast<std::size_t>(columns) + 3 * kWidth) * sizeof(float);
 }
 
 // Which columns of a row a lane has: 16 neighbours, so that rows are read and written in pieces of 16 bytes. A sum may
@@ -61,8 +73,11 @@ __device__ void keep_weights(const Operands& p, const Shared& to) {
   }
   for (int c = static_cast<int>(threadIdx.x); c < p.columns; c += kThreadsOfBlock)
     to.in_bias[c] = p.in_bias == nullptr ? 0.0f : p.in_bias[c];
-  for (int c = static_cast<int>(threadIdx.x); c < kWidth; c += kThreadsOfBlock)
+  for (int c = static_cast<int>(threadIdx.x); c < kWidth; c += kThreadsOfBlock) {
     to.out_bias[c] = p.out_bias == nullptr ? 0.0f : p.out_bias[c];
+    to.gain[c] = p.norm.gain == nullptr ? 1.0f : p.norm.gain[c];
+    to.shift[c] = p.norm.bias == nullptr ? 0.0f : p.norm.bias[c];
+  }
 }
 
 // Within two units of f32: what comes of it is rounded to 16 bits.
@@ -70,25 +85,86 @@ struct QuickSilu {
   __device__ static float apply(float x) { return __fdividef(x, 1.0f + quick_exp2(-x * math::kLog2e<float>)); }
 };
 
-// A warp's 32 rows as first operands of the steps: rows[tile][half] are the 32 bytes of a lane in row 16 tile + 8 half.
+// What a lane has of a row, 32 bytes; zeros behind the last row.
+using Words = std::uint32_t[8];
+
+__device__ inline void load_words(const Operands& p, const void* from, std::int64_t row, Words& words) {
+  uint4 low{}, high{};
+  if (row < p.rows) {
+    const auto* const at =
+        reinterpret_cast<const uint4*>(static_cast<const std::uint16_t*>(from) + row * kWidth + first_column());
+    low = at[0];
+    high = at[1];
+  }
+  const Words both = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) words[i] = both[i];
+}
+
+__device__ inline void store_words(const Operands& p, void* to, std::int64_t row, const Words& words) {
+  if (row >= p.rows) return;
+  auto* const at = reinterpret_cast<uint4*>(static_cast<std::uint16_t*>(to) + row * kWidth + first_column());
+  at[0] = make_uint4(words[0], words[1], words[2], words[3]);
+  at[1] = make_uint4(words[4], words[5], words[6], words[7]);
+}
+
+template <class T>
+__device__ inline float2 pair_of(std::uint32_t word) {
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&word));
+  else
+    return __half22float2(*reinterpret_cast<const __half2*>(&word));
+}
+
+// The factor of a row of the sum of whose squares this is.
+__device__ inline float factor_of(const RowNorm& norm, float squares) {
+  const float power = squares / kWidth;
+  return norm.kind == NormKind::rms_a ? 1.0f / (sqrtf(power) + norm.eps) : 1.0f / sqrtf(power + norm.eps);
+}
+
+// Words of x become those of the norm of x + branch; the sum is stored. Four lanes share a row.
+template <class T>
+__device__ inline void add_and_normalize(const Operands& p, const Shared& from, std::int64_t row, Words& words) {
+  Words other;
+  load_words(p, p.norm.branch, row, other);
+  float2 v[8];
+  float mean = 0.0f, squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float2 x = pair_of<T>(words[i]), more = pair_of<T>(other[i]);
+    words[i] = pack<T>(x.x + more.x, x.y + more.y);
+    v[i] = pair_of<T>(words[i]);
+    mean += v[i].x + v[i].y;
+  }
+  store_words(p, p.norm.sum, row, words);
+  mean = p.norm.kind == NormKind::layer ? quad_sum(mean) / kWidth : 0.0f;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    v[i] = {v[i].x - mean, v[i].y - mean};
+    squares += v[i].x * v[i].x + v[i].y * v[i].y;
+  }
+  const float factor = factor_of(p.norm, quad_sum(squares));
+  const float *const gain = from.gain + first_column(), *const shift = from.shift + first_column();
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    words[i] =
+        pack<T>(v[i].x * factor * gain[2 * i] + shift[2 * i], v[i].y * factor * gain[2 * i + 1] + shift[2 * i + 1]);
+}
+
+// A warp's 32 rows as first operands of the steps.
 template <class T>
 struct RowTile {
   std::uint32_t a[kTiles][kSteps][4];
 
-  __device__ void load(const Operands& p, std::int64_t begin) {
+  __device__ void load(const Operands& p, const Shared& from, std::int64_t begin) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const std::int64_t row = begin + tile * 16 + half * 8 + lane() / 4;
-        uint4 low{}, high{};
-        if (row < p.rows) {
-          const auto* const from =
-              reinterpret_cast<const uint4*>(static_cast<const T*>(p.x) + row * kWidth + first_column());
-          low = from[0];
-          high = from[1];
-        }
-        const std::uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        Words words;
+        load_words(p, p.x, row, words);
+        if (p.norm.branch != nullptr) add_and_normalize<T>(p, from, row, words);
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
           a[tile][step][half] = words[2 * step];
@@ -146,14 +222,10 @@ __device__ void store_rows(const Operands& p, std::int64_t begin, const float (&
   for (int tile = 0; tile < kTiles; ++tile)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int64_t row = begin + tile * 16 + half * 8 + lane() / 4;
-      std::uint32_t words[kOut];
+      Words words;
 #pragma unroll
       for (int t = 0; t < kOut; ++t) words[t] = pack<T>(y[tile][t][2 * half], y[tile][t][2 * half + 1]);
-      if (row >= p.rows) continue;
-      auto* const to = reinterpret_cast<uint4*>(static_cast<T*>(p.y) + row * kWidth + first_column());
-      to[0] = make_uint4(words[0], words[1], words[2], words[3]);
-      to[1] = make_uint4(words[4], words[5], words[6], words[7]);
+      store_words(p, p.y, begin + tile * 16 + half * 8 + lane() / 4, words);
     }
 }
 
@@ -166,7 +238,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, 1) feed_forward_kernel(Operan
   const std::int64_t step = std::int64_t{gridDim.x} * kWarps * kRows;
   for (std::int64_t begin = (std::int64_t{blockIdx.x} * kWarps + warp()) * kRows; begin < p.rows; begin += step) {
     RowTile<T> x;
-    x.load(p, begin);
+    x.load(p, weights, begin);
     float y[kTiles][kOut][4];
 #pragma unroll
     for (int t = 0; t < kOut; ++t)
@@ -215,7 +287,7 @@ bool launch(const Context& context, const kernels::FeedForward& io, const Operan
   return io.activation == Activation::relu && launch<T, false, policy::Relu>(context, p);
 }
 
-bool is_aligned(const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.raw()) % 16 == 0; }
+bool is_aligned(const Tensor& t) { return !t.defined() || reinterpret_cast<std::uintptr_t>(t.raw()) % 16 == 0; }
 
 }  // namespace
 
@@ -225,19 +297,16 @@ Tensor kernels::feed_forward<Device::cuda>(const Context& context, const FeedFor
   const std::int64_t inner = io.out.dim(0);
   const bool narrow = dtype == DType::bf16 || dtype == DType::f16;
   if (!narrow || io.x.dim(1) != kWidth || io.x.dim(0) == 0 || inner == 0 || inner % kChunk != 0 || inner > 1024 ||
-      !is_aligned(io.x))
+      !is_aligned(io.x) || !is_aligned(io.norm.branch))
     return {};
   const Tensor y = Tensor::empty(context, io.x.shape(), dtype);
   const auto floats = [](const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; };
-  const Operands p{io.x.raw(),
-                   y.raw(),
-                   floats(io.in),
-                   floats(io.in_bias),
-                   floats(io.out),
-                   floats(io.out_bias),
-                   io.x.dim(0),
-                   static_cast<int>(inner),
-                   static_cast<int>(io.in.dim(1))};
+  const RowNorm norm{io.norm.kind,         static_cast<float>(io.norm.eps),
+                     io.norm.branch.raw(), io.norm.sum.raw(),
+                     floats(io.norm.gain), floats(io.norm.bias)};
+  const Operands p{
+      norm,           io.x.raw(),          y.raw(),     floats(io.in),           floats(io.in_bias),
+      floats(io.out), floats(io.out_bias), io.x.dim(0), static_cast<int>(inner), static_cast<int>(io.in.dim(1))};
   const bool ran = dtype == DType::bf16 ? launch<bfloat16>(context, io, p) : launch<float16>(context, io, p);
   return ran ? y : Tensor();
 }

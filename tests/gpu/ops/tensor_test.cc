@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "core/wide.h"
 #include "fovea/init.h"
@@ -15,6 +16,7 @@
 #include "ops/inverse.h"
 #include "ops/sequence.h"
 #include "support/expect_error.h"
+#include "tensor/finite.h"
 
 namespace fovea::testing {
 namespace {
@@ -259,32 +261,31 @@ std::vector<Tensor> norm_and_sums(Context& context, const Tensor& x) {
   return {y.value(), in.grad(), gain.grad(), bias.grad(), other.grad()};
 }
 
-// act(x W1 + b1) W2 + b2, gated or not, of parameters that hold values of `dtype`.
+// act(x W1 + b1) W2 + b2, gated or not, of x or of the norm of x + branch, of parameters that hold values of `dtype`.
 struct FeedForwardCase {
   Activation activation;
   bool gated, biases;
   std::int64_t rows, inner;
+  std::optional<NormKind> norm;
 
-  Tensor run(Context& context, const Context& host, DType dtype, bool fused) const {
-    const DType of_sums = wide_type(context.device() == Device::cuda ? dtype : DType::f64);
+  FeedForwardResult run(Context& context, const Context& host, DType dtype, bool fused) const {
+    const DType type = context.device() == Device::cuda ? dtype : DType::f64, wide = wide_type(type);
     const auto made = [&](const Shape& shape, std::uint64_t seed, DType as) {
       return Var(random(host, shape, seed, dtype).to(host, as).clone(context));
     };
-    const std::int64_t columns = gated ? 2 * inner : inner;
-    const Var x = made({rows, 64}, 1, context.device() == Device::cuda ? dtype : DType::f64);
     const auto bias = [&](std::int64_t width, std::uint64_t seed) {
-      return biases ? made({width}, seed, of_sums) : Var();
+      return biases ? made({width}, seed, wide) : Var();
     };
-    const FeedForwardWeights w{made({64, columns}, 2, of_sums),
-                               bias(columns, 3),
-                               made({inner, 64}, 4, of_sums),
-                               bias(64, 5),
-                               activation,
-                               gated};
+    const std::int64_t columns = gated ? 2 * inner : inner;
+    const Var x = made({rows, 64}, 1, type), branch = norm ? made({rows, 64}, 6, type) : Var();
+    const Norm by{norm.value_or(NormKind::layer), 1e-5, bias(64, 7), bias(64, 8)};
+    const FeedForwardWeights w{
+        made({64, columns}, 2, wide), bias(columns, 3), made({inner, 64}, 4, wide), bias(64, 5), activation, gated};
     Tape tape(context, {.record = false});
-    if (fused) return fused_feed_forward(tape, x, w).value();
-    const Var h = linear(tape, x, w.in, w.in_bias, gated ? Activation::identity : activation);
-    return linear(tape, gated ? glu(tape, h, activation) : h, w.out, w.out_bias).value();
+    if (fused) return fused_feed_forward(tape, {x, branch, by}, w);
+    const AddNorm read = norm ? add_norm(tape, x, branch, 0.0, by) : AddNorm{x, x};
+    const Var h = linear(tape, read.normed, w.in, w.in_bias, gated ? Activation::identity : activation);
+    return {read.sum, linear(tape, gated ? glu(tape, h, activation) : h, w.out, w.out_bias)};
   }
 };
 
@@ -293,14 +294,32 @@ TEST_F(CardTensors, FeedForwardLayersAreOneKernel) {
     for (const auto& [activation, gated] :
          {std::pair{Activation::silu, true}, std::pair{Activation::gelu, false}, std::pair{Activation::relu, false}})
       for (const std::int64_t rows : {1, 31, 32, 33, 1000, 14000})
-        for (const std::int64_t inner : {16, 96, 128}) {
-          const FeedForwardCase c{activation, gated, rows % 2 == 0, rows, inner};
-          const Tensor got = c.run(card_, host_, dtype, true);
-          ASSERT_TRUE(got.defined());
-          EXPECT_LT(relative_error(got.clone(host_), c.run(host_, host_, dtype, false)), 4 * epsilon(dtype))
-              << name_of(dtype) << " " << rows << " " << inner << " " << gated;
-          EXPECT_TRUE(same_bits(got.clone(host_), c.run(card_, host_, dtype, true).clone(host_)));
-        }
+        for (const std::int64_t inner : {16, 96, 128})
+          for (const std::optional<NormKind> norm :
+               {std::optional<NormKind>(), std::optional(NormKind::layer), std::optional(NormKind::rms_a)}) {
+            if (norm && rows == 14000 && inner != 128) continue;
+            SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << rows << " " << inner << " " << gated);
+            const FeedForwardCase c{activation, gated, rows % 2 == 0, rows, inner, norm};
+            const FeedForwardResult got = c.run(card_, host_, dtype, true), want = c.run(host_, host_, dtype, false),
+                                    again = c.run(card_, host_, dtype, true);
+            ASSERT_TRUE(got.y.defined());
+            EXPECT_LT(relative_error(got.y.value().clone(host_), want.y.value()), 4 * epsilon(dtype));
+            EXPECT_LT(relative_error(got.sum.value().clone(host_), want.sum.value()), epsilon(dtype));
+            EXPECT_TRUE(same_bits(got.y.value().clone(host_), again.y.value().clone(host_)));
+          }
+}
+
+TEST_F(CardTensors, FindsWhatIsNotFinite) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const std::int64_t count : {0, 1, 300, 1024, 1025, 5000}) {
+      const Tensor t = Tensor::zeros(card_, {count}, dtype);
+      EXPECT_TRUE(all_finite(t));
+      for (const double strange : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+        if (count == 0) continue;
+        t.slice(0, count - 1, count).fill(strange);
+        EXPECT_FALSE(all_finite(t)) << name_of(dtype) << " " << count;
+      }
+    }
 }
 
 // Rows that packs do not fit, and none at all, give what others give.
