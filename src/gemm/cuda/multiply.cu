@@ -1,5 +1,7 @@
 #include "core/wide.h"
 #include "gemm/cuda/lt_product.h"
+#include "gemm/cuda/narrow_product.h"
+#include "gemm/cuda/small_product.h"
 #include "gemm/gemm_kernels.h"
 #include "tensor/cuda/map.cuh"
 
@@ -46,6 +48,8 @@ void kernels::multiply<Device::cuda>(const Context& context, const Product& io) 
   Tensor left = a;
   if (shared && a.rank() != 2) left = a.contiguous(context).reshape({a.numel() / a.dim(-1), a.dim(-1)});
   const Tensor out = shared ? c.reshape({left.dim(0), c.dim(-1)}) : c;
+  const Product product{left, b, out, epilogue};
+  if (gemm::multiply_small(context, product) || gemm::multiply_narrow(context, product)) return;
   gemm::multiply_lt(context, {as_matrix(context, left), as_matrix(context, b.to(context, a.dtype())), out, epilogue});
 }
 

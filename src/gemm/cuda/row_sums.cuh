@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "core/cuda/mma.cuh"
 #include "tensor/cuda/columns.cuh"
@@ -234,10 +235,12 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) row_sums_kernel(Operands p
   if (place.turn == 0) store(p, place, sums);
 }
 
-// By the shape alone. Parts are written and read once: at most 8 MB of them.
+// By the shape alone. Parts are written and read once: at most 9 MB of them. A power of two: one or two blocks for each
+// processor of a large card.
 inline std::int64_t rows_of_segment(const Operands& p) {
-  constexpr std::int64_t kBytes = 8 << 20, kMost = 256, kLeast = 64;
-  const std::int64_t wanted = std::clamp(kBytes / (p.width() * std::int64_t{sizeof(float)}), kLeast, kMost);
+  constexpr std::int64_t kBytes = 9 << 20, kMost = 256, kLeast = 64;
+  const std::int64_t most = std::clamp(kBytes / (p.width() * std::int64_t{sizeof(float)}), kLeast, kMost);
+  const auto wanted = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)));
   const std::int64_t stage = p.rows_of_stage(), stages = (p.rows + stage - 1) / stage;
   return (stages + wanted - 1) / wanted * stage;
 }

@@ -1,7 +1,7 @@
 #include "core/wide.h"
 #include "ops/activation_kernels.h"
-#include "ops/activation_policy.h"
 #include "ops/cuda/dropout.cuh"
+#include "ops/cuda/quick.cuh"
 #include "tensor/cuda/held_rows.cuh"
 #include "tensor/cuda/loops.cuh"
 
@@ -45,11 +45,18 @@ struct GateVjpOf {
   }
 };
 
-// f<P, R>() for an activation and the wide type of a tensor.
-template <class F>
-void visit_both(Activation activation, DType dtype, const F& f) {
-  visit_wide(dtype,
-             [&]<class R>() { visit_activation(activation, [&]<class P>() { f.template operator()<P, R>(); }); });
+// f<kType>() for what a type of the arithmetic may be stored as.
+template <class R, class F>
+void visit_type(DType dtype, const F& f) {
+  if constexpr (sizeof(R) == 8) {
+    f.template operator()<DType::f64>();
+  } else {
+    switch (dtype) {
+      case DType::bf16: return f.template operator()<DType::bf16>();
+      case DType::f16: return f.template operator()<DType::f16>();
+      default: return f.template operator()<DType::f32>();
+    }
+  }
 }
 
 // Writes eight neighbours of dx, and gives them as others will read them.
@@ -102,37 +109,38 @@ Tensor right(const Tensor& x) { return x.slice(1, x.dim(1) / 2, x.dim(1)); }
 
 template <>
 void kernels::activate<Device::cuda>(const Context& context, const Apply& io) {
-  visit_both(io.activation, io.x.dtype(), [&]<class P, class R>() { map<R>(context, ApplyOf<P>(), io.y, io.x); });
+  visit_activation_of(io.activation, io.x.dtype(),
+                      [&]<class P, class R>() { map<R>(context, ApplyOf<P>(), io.y, io.x); });
 }
 
 template <>
 void kernels::activate_backward<Device::cuda>(const Context& context, const ActivateVjp& io) {
-  visit_both(io.activation, io.g.dtype(),
-             [&]<class P, class R>() { map<R>(context, VjpOf<P>(), io.dx, io.g, io.saved); });
+  visit_activation_of(io.activation, io.g.dtype(),
+                      [&]<class P, class R>() { map<R>(context, VjpOf<P>(), io.dx, io.g, io.saved); });
 }
 
 template <>
 Tensor kernels::activate_backward_and_sum<Device::cuda>(const Context& context, const ActivateVjp& io) {
   const Tensor sums = Tensor::empty(context, {io.g.dim(1)}, wide_type(io.g.dtype()));
-  if (PackedRow<DType::f32>(io.g.dim(1), {&io.g, &io.saved, &io.dx}).has_packs && io.saved.dtype() == io.g.dtype())
-    visit_stored(io.g.dtype(), [&]<class R, DType kType>() {
-      visit_activation(io.activation, [&]<class P>() { vjp_and_sum_packs<P, R, kType>(context, io, sums); });
-    });
-  else
-    visit_both(io.activation, io.g.dtype(), [&]<class P, class R>() { vjp_and_sum<P, R>(context, io, sums); });
+  const bool packs =
+      PackedRow<DType::f32>(io.g.dim(1), {&io.g, &io.saved, &io.dx}).has_packs && io.saved.dtype() == io.g.dtype();
+  visit_activation_of(io.activation, io.g.dtype(), [&]<class P, class R>() {
+    if (!packs) return vjp_and_sum<P, R>(context, io, sums);
+    visit_type<R>(io.g.dtype(), [&]<DType kType>() { vjp_and_sum_packs<P, R, kType>(context, io, sums); });
+  });
   return sums;
 }
 
 template <>
 void kernels::glu<Device::cuda>(const Context& context, const Glu& io) {
-  visit_both(io.activation, io.x.dtype(), [&]<class P, class R>() {
+  visit_activation_of(io.activation, io.x.dtype(), [&]<class P, class R>() {
     map<R>(context, GateOf<P, R>{DropoutFactors<R>(io.keep)}, io.y, left(io.x), right(io.x));
   });
 }
 
 template <>
 void kernels::glu_backward<Device::cuda>(const Context& context, const GluVjp& io) {
-  visit_both(io.activation, io.g.dtype(), [&]<class P, class R>() {
+  visit_activation_of(io.activation, io.g.dtype(), [&]<class P, class R>() {
     map<R>(context, GateVjpOf<P, R>{DropoutFactors<R>(io.keep)}, std::array{left(io.dx), right(io.dx)}, io.g,
            left(io.x), right(io.x));
   });

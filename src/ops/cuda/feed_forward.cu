@@ -2,8 +2,7 @@
 
 #include "core/cuda/card_memory.h"
 #include "core/cuda/memory.h"
-#include "core/cuda/mma.cuh"
-#include "policy/activation.h"
+#include "ops/cuda/quick.cuh"
 
 // The feed-forward layer of a narrow stack in one pass: the weights stay in shared memory, a warp takes 32 rows at a
 // time, and what lies between the products never leaves the registers.
@@ -79,11 +78,6 @@ __device__ void keep_weights(const Operands& p, const Shared& to) {
     to.shift[c] = p.norm.bias == nullptr ? 0.0f : p.norm.bias[c];
   }
 }
-
-// Within two units of f32: what comes of it is rounded to 16 bits.
-struct QuickSilu {
-  __device__ static float apply(float x) { return __fdividef(x, 1.0f + quick_exp2(-x * math::kLog2e<float>)); }
-};
 
 // What a lane has of a row, 32 bytes; zeros behind the last row.
 using Words = std::uint32_t[8];
@@ -283,7 +277,7 @@ bool launch(const Context& context, const Operands& p) {
 template <class T>
 bool launch(const Context& context, const kernels::FeedForward& io, const Operands& p) {
   if (io.gated) return io.activation == Activation::silu && launch<T, true, QuickSilu>(context, p);
-  if (io.activation == Activation::gelu) return launch<T, false, policy::Gelu>(context, p);
+  if (io.activation == Activation::gelu) return launch<T, false, QuickGelu>(context, p);
   return io.activation == Activation::relu && launch<T, false, policy::Relu>(context, p);
 }
 

@@ -251,7 +251,7 @@ struct PutSums {
 template <int kLanes, int kPacks, class R, DType kType>
 void vjp_segments(const Context& context, const kernels::NormBackward& io, const NormVjp<R, kType>& vjp) {
   constexpr int kBlock = kLanes <= 32 ? kThreads : kLanes;
-  constexpr std::int64_t kRowsOfGroup = 4, kMost = 1024;
+  constexpr std::int64_t kRowsOfGroup = 4, kMost = kBlock == kThreads ? 384 : 1024;  // blocks that run at once
   const std::int64_t width = io.sum.dim(1);
   const Segments segments(io.sum.dim(0), kBlock / kLanes * kRowsOfGroup, kMost);
   const Tensor partial =

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "core/wide.h"
 #include "fovea/init.h"
@@ -221,6 +222,55 @@ TEST_F(CardTensors, EpiloguesSeeTheUnroundedSum) {
   }
 }
 
+// Many rows and a matrix that a block keeps: dense, turned or wide, with all that is done on the way out.
+TEST_F(CardTensors, ProductsOfManyRowsAgreeWithDouble) {
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const std::int64_t k : {64, 128, 192, 256})
+      for (const std::int64_t n : {64, 192, 256})
+        for (const bool turned : {false, true}) {
+          SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << k << " " << n << " " << turned);
+          const Tensor a = random(host_, {4096 + k + n / 64, k}, 1, dtype), bias = random(host_, {n}, 3, dtype),
+                       stored = random(host_, turned ? Shape{n, k} : Shape{k, n}, 2, dtype);
+          const auto product = [&](const Context& c, DType type, DType of_b, bool relu) {
+            const Tensor b = stored.to(host_, of_b).clone(c);
+            return gemm::multiply(c, a.to(host_, type).clone(c), turned ? b.transpose(0, 1) : b,
+                                  {.bias = bias.to(host_, wide_type(type)).clone(c), .relu = relu})
+                .clone(host_);
+          };
+          for (const bool relu : {false, true}) {
+            const Tensor want = product(host_, DType::f64, DType::f64, relu);
+            for (const DType of_b : {dtype, DType::f32}) {
+              const Tensor got = product(card_, dtype, of_b, relu);
+              EXPECT_LT(relative_error(got, want), epsilon(dtype));
+              EXPECT_TRUE(same_bits(got, product(card_, dtype, of_b, relu)));
+            }
+          }
+        }
+}
+
+TEST_F(CardTensors, SmallProductsAgreeWithDouble) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const auto& [m, k, n] : {std::tuple{1, 10, 128}, std::tuple{32, 64, 128}, std::tuple{33, 17, 5},
+                                  std::tuple{64, 32, 128}, std::tuple{7, 300, 10}})
+      for (const bool turned : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << m << " " << k << " " << n << " " << turned);
+        const Tensor a = random(host_, turned ? Shape{k, m} : Shape{m, k}, 1, dtype),
+                     b = random(host_, turned ? Shape{n, k} : Shape{k, n}, 2, dtype),
+                     bias = random(host_, {n}, 3, dtype), before = random(host_, {m, n}, 4, dtype);
+        const auto product = [&](const Context& c, DType type, bool accumulate) {
+          const auto there = [&](const Tensor& t, DType as) { return t.to(host_, as).clone(c); };
+          const Tensor x = there(a, type), y = there(b, type), to = there(before, wide_type(type));
+          gemm::multiply(c, turned ? x.transpose(0, 1) : x, turned ? y.transpose(0, 1) : y, to,
+                         accumulate ? gemm::Epilogue{.bias = {}, .accumulate = true}
+                                    : gemm::Epilogue{.bias = there(bias, wide_type(type)), .relu = true});
+          return to.clone(host_);
+        };
+        for (const bool accumulate : {false, true})
+          EXPECT_LT(relative_error(product(card_, dtype, accumulate), product(host_, DType::f64, accumulate)),
+                    dtype == DType::f64 ? 1e-14 : 8 * epsilon(DType::f32));
+      }
+}
+
 TEST_F(CardTensors, Tf32RoundsToTenBitsAndOnlyWhenAsked) {
   const Context quick({.device = Device::cuda, .tf32 = true});
   const Tensor a = random(host_, {64, 96}, 1, DType::f32), b = random(host_, {96, 128}, 2, DType::f32);
@@ -247,7 +297,7 @@ TEST_F(CardTensors, PackedProductsAgreeWithTheHost) {
 }
 
 // y, dx, d_gain and d_bias of a norm, and the sums of the columns that a bias gets, of x (rows, width).
-std::vector<Tensor> norm_and_sums(Context& context, const Tensor& x) {
+std::vector<Tensor> norm_and_sums(Context& context, const Tensor& x, const Tensor& by) {
   Tape tape(context);
   const Shape row{x.dim(1)};
   const auto constant = [&](const Shape& shape, double value) {
@@ -256,7 +306,7 @@ std::vector<Tensor> norm_and_sums(Context& context, const Tensor& x) {
     return Var::leaf(t);
   };
   const Var in = Var::leaf(x), gain = constant(row, 0.75), bias = constant(row, 0.5), other = constant(row, 2.0);
-  const Var y = add(tape, mul(tape, normalize(tape, in, {NormKind::layer, 0.01, gain, bias}), Var(x)), other);
+  const Var y = add(tape, mul(tape, normalize(tape, in, {NormKind::layer, 0.01, gain, bias}), Var(by)), other);
   tape.backward(sum(tape, y));
   return {y.value(), in.grad(), gain.grad(), bias.grad(), other.grad()};
 }
@@ -327,10 +377,10 @@ TEST_F(CardTensors, RowsMayBeginAnywhere) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
     for (const std::int64_t count : {0, 1, 300}) {
       SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(count));
-      const Tensor numbers = random(host_, {1 + count * 64}, 3, dtype);
+      const Tensor numbers = random(host_, {1 + count * 64}, 3, dtype), by = random(host_, {count, 64}, 4, dtype);
       const auto rows = [&](const Tensor& t) { return t.slice(0, 1, 1 + count * 64).reshape({count, 64}); };
-      const auto want = norm_and_sums(host_, rows(numbers).to(host_, DType::f64));
-      const auto got = norm_and_sums(card_, rows(numbers.clone(card_)));
+      const auto want = norm_and_sums(host_, rows(numbers).to(host_, DType::f64), by.to(host_, DType::f64));
+      const auto got = norm_and_sums(card_, rows(numbers.clone(card_)), by.clone(card_));
       for (std::size_t i = 0; i < want.size(); ++i)
         EXPECT_LT(relative_error(got[i].clone(host_), want[i]), dtype == DType::f64 ? 1e-12 : 16 * epsilon(dtype)) << i;
     }
