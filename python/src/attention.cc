@@ -6,6 +6,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "bindings.h"
 #include "request.h"
@@ -69,16 +70,15 @@ class Recorded {
     add(output, result_.output, "grad", true);
     add(lse, result_.lse, "grad_lse", true);
     add(final_state, result_.final_state, "grad_final_state", false);
-    nb::dict found;
+    std::optional<Turn> turn;
     {
-      Turn turn(context_->memory(), request_.home.place);
-      {
-        const Running running;
-        tape_.backward(outputs, seeds);
-      }
-      found = request_.gradients(*context_);
-      turn.end();
+      const Running running;  // also while the card is waited for: it may wait for a thread of Python
+      turn.emplace(context_->memory(), request_.home.place);
+      tape_.backward(outputs, seeds);
     }
+    nb::dict found = request_.gradients(*context_);
+    const Running running;
+    turn->end();
     return found;
   }
 

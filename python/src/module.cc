@@ -30,5 +30,5 @@ NB_MODULE(_fovea, module) {
   module.def("get_num_threads", threads);
   module.def("devices", device_names);
   module.attr("has_cuda") = fovea::is_built(fovea::Device::cuda);
-  module.def("empty_cache", empty_cache);
+  module.def("empty_cache", empty_cache, nb::call_guard<nb::gil_scoped_release>());
 }

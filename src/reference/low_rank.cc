@@ -246,16 +246,30 @@ Matrix log_xi(const Matrix& omega, const Matrix& x, double scale) {
   return out;
 }
 
+// With more digits than a double, for differences of numbers near 1.
+std::vector<long double> wide_softmax_rows(const Matrix& a) {
+  std::vector<long double> out(a.x.begin(), a.x.end());
+  for (auto row = out.begin(); row != out.end(); row += a.columns) {
+    const long double top = *std::max_element(row, row + a.columns);
+    long double sum = 0.0;
+    for (auto x = row; x != row + a.columns; ++x) sum += * x = std::exp(*x - top);
+    for (auto x = row; x != row + a.columns; ++x) *x /= sum;
+  }
+  return out;
+}
+
 // log alpha of the optimal proposals, (queries, landmarks)
 Matrix log_alpha(const Matrix& q, const Matrix& q_mean, const Matrix& ell, double scale, double beta) {
-  const Matrix t = transposed(softmax_rows(scale * (q_mean * transposed(q))));
-  const Matrix shares = softmax_rows(ell);
-  Matrix out(q.rows, q_mean.rows);
+  const std::int64_t count = q_mean.rows;
+  const std::vector<long double> t = wide_softmax_rows(scale * (q_mean * transposed(q))),  // (landmarks, queries)
+      shares = wide_softmax_rows(ell);
+  Matrix out(q.rows, count);
   for (std::int64_t i = 0; i < q.rows; ++i) {
-    double mean = 0.0;
-    for (std::int64_t a = 0; a < q_mean.rows; ++a) mean += t(i, a) / static_cast<double>(q_mean.rows);
-    for (std::int64_t a = 0; a < q_mean.rows; ++a) {
-      out(i, a) = std::log(std::fmax(shares(a, a) + beta * (t(i, a) - mean), 1e-8));
+    long double mean = 0.0;
+    for (std::int64_t a = 0; a < count; ++a) mean += t[at(a * q.rows + i)] / static_cast<long double>(count);
+    for (std::int64_t a = 0; a < count; ++a) {
+      const long double alpha = shares[at(a * count + a)] + beta * (t[at(a * q.rows + i)] - mean);
+      out(i, a) = static_cast<double>(std::log(std::fmax(alpha, 1e-8L)));
     }
   }
   return out;

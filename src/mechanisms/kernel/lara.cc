@@ -14,31 +14,31 @@ namespace fovea {
 namespace {
 
 constexpr double kNormEps = 1e-5;
-// saved: t, share.
+// saved: t, shares.
 void mix_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
-  const Tensor &t = node.saved[0], &share = node.saved[1];
+  const Tensor &t = node.saved[0], &shares = node.saved[1];
   const kernels::LogMixingVjp io{t,
-                                 share,
+                                 shares,
                                  node.grad().contiguous(context),
                                  Tensor::empty(context, t.shape(), t.dtype()),
-                                 Tensor::zeros(context, share.shape(), t.dtype()),
-                                 Tensor::zeros(context, share.shape(), t.dtype()),
+                                 Tensor::zeros(context, shares.shape(), t.dtype()),
+                                 Tensor::zeros(context, {t.dim(0), t.dim(1), t.dim(3)}, t.dtype()),
                                  std::any_cast<double>(node.attributes)};
   visit_device(context, io, [&]<Device D>() { kernels::log_mixing_backward<D>(context, io); });
   tape.accumulate(node.inputs[0], io.d_t);
-  tape.accumulate(node.inputs[1], io.d_share);
+  tape.accumulate(node.inputs[1], io.d_shares);
   tape.accumulate(node.inputs[2], io.d_offset);
 }
 
 constexpr Op kMix{"lara_mixing", mix_backward};
 
-Var log_mixing(Tape& tape, const Var& t, const Var& share, const Var& offset, double beta) {
+Var log_mixing(Tape& tape, const Var& t, const Var& shares, const Var& offset, double beta) {
   const Context& context = tape.context();
-  const kernels::LogMixing io{t.value().contiguous(context), share.value().contiguous(context),
+  const kernels::LogMixing io{t.value().contiguous(context), shares.value().contiguous(context),
                               offset.value().contiguous(context), Tensor::empty(context, t.shape(), t.dtype()), beta};
   visit_device(context, io, [&]<Device D>() { kernels::log_mixing<D>(context, io); });
-  return tape.record(kMix, {t, share, offset}, io.out, {io.t, io.share}, beta);
+  return tape.record(kMix, {t, shares, offset}, io.out, {io.t, io.shares}, beta);
 }
 
 // What the means are taken of: layer_norm(x W + b), or x itself.
@@ -106,8 +106,8 @@ Var body(const Call& call) {
   const Var offset = add(tape, transpose(tape, at_keys.lse, 1, 2), scale(tape, density, -1.0));
   if (optimal) {
     const Var near = matmul(tape, by_head(tape, call.q), transpose(tape, by_head(tape, marks.q), 2, 3));
-    options.bias = log_mixing(tape, softmax(tape, scale(tape, near, *options.scale), 2),
-                              matrix_diagonal(tape, softmax(tape, ell)), offset, call.mechanism.number("beta"));
+    options.bias = log_mixing(tape, softmax(tape, scale(tape, near, *options.scale), 2), softmax(tape, ell), offset,
+                              call.mechanism.number("beta"));
   } else {
     options.bias = reshape(tape, offset, {b, heads, 1, count});
   }
