@@ -169,49 +169,80 @@ struct WeightTile {
   }
 };
 
-// sum over channels of q_i k_j e^(G_i - G_j), kD / kShare channels from `first` piece on.
-template <int kD, int kShare>
-__device__ __forceinline__ float weight_of(const SharedTile<kD>& q, const SharedTile<kD>& k,
-                                           const ChannelTable<kD>& logs, int i, int j, int first) {
-  float sum = 0;
-#pragma unroll 2
-  for (int piece = first; piece < kD / 8; piece += kShare) {
-    std::uint32_t x[4], y[4];
-    load_shared(x, q.at(i, piece));
-    load_shared(y, k.at(j, piece));
+// Two rows against two of a part, the pairs of a lane below the diagonal: 28 lanes have a square each, the others two
+// pairs that touch the diagonal and stand in the corners of theirs.
+struct LanePairs {
+  int i[2], j[2];
+  bool is_square;
+
+  __device__ __forceinline__ LanePairs() : is_square(lane() < 28) {
+    int a = 1, b = lane();
+    while (is_square && b >= a) b -= a++;
+    const int corner = 4 * (lane() - 28);
+    i[0] = is_square ? 2 * a : corner + 1;
+    i[1] = is_square ? 2 * a + 1 : corner + 3;
+    j[0] = is_square ? 2 * b : corner;
+    j[1] = is_square ? 2 * b + 1 : corner + 2;
+  }
+};
+// What a row of the part has in a piece of 8 channels.
+struct PieceRow {
+  float x[8], log[8];
+
+  template <int kD>
+  __device__ __forceinline__ PieceRow(const SharedTile<kD>& tile, const ChannelTable<kD>& logs, int row, int piece) {
+    std::uint32_t r[4];
+    load_shared(r, tile.at(row, piece));
+    const float4 a = logs.four(row, piece * 8), b = logs.four(row, piece * 8 + 4);
+    const float all[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float4 a = logs.four(i, piece * 8 + half * 4), b = logs.four(j, piece * 8 + half * 4);
-      sum += low_of(x[2 * half]) * (low_of(y[2 * half]) * quick_exp2(a.x - b.x));
-      sum += high_of(x[2 * half]) * (high_of(y[2 * half]) * quick_exp2(a.y - b.y));
-      sum += low_of(x[2 * half + 1]) * (low_of(y[2 * half + 1]) * quick_exp2(a.z - b.z));
-      sum += high_of(x[2 * half + 1]) * (high_of(y[2 * half + 1]) * quick_exp2(a.w - b.w));
+    for (int c = 0; c < 8; ++c) {
+      x[c] = c % 2 == 0 ? low_of(r[c / 2]) : high_of(r[c / 2]);
+      log[c] = all[c];
     }
   }
-  return sum;
-}
+};
 
-// Weighs the pairs of a warp's own part. Four lanes share rows c and 15 - c, which have 15 pairs below the diagonal
-// together; two share each pair on it.
+// Weighs the pairs of a warp's own part: sums over channels of q_i k_j e^(G_i - G_j). Two lanes share each pair on the
+// diagonal.
 template <int kD>
 __device__ __forceinline__ void put_weights(const WeightTile& to, const SharedTile<kD>& q, const SharedTile<kD>& k,
                                             const ChannelTable<kD>& logs) {
-  const int first = warp() * kPart, c = lane() / 4;
+  const int first = warp() * kPart;
+  const LanePairs own;
+  float sums[2][2] = {{0, 0}, {0, 0}}, same = 0;
+#pragma unroll 1
+  for (int piece = 0; piece < kD / 8; ++piece) {
+    const PieceRow keys[2] = {{k, logs, first + own.j[0], piece}, {k, logs, first + own.j[1], piece}};
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const PieceRow query(q, logs, first + own.i[r], piece);
+#pragma unroll
+      for (int s = 0; s < 2; ++s)
+#pragma unroll
+        for (int c = 0; c < 8; ++c)
+          sums[r][s] += query.x[c] * (keys[s].x[c] * quick_exp2(query.log[c] - keys[s].log[c]));
+    }
+    if (piece % 2 != lane() % 2) continue;
+    std::uint32_t x[4], y[4];
+    load_shared(x, q.at(first + lane() / 2, piece));
+    load_shared(y, k.at(first + lane() / 2, piece));
+#pragma unroll
+    for (int c = 0; c < 4; ++c) same += low_of(x[c]) * low_of(y[c]) + high_of(x[c]) * high_of(y[c]);
+  }
+  same += __shfl_xor_sync(0xffffffffu, same, 1);
   const auto put = [&](int i, int j, float x) {
     store_shared_half(pack<bfloat16>(x, 0), to.base + static_cast<std::uint32_t>(i * 32 + j * 2));
   };
   const std::uint32_t zeros[4] = {0, 0, 0, 0};
   store_shared(zeros, to.base + static_cast<std::uint32_t>(lane() * 16));
   __syncwarp();
-#pragma unroll 1
-  for (int m = lane() % 4; m < kPart - 1; m += 4) {
-    const int i = m < c ? c : kPart - 1 - c, j = m < c ? m : m - c;
-    put(i, j, weight_of<kD, 1>(q, k, logs, first + i, first + j, 0));
-  }
-  const int i = lane() / 2;
-  float own = weight_of<kD, 2>(q, k, logs, first + i, first + i, lane() % 2);
-  own += __shfl_xor_sync(0xffffffffu, own, 1);
-  if (lane() % 2 == 0) put(i, i, own);
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+#pragma unroll
+    for (int s = 0; s < 2; ++s)
+      if (own.is_square || r == s) put(own.i[r], own.j[s], sums[r][s]);
+  if (lane() % 2 == 0) put(lane() / 2, lane() / 2, same);
 }
 
 // 16 rows of a transposed state in a warp's registers: of columns of values (kOfValues), all channels; else of
