@@ -13,7 +13,7 @@ struct MmaSum {
 
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
-    if (at.head % at.call.group() != 0) return;  // the heads of a group have the same keys
+    if (!kQueries && at.head % at.call.group() != 0) return;  // the heads of a group have the same keys
     const Memory memory;
     const bool back = kQueries && at.call.causal;
     const Powers powers = make_powers(at.call, at.kv_head, memory.table(), kD);
@@ -38,7 +38,8 @@ struct MmaSum {
           else
             state.add_keys(xs, ys, powers, count);
         });
-    state.save(mma.end + mma.state_at(mma.first_cut + blockIdx.y, at.kv_head));
+    const std::int64_t index = mma.first_cut + blockIdx.y;
+    state.save(mma.end + (kQueries ? mma.gradient_at(index, at.head) : mma.state_at(index, at.kv_head)));
   }
 };
 
@@ -196,7 +197,7 @@ struct MmaQueries {
           store_rows<kD>(room, acc, at.to(at.call.dq, row, true), at.call.dq.row, at.queries(row));
           if constexpr (!kScan) state.add_queries(q, g, powers, at.count(row), false, memory.scales(stage));
         });
-    if constexpr (!kScan) state.save(mma.end + mma.state_at(mma.first_cut + blockIdx.y, at.kv_head));
+    if constexpr (!kScan) state.save(mma.end + mma.gradient_at(mma.first_cut + blockIdx.y, at.head));
   }
 
   // The gradient of own features.
@@ -260,10 +261,11 @@ struct MmaKeys {
   }
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
+    if (!kScan && at.head % at.call.group() != 0) return;  // the heads of a group have one sum
     const Memory memory;
     const Powers powers = kScan ? make_powers(at.call, at.kv_head, memory.table(), kD) : Powers{nullptr};
     State state;
-    state.load(at.start());
+    state.load(kScan ? at.gradient_start() : at.start());
     put(memory, state, 0);
     each_chunk<kStages>(
         at.chunks,
@@ -293,7 +295,7 @@ struct MmaKeys {
           }
         });
     if (kScan)
-      if (float* end = at.end(true)) state.save(end);
+      if (float* end = at.gradient_end(true)) state.save(end);
   }
 
   // dk, which leaves its rows through those of v, and then dv.
@@ -334,8 +336,8 @@ struct MmaKeys {
       }
     }
     if constexpr (kOfKeys) vjp_slopes<kD>(acc, k, at.call.map);
-    const Out& out = kOfKeys ? at.call.dk : at.call.dv;
-    store_rows<kD>(v, acc, at.to(out, row, false), out.row, {0, count});
+    const OutRows out = at.key_gradient(kOfKeys, row);
+    store_rows<kD>(v, acc, out.data, out.stride, {0, count});
   }
 };
 

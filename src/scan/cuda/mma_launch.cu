@@ -1,6 +1,7 @@
 #include "scan/cuda/mma_launch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "scan/cuda/mma_rows.cuh"
 #include "scan/cuda/state_passes.cuh"
@@ -118,7 +119,8 @@ class MmaRun {
     mma_.end = nullptr;
   }
   Room sum(const Cuts& cuts, MmaStep step) {
-    Room sums = passes_.room(passes_.segment_states(cuts, call_.kv_heads));
+    const std::int32_t heads = step == MmaStep::sum_queries ? call_.heads : call_.kv_heads;
+    Room sums = passes_.room(passes_.segment_states(cuts, heads));
     mma_.end = sums.data();
     run(cuts, step, false);
     mma_.end = nullptr;
@@ -162,12 +164,29 @@ class MmaRun {
       mma_.start = sums.data();
       mma_.start_by_cut = true;
     }
-    mma_.end = static_cast<float*>(io.d_initial_state);
-    run(schedule_.segments, MmaStep::keys, true);
+    scan_keys(static_cast<float*>(io.d_initial_state));
     if (!sums_logs) return;
     sum_channels_kernel<<<static_cast<unsigned>(schedule_.key_ranges.count), kRowThreads, 0, launch_.stream>>>(
         call_, schedule_.key_ranges.data, logs.data());
     check_cuda(cudaGetLastError(), "gradient of the decay");
+  }
+
+  // Query heads have their own gradients of keys, values and states; those of a group are summed afterwards.
+  void scan_keys(float* d_initial) {
+    const bool grouped = call_.group() > 1;
+    const auto bytes = static_cast<std::size_t>(call_.key_rows * call_.heads * call_.d_k) * sizeof(bfloat16);
+    const DeviceScratch dk(launch_, grouped ? bytes : 0), dv(launch_, grouped ? bytes : 0);
+    const Room states = passes_.room(grouped && d_initial != nullptr ? passes_.states(call_.heads) : 0);
+    mma_.dk_heads = dk.data();
+    mma_.dv_heads = dv.data();
+    mma_.end = grouped ? states.data() : d_initial;
+    run(schedule_.segments, MmaStep::keys, true);
+    if (!grouped) return;
+    if (d_initial != nullptr) passes_.total({Parts::pieces, states.data(), call_.heads, nullptr, nullptr, d_initial});
+    for (const auto& [from, to] : {std::pair(&dk, &call_.dk), std::pair(&dv, &call_.dv)})
+      sum_heads_kernel<<<static_cast<unsigned>(schedule_.key_ranges.count), kRowThreads, 0, launch_.stream>>>(
+          call_, schedule_.key_ranges.data, from->data(), *to);
+    check_cuda(cudaGetLastError(), "gradients of grouped heads");
   }
 
   void read_backward(const Backward& io) {
@@ -207,9 +226,9 @@ bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedul
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule, const Backward& io) {
   const bool aligned = is_aligned(call.d_o) && is_aligned(call.o) && is_aligned(call.rest) && is_aligned(call.dq) &&
                        is_aligned(call.dk) && is_aligned(call.dv);
-  // Their gradient of q would need that of the norm as a pair.
-  const bool normed = is_gated(call) && call.rms_norm;
-  if (!takes(call, schedule) || !aligned || normed || call.group() > 1 || !fits(call, true)) return false;
+  // The gradient of q would need that of the norm as a pair, and that of the logs a sum over the group.
+  const bool beyond = is_gated(call) && (call.rms_norm || call.group() > 1);
+  if (!takes(call, schedule) || !aligned || beyond || !fits(call, true)) return false;
   MmaRun(launch, call, schedule).backward(io);
   return true;
 }

@@ -21,6 +21,8 @@ struct MmaCall {
   const void* gradient_rest = nullptr;  // ... nothing
 
   const float2* scales = nullptr;  // with a denominator, see column.cuh: [query rows][heads]
+  void* dk_heads = nullptr;        // of grouped heads that have their own, bf16, [key rows][heads][d_k] ...
+  void* dv_heads = nullptr;        // ... and [d_v]
   // With a decay of steps or channels, going backward: f(q) df(q), [query rows][heads][d_k]; states in front of cuts
   // and behind pieces; where gradients of the logs go that are still to be summed over channels, [key
   // rows][heads][d_k].
@@ -31,6 +33,10 @@ struct MmaCall {
 
   FOVEA_HD std::int64_t state_at(std::int64_t index, std::int32_t kv_head) const {
     return (index * call.kv_heads + kv_head) * call.state_size();
+  }
+  // Of gradients of states, which every query head has.
+  FOVEA_HD std::int64_t gradient_at(std::int64_t index, std::int32_t head) const {
+    return (index * call.heads + head) * call.state_size();
   }
 };
 

@@ -4,6 +4,12 @@
 
 namespace fovea::scan::cuda {
 
+// Rows to write, from a chunk's first on.
+struct OutRows {
+  bfloat16* data;
+  std::int64_t stride;
+};
+
 // Where a block stands, and the chunks it goes through.
 template <int kD>
 struct MmaPlace {
@@ -56,9 +62,26 @@ struct MmaPlace {
   }
   // For the heads of a group one writes.
   __device__ float* end(bool back) const {
-    const bool is_last = back ? cut.begin == 0 : cut.end == piece.nk;
-    if (mma.end == nullptr || !is_last || head % call.group() != 0) return nullptr;
+    if (mma.end == nullptr || !is_last(back) || head % call.group() != 0) return nullptr;
     return mma.end + mma.state_at(cut.piece, kv_head);
+  }
+  // The same of gradients that run along: every query head has its own, and the first of a group what comes from
+  // outside.
+  __device__ const float* gradient_start() const {
+    if (mma.start_by_cut) return mma.start + mma.gradient_at(mma.first_cut + blockIdx.y, head);
+    return head % call.group() == 0 ? start() : nullptr;
+  }
+  __device__ float* gradient_end(bool back) const {
+    return mma.end == nullptr || !is_last(back) ? nullptr : mma.end + mma.gradient_at(cut.piece, head);
+  }
+  __device__ bool is_last(bool back) const { return back ? cut.begin == 0 : cut.end == piece.nk; }
+  // Where gradients of a chunk's keys or values go: dense by query head, to be summed, or to the caller.
+  __device__ OutRows key_gradient(bool of_keys, std::int64_t row) const {
+    const Out& out = of_keys ? call.dk : call.dv;
+    void* const aside = of_keys ? mma.dk_heads : mma.dv_heads;
+    if (aside == nullptr) return {to(out, row, false), out.row};
+    const std::int64_t stride = std::int64_t{call.heads} * kD;
+    return {static_cast<bfloat16*>(aside) + (piece.first_k + row) * stride + head * kD, stride};
   }
   // Of a chunk's first row.
   __device__ bfloat16* to(const Out& out, std::int64_t row, bool of_queries) const {

@@ -138,6 +138,25 @@ __global__ void denominator_rows_kernel(const __grid_constant__ Call call, const
   }
 }
 
+// Gradients of keys or values, summed over the heads of groups, which have bf16, [key rows][heads][dim]. Grid: ranges
+// of keys.
+__global__ void sum_heads_kernel(const __grid_constant__ Call call, const Cut* cuts, const void* heads,
+                                 const __grid_constant__ Out out) {
+  const Cut cut = cuts[blockIdx.x];
+  const PieceView& piece = call.pieces[cut.piece];
+  const int pieces = call.d_k / 8, group = call.group();
+  const int count = static_cast<int>(cut.end - cut.begin) * call.kv_heads * pieces;
+  for (int e = static_cast<int>(threadIdx.x); e < count; e += kRowThreads) {
+    const int head = e / pieces % call.kv_heads, column = e % pieces * 8;
+    const std::int64_t t = cut.begin + e / pieces / call.kv_heads;
+    const std::int64_t from = ((piece.first_k + t) * call.heads + head * group) * call.d_k + column;
+    Eight sum;
+    sum.load(heads, from);
+    for (int j = 1; j < group; ++j) sum.add_rest(heads, from + std::int64_t{j} * call.d_k);
+    sum.store(out.data, offset_of(out, piece.batch, piece.k0 + t, head) + column, nullptr, 0);
+  }
+}
+
 // The gradient of a step's decay from those of all channels, [key rows][kv heads][d_k]. A warp for each row of a head.
 // Grid: ranges of keys.
 __global__ void sum_channels_kernel(const __grid_constant__ Call call, const Cut* cuts, const float* channels) {

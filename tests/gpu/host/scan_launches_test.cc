@@ -15,7 +15,7 @@ using fovea::testing::Machine, fovea::testing::launched;
 // A problem whose arrays are nowhere: nobody reads them.
 struct Work {
   DType dtype = DType::bf16;
-  std::int64_t width = 64, heads = 4, batch = 2, n = 300;
+  std::int64_t width = 64, heads = 4, group = 1, batch = 2, n = 300;
   bool causal = true, rms_norm = false;
   Decay decay = Decay::none;
   Denominator denominator = Denominator::none;
@@ -36,7 +36,8 @@ class ScanLaunches : public ::testing::Test {
     const std::vector<double> decays(static_cast<std::size_t>(work.heads), -0.1);
     Problem problem;
     problem.dtype = work.dtype;
-    problem.heads = problem.kv_heads = work.heads;
+    problem.heads = work.heads;
+    problem.kv_heads = work.heads / work.group;
     problem.d_k = problem.d_v = work.width;
     problem.pieces = pieces;
     problem.causal = work.causal;
@@ -111,8 +112,18 @@ TEST_F(ScanLaunches, WhatTensorCoresDoNotTakeIsPortable) {
         Work{.decay = Decay::step, .denominator = Denominator::clamp}})
     for (const int card : {kHopper, kAda}) EXPECT_EQ(run_on(card, work), kPortable);
   EXPECT_EQ(run_on(kHopper, {.decay = Decay::head}), kTensorCores);
-  const auto normed = run_on(kHopper, {.rms_norm = true, .decay = Decay::channel});
-  EXPECT_EQ(normed, std::pair(Kernels::tensor_cores, Kernels::portable));
+  for (const Work& work : {Work{.rms_norm = true, .decay = Decay::channel}, Work{.group = 2, .decay = Decay::channel}})
+    EXPECT_EQ(run_on(kHopper, work), std::pair(Kernels::tensor_cores, Kernels::portable));
+}
+
+// Only those of a causal backward are summed by themselves.
+TEST_F(ScanLaunches, TensorCoresTakeGroupedHeads) {
+  for (const bool causal : {true, false}) {
+    std::pair<Kernels, Kernels> ran;
+    const auto names = launched(kHopper, [&] { ran = run_on(kHopper, {.group = 2, .causal = causal}); });
+    EXPECT_EQ(ran, kTensorCores);
+    EXPECT_EQ(names.contains("sum_heads_kernel"), causal);
+  }
 }
 
 TEST_F(ScanLaunches, TensorCoresTakeDenominators) {

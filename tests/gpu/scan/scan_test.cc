@@ -264,10 +264,33 @@ TEST(CudaScan, NormedDecaysOfChannelsTrainPortably) {
   EXPECT_EQ(ran.backward, cuda::Kernels::portable);
 }
 
-// What the kernels do not take goes to the portable ones: grouped heads backward, other widths, rows off their pieces.
+// Query heads of a group share keys, values and states, and sum up their gradients.
+TEST(CudaScan, GroupedHeadsOnTensorCores) {
+  std::uint64_t number = 0;
+  for (const std::int64_t d : {32, 64, 128})
+    for (const std::int64_t n : {33, 150, 1100})
+      for (int form = 0; form < 8; ++form) {
+        Case s = of_width(d, 2, n, form % 2 == 1, form / 2 % 2 == 1);
+        ++number;
+        s.heads = number % 2 == 0 ? 4 : 6;
+        s.map = Map::elu_plus_one;
+        s.rms_norm = form / 4 == 0;
+        s.denominator = s.rms_norm ? Denominator::none : Denominator::add;
+        s.eps = 0.1;
+        s.states = number % 3 != 0;
+        s.save_state = number % 2 == 0;
+        Ran ran{};
+        check_case<bf16>(s, random_values(s, number, 0.1), {number % 2 == 0 ? 8 : 0, false, true, &ran});
+        expect_tensor_cores(ran);
+      }
+}
+
+// What the kernels do not take goes to the portable ones: grouped heads backward under a gate, other widths, rows off
+// their pieces.
 TEST(CudaScan, HeadsOf32FallBack) {
-  Case grouped = of_32(2, 100, false, true), narrow = grouped, shifted = grouped;
+  Case grouped = of_32(2, 100, true, true), narrow = of_32(2, 100, false, true), shifted = narrow;
   grouped.heads = 4;
+  grouped.decay = Decay::channel;
   narrow.d_v = 24;
   const auto ran_of = [](const Case& s, std::int64_t gap) {
     Ran ran{};
