@@ -82,7 +82,12 @@ __device__ __forceinline__ std::uint32_t load_shared(std::uint32_t at) {
 __device__ __forceinline__ void store_shared(std::uint32_t r, std::uint32_t at) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(r) : "memory");
 }
-// The lower half of a pair.
+// One half: the lower of a pair.
+__device__ __forceinline__ std::uint32_t load_shared_half(std::uint32_t at) {
+  unsigned short r;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(r) : "r"(at));
+  return r;
+}
 __device__ __forceinline__ void store_shared_half(std::uint32_t pair, std::uint32_t at) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(static_cast<unsigned short>(pair)) : "memory");
 }

@@ -63,13 +63,14 @@ template <int kD>
 __device__ __forceinline__ void sum_logs(const ChannelTable<kD>& logs, float* totals, bool by_step) {
   const int c = ChannelLane<kD>::channel();
   for (int part = ChannelLane<kD>::first_part(); part < kD / kPart; part += 2) {
-    float sum = 0;
+    float log[kPart], sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPart; ++i) log[i] = logs.at(part * kPart + i, by_step ? logs.kSpare : c);
 #pragma unroll
     for (int i = 0; i < kPart; ++i) {
-      const int row = part * kPart + i;
-      const float log = logs.at(row, by_step ? logs.kSpare : c) * math::kLog2e<float>;
-      sum += log < -150.0f ? -150.0f : log;
-      logs.at(row, c) = sum;
+      const float x = log[i] * math::kLog2e<float>;
+      sum += x < -150.0f ? -150.0f : x;
+      logs.at(part * kPart + i, c) = sum;
     }
     totals[part * kD + c] = quick_exp2(sum);
   }
@@ -81,8 +82,7 @@ __device__ __forceinline__ std::uint32_t element_at(const SharedTile<kD>& tile, 
 }
 template <int kD>
 __device__ __forceinline__ float load_element(const SharedTile<kD>& tile, int row, int column) {
-  const std::uint32_t at = element_at(tile, row, column), pair = load_shared(at & ~3u);
-  return at % 4 == 0 ? low_of(pair) : high_of(pair);
+  return low_of(load_shared_half(element_at(tile, row, column)));
 }
 
 // Rows as they leave for the state, a lane's column of a part. of_keys: from the part's end, else from its begin.
@@ -91,12 +91,16 @@ __device__ __forceinline__ void fade_rows(const SharedTile<kD>& from, const Shar
                                           const ChannelTable<kD>& logs, int part, bool of_keys) {
   const int c = ChannelLane<kD>::channel();
   const float last = logs.at(part * kPart + kPart - 1, c);
+  float x[kPart];
+#pragma unroll
+  for (int i = 0; i < kPart; ++i) x[i] = load_element(from, part * kPart + i, c);
 #pragma unroll
   for (int i = 0; i < kPart; ++i) {
-    const int row = part * kPart + i;
-    const float sum = logs.at(row, c), x = load_element(from, row, c);
-    store_shared_half(pack<bfloat16>(x * quick_exp2(of_keys ? last - sum : sum), 0), element_at(to, row, c));
+    const float sum = logs.at(part * kPart + i, c);
+    x[i] *= quick_exp2(of_keys ? last - sum : sum);
   }
+#pragma unroll
+  for (int i = 0; i < kPart; ++i) store_shared_half(pack<bfloat16>(x[i], 0), element_at(to, part * kPart + i, c));
 }
 
 // What the 16 x 16 products of rows with rows of a part are kept in, f32; one behind the other by part.

@@ -61,21 +61,30 @@ __device__ __forceinline__ void divide(float (&acc)[kD / 8][4], const MmaPlace<k
   }
 }
 
-// o = f(q) S, and with kScan the triangle of the chunk, S running along.
+// o = f(q) S, and with kScan the triangle of the chunk, S running along. With a denominator S is a pair of bf16: what o
+// is off by would weigh on dq, whose sums cancel by it.
 template <int kD, bool kScan, bool kDivides>
 struct MmaForward {
   static constexpr int kTiles = kScan ? 3 : 1, kStages = kD <= 64 && !kScan ? 4 : 2;
-  static constexpr int kStates = kScan && kD <= 64 ? 2 : 1;
-  using Memory = MmaMemory<kD, kTiles, kStages, kStates, kDivides ? kStates : 0>;
+  static constexpr int kBuffers = kScan && kD <= 64 ? 2 : 1;
+  static constexpr bool kPair = kDivides && (kD <= 64 || !kScan);  // where there is room
+  static constexpr int kStates = kPair ? 2 : 1;                    // of a buffer
+  using Memory = MmaMemory<kD, kTiles, kStages, kBuffers * kStates, kDivides ? kBuffers : 0>;
+  using State = RunningState<kD, kDivides>;
+
+  __device__ static void put(const Memory& memory, const State& state, int buffer) {
+    state.put(memory.state(kStates * buffer), memory.column(buffer));
+    if constexpr (kPair) state.put_rest(memory.state(kStates * buffer + 1));
+  }
 
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
     const Memory memory;
     const Powers powers = kScan ? make_powers(at.call, at.kv_head, memory.table(), kD) : Powers{nullptr};
     const int own = warp() * 16;
-    RunningState<kD, kDivides> state;
+    State state;
     state.load(at.start());
-    state.put(memory.state(0), memory.column(0));
+    put(memory, state, 0);
     each_chunk<kStages>(
         at.chunks,
         [&](int c, int stage) {
@@ -93,7 +102,7 @@ struct MmaForward {
         },
         [&](int c, int stage) {
           const SharedTile<kD> q = memory.tile(stage, 0), k = memory.tile(stage, kScan ? 1 : 0),
-                               v = memory.tile(stage, kScan ? 2 : 0), s = memory.state(c % kStates);
+                               v = memory.tile(stage, kScan ? 2 : 0), s = memory.state(kStates * (c % kBuffers));
           const std::int64_t row = at.row(c, false);
           float acc[kD / 8][4], sums[1][4];  // of the denominator
           clear(acc), clear(sums);
@@ -102,7 +111,8 @@ struct MmaForward {
             std::uint32_t a[4];
             q.own(a, own, step);
             add_along<kD>(acc, a, s, 16 * step);
-            if constexpr (kDivides) add_column<kD>(sums, a, memory.column(c % kStates), step);
+            if constexpr (kPair) add_along<kD>(acc, a, memory.state(kStates * (c % kBuffers) + 1), 16 * step);
+            if constexpr (kDivides) add_column<kD>(sums, a, memory.column(c % kBuffers), step);
           }
           if constexpr (kScan) {
             if (powers.any()) {
@@ -128,8 +138,8 @@ struct MmaForward {
           }
           if constexpr (kScan) {
             state.add_keys(k, v, powers, at.count(row));
-            if constexpr (kStates == 1) __syncthreads();
-            state.put(memory.state((c + 1) % kStates), memory.column((c + 1) % kStates));
+            if constexpr (kBuffers == 1) __syncthreads();
+            put(memory, state, (c + 1) % kBuffers);
           }
         });
     if (kScan)

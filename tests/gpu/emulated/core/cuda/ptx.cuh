@@ -91,6 +91,11 @@ inline std::uint32_t load_shared(std::uint32_t at) {
   return r;
 }
 inline void store_shared(std::uint32_t r, std::uint32_t at) { std::memcpy(emulated::shared_at(at, 4), &r, 4); }
+inline std::uint32_t load_shared_half(std::uint32_t at) {
+  std::uint16_t r = 0;
+  std::memcpy(&r, emulated::shared_at(at, 2), 2);
+  return r;
+}
 inline void store_shared_half(std::uint32_t pair, std::uint32_t at) {
   std::memcpy(emulated::shared_at(at, 2), &pair, 2);
 }
