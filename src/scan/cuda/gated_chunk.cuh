@@ -58,9 +58,11 @@ struct ChannelLane {
 };
 
 // Logs become their sums from the first row of each part on, in powers of 2. totals[part][channel]: the last as a
-// factor. A log below -150 is as good as -150, and sums keep their digits.
+// factor. A log below -150 is as good as -150, and sums keep their digits. steps: of odd rows, 2 i + 1 in row i, the
+// row's own factor; null: not wanted.
 template <int kD>
-__device__ __forceinline__ void sum_logs(const ChannelTable<kD>& logs, float* totals, bool by_step) {
+__device__ __forceinline__ void sum_logs(const ChannelTable<kD>& logs, float* totals, bool by_step,
+                                         const ChannelTable<kD>& steps) {
   const int c = ChannelLane<kD>::channel();
   for (int part = ChannelLane<kD>::first_part(); part < kD / kPart; part += 2) {
     float log[kPart], sum = 0;
@@ -68,11 +70,15 @@ __device__ __forceinline__ void sum_logs(const ChannelTable<kD>& logs, float* to
     for (int i = 0; i < kPart; ++i) log[i] = logs.at(part * kPart + i, by_step ? logs.kSpare : c);
 #pragma unroll
     for (int i = 0; i < kPart; ++i) {
-      const float x = log[i] * math::kLog2e<float>;
-      sum += x < -150.0f ? -150.0f : x;
+      log[i] *= math::kLog2e<float>;
+      log[i] = log[i] < -150.0f ? -150.0f : log[i];
+      sum += log[i];
       logs.at(part * kPart + i, c) = sum;
     }
     totals[part * kD + c] = quick_exp2(sum);
+    if (steps.data == nullptr) continue;
+#pragma unroll
+    for (int i = 1; i < kPart; i += 2) steps.at((part * kPart + i) / 2, c) = quick_exp2(log[i]);
   }
 }
 
@@ -173,8 +179,8 @@ struct WeightTile {
   }
 };
 
-// Two rows against two of a part, the pairs of a lane below the diagonal: 28 lanes have a square each, the others two
-// pairs that touch the diagonal and stand in the corners of theirs.
+// Two rows against two of a part, the pairs of a lane below the diagonal: 28 lanes have a square each, of rows i and
+// columns j from even ones on; the others two pairs that touch the diagonal, (i[0], j[0]) and (i[1], j[1]).
 struct LanePairs {
   int i[2], j[2];
   bool is_square;
@@ -189,50 +195,52 @@ struct LanePairs {
     j[1] = is_square ? 2 * b + 1 : corner + 2;
   }
 };
-// What a row of the part has in a piece of 8 channels.
+// 8 channels of a row.
 struct PieceRow {
-  float x[8], log[8];
+  float x[8];
 
   template <int kD>
-  __device__ __forceinline__ PieceRow(const SharedTile<kD>& tile, const ChannelTable<kD>& logs, int row, int piece) {
+  __device__ __forceinline__ PieceRow(const SharedTile<kD>& tile, int row, int piece) {
     std::uint32_t r[4];
     load_shared(r, tile.at(row, piece));
-    const float4 a = logs.four(row, piece * 8), b = logs.four(row, piece * 8 + 4);
-    const float all[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      x[c] = c % 2 == 0 ? low_of(r[c / 2]) : high_of(r[c / 2]);
-      log[c] = all[c];
-    }
+    for (int c = 0; c < 4; ++c) x[2 * c] = low_of(r[c]), x[2 * c + 1] = high_of(r[c]);
+  }
+  template <int kD>
+  __device__ __forceinline__ PieceRow(const ChannelTable<kD>& table, int row, int piece) {
+    const float4 a = table.four(row, piece * 8), b = table.four(row, piece * 8 + 4);
+    x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
+    x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
   }
 };
 
-// Weighs the pairs of a warp's own part: sums over channels of q_i k_j e^(G_i - G_j). Two lanes share each pair on the
-// diagonal.
+// Weighs the pairs of a warp's own part: sums over channels of q_i k_j e^(G_i - G_j). Of a square the nearest pair has
+// an exponential, and the factors of single steps lead to the others; pairs at the diagonal have such a factor alone.
+// Two lanes share each pair on it.
 template <int kD>
 __device__ __forceinline__ void put_weights(const WeightTile& to, const SharedTile<kD>& q, const SharedTile<kD>& k,
-                                            const ChannelTable<kD>& logs) {
+                                            const ChannelTable<kD>& logs, const ChannelTable<kD>& steps) {
   const int first = warp() * kPart;
   const LanePairs own;
+  const int from = first + (own.is_square ? own.j[1] : own.i[0]);  // where the nearest pair's decay begins; odd
   float sums[2][2] = {{0, 0}, {0, 0}}, same = 0;
 #pragma unroll 1
   for (int piece = 0; piece < kD / 8; ++piece) {
-    const PieceRow keys[2] = {{k, logs, first + own.j[0], piece}, {k, logs, first + own.j[1], piece}};
+    const PieceRow sum(logs, first + own.i[0], piece), before(logs, from, piece);
+    const PieceRow step(steps, from / 2, piece), last(steps, (first + own.i[1]) / 2, piece);
+    const PieceRow q0(q, first + own.i[0], piece), q1(q, first + own.i[1], piece);
+    const PieceRow k0(k, first + own.j[0], piece), k1(k, first + own.j[1], piece);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const PieceRow query(q, logs, first + own.i[r], piece);
-#pragma unroll
-      for (int s = 0; s < 2; ++s)
-#pragma unroll
-        for (int c = 0; c < 8; ++c)
-          sums[r][s] += query.x[c] * (keys[s].x[c] * quick_exp2(query.log[c] - keys[s].log[c]));
+    for (int c = 0; c < 8; ++c) {
+      const float nearest = quick_exp2(sum.x[c] - before.x[c]);
+      const float upper = q0.x[c] * nearest, lower = q1.x[c] * (nearest * last.x[c]), far = k0.x[c] * step.x[c];
+      sums[0][0] += upper * far, sums[0][1] += upper * k1.x[c];
+      sums[1][0] += lower * far, sums[1][1] += lower * k1.x[c];
     }
     if (piece % 2 != lane() % 2) continue;
-    std::uint32_t x[4], y[4];
-    load_shared(x, q.at(first + lane() / 2, piece));
-    load_shared(y, k.at(first + lane() / 2, piece));
+    const PieceRow x(q, first + lane() / 2, piece), y(k, first + lane() / 2, piece);
 #pragma unroll
-    for (int c = 0; c < 4; ++c) same += low_of(x[c]) * low_of(y[c]) + high_of(x[c]) * high_of(y[c]);
+    for (int c = 0; c < 8; ++c) same += x.x[c] * y.x[c];
   }
   same += __shfl_xor_sync(0xffffffffu, same, 1);
   const auto put = [&](int i, int j, float x) {
@@ -274,6 +282,8 @@ struct StateSlice {
   // out += s x^T over rows [row, row + 16) of x; kPair: what the state loses as bf16 too.
   template <bool kPair>
   __device__ __forceinline__ void read(float (&out)[2][4], const SharedTile<kD>& x, int row) const {
+    float rests[2][4];  // a sum of its own: two chains wait half as long as one
+    clear(rests);
 #pragma unroll
     for (int step = 0; step < kD / 16; ++step) {
       std::uint32_t a[4], b[4];
@@ -289,10 +299,14 @@ struct StateSlice {
       if constexpr (kPair) {
         keep_rest(part);
         pack_block(a, part);
-        multiply_add<bfloat16>(out[0], a, b[0], b[1]);
-        multiply_add<bfloat16>(out[1], a, b[2], b[3]);
+        multiply_add<bfloat16>(rests[0], a, b[0], b[1]);
+        multiply_add<bfloat16>(rests[1], a, b[2], b[3]);
       }
     }
+#pragma unroll
+    for (int n = 0; kPair && n < 2; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) out[n][e] += rests[n][e];
   }
   // Fades over a part and takes its rows in: += y^T x with own columns of y as first operands.
   __device__ __forceinline__ void add(const float* totals, const std::uint32_t (&y)[4], const SharedTile<kD>& x,

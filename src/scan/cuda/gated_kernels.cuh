@@ -5,7 +5,7 @@
 namespace fovea::scan::cuda {
 
 // Stages of tiles and logs, then a tile by itself, what the parts of a chunk have, and a room for every warp.
-template <int kD, int kTiles, int kStages, bool kBackward>
+template <int kD, int kTiles, int kStages, bool kBackward, bool kWeighs = kBackward>
 struct GatedMemory {
   static constexpr int kParts = kD / kPart, kTile = ChunkShape<kD>::kBytes, kTable = ChannelTable<kD>::kBytes;
   static constexpr int kStage = kTiles * kTile + kTable;
@@ -14,7 +14,8 @@ struct GatedMemory {
   static constexpr int kWeightsAt = kPairsAt + (kBackward ? kParts * PairTable::kBytes : 0);
   static constexpr int kTotalsAt = kWeightsAt + kParts * WeightTile::kBytes;
   static constexpr int kRoomsAt = kTotalsAt + kParts * kD * static_cast<int>(sizeof(float));
-  static constexpr int kBytes = kRoomsAt + kParts * 512;
+  static constexpr int kStepsAt = kRoomsAt + kParts * 512;
+  static constexpr int kBytes = kStepsAt + (kWeighs && !kBackward ? kTable / 2 : 0);
 
   std::uint32_t base = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_memory));
   __device__ SharedTile<kD> tile(int stage, int i) const { return {address(stage * kStage + i * kTile)}; }
@@ -24,6 +25,8 @@ struct GatedMemory {
   __device__ PairTable pairs(int part) const { return {floats(kPairsAt + part * PairTable::kBytes)}; }
   __device__ WeightTile weights(int part) const { return {address(kWeightsAt + part * WeightTile::kBytes)}; }
   __device__ float* totals(int part) const { return floats(kTotalsAt) + part * kD; }
+  // Of every other row; going backward gone before the gradient comes.
+  __device__ ChannelTable<kD> steps() const { return kBackward ? gradient() : ChannelTable<kD>{floats(kStepsAt)}; }
   __device__ std::uint32_t room() const { return address(kRoomsAt + warp() * 512); }
 
  private:
@@ -67,7 +70,7 @@ struct GatedSum {
         [&](int c, int stage) { map_rows<kD>(memory.tile(stage, 0), at.call.map, range(at.row(c, kQueries))); },
         [&](int, int stage) {
           const SharedTile<kD> xs = memory.tile(stage, 0);
-          sum_logs<kD>(memory.logs(stage), memory.totals(0), at.call.decay == Decay::step);
+          sum_logs<kD>(memory.logs(stage), memory.totals(0), at.call.decay == Decay::step, {nullptr});
           each_own_part<kD>([&](int part) { fade_rows<kD>(xs, xs, memory.logs(stage), part, !kQueries); });
           __syncwarp();
 #pragma unroll 1
@@ -87,7 +90,7 @@ struct GatedSum {
 template <int kD>
 struct GatedForward {
   static constexpr int kStages = 2;
-  using Memory = GatedMemory<kD, 3, kStages, false>;
+  using Memory = GatedMemory<kD, 3, kStages, false, true>;
 
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
@@ -125,9 +128,9 @@ struct GatedForward {
   __device__ __forceinline__ static void prepare(const MmaPlace<kD>& at, const Memory& memory, int stage) {
     const SharedTile<kD> q = memory.tile(stage, 0), k = memory.tile(stage, 1);
     const ChannelTable<kD> logs = memory.logs(stage);
-    sum_logs<kD>(logs, memory.totals(0), at.call.decay == Decay::step);
+    sum_logs<kD>(logs, memory.totals(0), at.call.decay == Decay::step, memory.steps());
     __syncthreads();
-    put_weights<kD>(memory.weights(warp()), q, k, logs);
+    put_weights<kD>(memory.weights(warp()), q, k, logs, memory.steps());
     __syncthreads();
     each_own_part<kD>([&](int part) {
       fade_rows<kD>(q, q, logs, part, false);
@@ -173,7 +176,7 @@ struct GatedQueries {
         [&](int c, int stage) {
           const SharedTile<kD> k = memory.tile(stage, 1), v = memory.tile(stage, 2), g = memory.tile(stage, 3);
           const ChannelTable<kD> logs = memory.logs(stage);
-          sum_logs<kD>(logs, memory.totals(0), at.call.decay == Decay::step);
+          sum_logs<kD>(logs, memory.totals(0), at.call.decay == Decay::step, {nullptr});
           put_products<kD, false>(memory.pairs(warp()), g, v);
           __syncthreads();
           each_own_part<kD>([&](int part) {
@@ -268,6 +271,10 @@ struct GatedKeys {
     StateSlice<kD, false> channels;
     LogGradient logs;
   };
+  struct Place {
+    std::int64_t row;  // where the chunk begins
+    int part;
+  };
 
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
@@ -283,8 +290,10 @@ struct GatedKeys {
           prepare(at, memory);
           const std::int64_t row = at.row(c, true);
           for (int part = (at.count(row) - 1) / kPart; part >= 0; --part) {
+            float terms[2][4];
+            load_terms(at, terms, row, part);  // they are long on their way
             vjp_values(at, memory, state.values, row, part);
-            vjp_keys(at, memory, state, row, part);
+            vjp_keys(at, memory, state, terms, {row, part});
           }
         });
     if (float* end = at.end(true)) state.channels.save(end);
@@ -312,10 +321,10 @@ struct GatedKeys {
   __device__ __forceinline__ static void prepare(const MmaPlace<kD>& at, const Memory& memory) {
     const SharedTile<kD> q = memory.tile(0, 0), k = memory.tile(0, 1), v = memory.tile(0, 2), g = memory.tile(0, 3);
     const ChannelTable<kD> logs = memory.logs(0);
-    sum_logs<kD>(logs, memory.totals(0), at.call.decay == Decay::step);
+    sum_logs<kD>(logs, memory.totals(0), at.call.decay == Decay::step, memory.steps());
     put_products<kD, true>(memory.pairs(warp()), g, v);
     __syncthreads();
-    put_weights<kD>(memory.weights(warp()), q, k, logs);
+    put_weights<kD>(memory.weights(warp()), q, k, logs, memory.steps());
     __syncthreads();
     each_own_part<kD>([&](int part) {
       vjp_pairs<kD, true>(memory.gradient(), q, memory.pairs(part), logs, part);
@@ -340,15 +349,15 @@ struct GatedKeys {
                 in_part({0, at.count(row)}, part));
   }
   __device__ __forceinline__ static void vjp_keys(const MmaPlace<kD>& at, const Memory& memory, State& state,
-                                                  std::int64_t row, int part) {
-    const int first = part * kPart;
-    float out[2][4], terms[2][4];
+                                                  float (&terms)[2][4], const Place& place) {
+    const std::int64_t row = place.row;
+    const int part = place.part, first = part * kPart;
+    float out[2][4];
     std::uint32_t q[4];
     clear(out);
     state.channels.template read<true>(out, memory.tile(0, 2), first);
     own_transposed(memory.tile(0, 0), q, warp() * 16, part);
     state.channels.add(memory.totals(part), q, memory.tile(0, 3), first);
-    load_terms(at, terms, row, part);
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
