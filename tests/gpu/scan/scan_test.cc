@@ -197,31 +197,46 @@ TEST(CudaScan, HeadsOf32OnTensorCores) {
               static_cast<int>(number));
 }
 
-constexpr std::int64_t kRowCounts[] = {1, 16, 33, 64, 100, 300, 1100};  // the last in segments
+constexpr std::int64_t kRowCounts[] = {1, 16, 33, 64, 100, 300}, kManyRows = 1100;  // the latter in segments
+
+// Some rows, and none without a row in a packed piece.
+std::int64_t rows_of(std::int64_t n, bool packed) { return std::max<std::int64_t>(n, packed ? 16 : 2); }
+
+// Runs a case on tensor cores. `number` also chooses states, gaps and whether the rest is kept.
+void check_on_tensor_cores(Case s, std::uint64_t number, const Values& values) {
+  Ran ran{};
+  check_case<bf16>(s, values, {number % 2 == 0 ? 8 : 0, false, number % 3 == 1, &ran});
+  expect_tensor_cores(ran);
+}
+void choose_states(Case& s, std::uint64_t number) {
+  s.states = number % 3 != 0;
+  s.save_state = number % 2 == 0;
+}
 
 // The denominator is a column beside the values; its gradient cancels that of the values where they have a mean.
+void check_denominators(std::int64_t d, std::int64_t n) {
+  auto number = static_cast<std::uint64_t>(d + n);
+  for (int form = 0; form < 8; ++form) {
+    const bool packed = form / 2 % 2 == 1;
+    Case s = of_width(d, 2, rows_of(n, packed), form % 2 == 1, packed);
+    ++number;
+    s.map = Map::elu_plus_one;
+    s.denominator = form / 4 == 0 ? Denominator::add : Denominator::clamp;
+    s.eps = form / 4 == 0 ? 0.1 : 3.7 * static_cast<double>(d);  // some rows are clamped
+    if (s.causal && number % 3 == 0) {
+      s.decay = Decay::head;
+      s.log_decay = {-0.02, -30.0};
+    }
+    choose_states(s, number);
+    check_on_tensor_cores(s, number, random_values(s, number, number % 4 == 0 ? 1.0 : 0.1));
+  }
+}
 TEST(CudaScan, DenominatorsOnTensorCores) {
-  std::uint64_t number = 0;
   for (const std::int64_t d : {32, 64, 128})
-    for (const std::int64_t n : kRowCounts)
-      for (int form = 0; form < 8; ++form) {
-        Case s =
-            of_width(d, 2, std::max<std::int64_t>(n, form / 2 % 2 == 1 ? 16 : 2), form % 2 == 1, form / 2 % 2 == 1);
-        ++number;
-        s.map = Map::elu_plus_one;
-        s.denominator = form / 4 == 0 ? Denominator::add : Denominator::clamp;
-        s.eps = form / 4 == 0 ? 0.1 : 3.7 * static_cast<double>(d);  // some rows are clamped
-        if (s.causal && number % 3 == 0) {
-          s.decay = Decay::head;
-          s.log_decay = {-0.02, -30.0};
-        }
-        s.states = number % 3 != 0;
-        s.save_state = number % 2 == 0;
-        Ran ran{};
-        check_case<bf16>(s, random_values(s, number, number % 4 == 0 ? 1.0 : 0.1),
-                         {number % 2 == 0 ? 8 : 0, false, number % 3 == 1, &ran});
-        expect_tensor_cores(ran);
-      }
+    for (const std::int64_t n : kRowCounts) check_denominators(d, n);
+}
+TEST(CudaScan, DenominatorsInSegments) {
+  for (const std::int64_t d : {32, 64, 128}) check_denominators(d, kManyRows);
 }
 
 // Logs as drawn (down to -5, and a few of -60 and -1000), ones that reach far, and among these some that forget all.
@@ -233,24 +248,26 @@ void set_logs(Values& values, int kind) {
   }
 }
 
+void check_gates(std::int64_t d, std::int64_t n) {
+  auto number = static_cast<std::uint64_t>(d + n);
+  for (int form = 0; form < 12; ++form) {
+    const bool packed = form % 2 == 1;
+    Case s = of_width(d, 2, rows_of(n, packed), true, packed);
+    ++number;
+    s.decay = form / 2 % 2 == 0 ? Decay::channel : Decay::step;
+    s.map = static_cast<Map>(number % 4);
+    choose_states(s, number);
+    Values values = random_values(s, number, 0.1);
+    set_logs(values, form / 4);
+    check_on_tensor_cores(s, number, values);
+  }
+}
 TEST(CudaScan, DecaysOfStepsAndChannelsOnTensorCores) {
-  std::uint64_t number = 0;
   for (const std::int64_t d : {32, 64})
-    for (const std::int64_t n : kRowCounts)
-      for (int form = 0; form < 12; ++form) {
-        const bool packed = form % 2 == 1;
-        Case s = of_width(d, 2, std::max<std::int64_t>(n, packed ? 16 : 2), true, packed);
-        ++number;
-        s.decay = form / 2 % 2 == 0 ? Decay::channel : Decay::step;
-        s.map = static_cast<Map>(number % 4);
-        s.states = number % 3 != 0;
-        s.save_state = number % 2 == 0;
-        Values values = random_values(s, number, 0.1);
-        set_logs(values, form / 4);
-        Ran ran{};
-        check_case<bf16>(s, values, {number % 2 == 0 ? 8 : 0, false, number % 3 == 1, &ran});
-        expect_tensor_cores(ran);
-      }
+    for (const std::int64_t n : kRowCounts) check_gates(d, n);
+}
+TEST(CudaScan, DecaysOfStepsAndChannelsInSegments) {
+  for (const std::int64_t d : {32, 64}) check_gates(d, kManyRows);
 }
 
 // The normalised gradient would cancel: it is not theirs.
@@ -265,24 +282,26 @@ TEST(CudaScan, NormedDecaysOfChannelsTrainPortably) {
 }
 
 // Query heads of a group share keys, values and states, and sum up their gradients.
+void check_groups(std::int64_t d, std::int64_t n) {
+  auto number = static_cast<std::uint64_t>(d + n);
+  for (int form = 0; form < 8; ++form) {
+    Case s = of_width(d, 2, n, form % 2 == 1, form / 2 % 2 == 1);
+    ++number;
+    s.heads = number % 2 == 0 ? 4 : 6;
+    s.map = Map::elu_plus_one;
+    s.rms_norm = form / 4 == 0;
+    s.denominator = s.rms_norm ? Denominator::none : Denominator::add;
+    s.eps = 0.1;
+    choose_states(s, number);
+    check_on_tensor_cores(s, number, random_values(s, number, 0.1));
+  }
+}
 TEST(CudaScan, GroupedHeadsOnTensorCores) {
-  std::uint64_t number = 0;
   for (const std::int64_t d : {32, 64, 128})
-    for (const std::int64_t n : {33, 150, 1100})
-      for (int form = 0; form < 8; ++form) {
-        Case s = of_width(d, 2, n, form % 2 == 1, form / 2 % 2 == 1);
-        ++number;
-        s.heads = number % 2 == 0 ? 4 : 6;
-        s.map = Map::elu_plus_one;
-        s.rms_norm = form / 4 == 0;
-        s.denominator = s.rms_norm ? Denominator::none : Denominator::add;
-        s.eps = 0.1;
-        s.states = number % 3 != 0;
-        s.save_state = number % 2 == 0;
-        Ran ran{};
-        check_case<bf16>(s, random_values(s, number, 0.1), {number % 2 == 0 ? 8 : 0, false, true, &ran});
-        expect_tensor_cores(ran);
-      }
+    for (const std::int64_t n : {33, 150}) check_groups(d, n);
+}
+TEST(CudaScan, GroupedHeadsInSegments) {
+  for (const std::int64_t d : {32, 64, 128}) check_groups(d, kManyRows);
 }
 
 // What the kernels do not take goes to the portable ones: grouped heads backward under a gate, other widths, rows off
