@@ -80,10 +80,8 @@ struct OneHotRows {
   __host__ __device__ static int bytes(const Operands& p) { return p.rows_of_stage() * static_cast<int>(sizeof(int)); }
   __device__ static void fetch(const Operands& p, std::uint32_t stage, std::int64_t begin, std::int64_t rows) {
     for (int i = static_cast<int>(threadIdx.x); i < p.rows_of_stage(); i += static_cast<int>(blockDim.x)) {
-      const int* const from = static_cast<const int*>(p.a) + (i < rows ? begin + i : begin);
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(stage + static_cast<std::uint32_t>(i) * 4u),
-                   "l"(from)
-                   : "memory");
+      const int* const from = static_cast<const int*>(p.a) + begin;
+      copy4(stage + static_cast<std::uint32_t>(i) * 4u, i < rows ? from + i : from, i < rows);
     }
   }
   __device__ OneHotRows(const Operands&, const Place& place, std::uint32_t stage)
