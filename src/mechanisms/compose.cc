@@ -234,6 +234,12 @@ Var multiply_heads(Tape& tape, const Var& x, const Var& w) {
   return transpose(tape, reshape(tape, matmul(tape, rows, w), {heads, n, b, w.dim(2)}), 0, 2);
 }
 
+Var normalize_heads(Tape& tape, const Var& x, NormKind kind, double eps) {
+  const Var flat = reshape(tape, x, {x.dim(0), x.dim(1), x.dim(2) * x.dim(3)});
+  const Var normed = normalize(tape, flat, {.kind = kind, .eps = eps});
+  return reshape(tape, normed, {x.dim(0), x.dim(1), x.dim(2), x.dim(3)});
+}
+
 Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads) {
   const std::int64_t group = heads / x.dim(2);
   if (group == 1) return x;

@@ -47,6 +47,9 @@ Var by_token(Tape& tape, const Var& x);
 // Every head by a matrix of its own: x (b, n, heads, d), w (heads, d, e) -> (b, n, heads, e).
 Var multiply_heads(Tape& tape, const Var& x, const Var& w);
 
+// Normalises (b, n, heads, d) over heads and d together.
+Var normalize_heads(Tape& tape, const Var& x, NormKind kind, double eps);
+
 // k or v (b, n, kv_heads, d) with every head repeated for the query heads that share it: (b, n, heads, d).
 Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads);
 // The call with k and v repeated so.
