@@ -9,8 +9,9 @@
 namespace fovea {
 
 // Runs body on whole sequences: once for all when every row of the batch is real, else on those of one length after
-// those of another, without their padding. Body gets a call whose q (b, n_q, heads, d_k), k, v and input hold nothing but real rows and
-// whose options have no lengths; it gives (b, n_q, heads, d_v). Sequences without queries or keys give zero rows.
+// those of another, without their padding. Body gets a call whose q (b, n_q, heads, d_k), k, v and input hold nothing
+// but real rows and whose options have no lengths; it gives (b, n_q, heads, d_v). Sequences without queries or keys
+// give zero rows.
 Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body);
 
 // Runs body on all sequences of a kind at once: they are the items of its batch where they have one length, else packed
