@@ -42,8 +42,7 @@ Prefetcher::Item Prefetcher::next() {
   return item;
 }
 
-// A context sets the OpenMP threads of the thread that makes it: this one is made here, where there shall be one, and
-// not where the model runs on all.
+// Batches are made by one thread, beside those that the model runs on, and on the host.
 void Prefetcher::work() {
   try {
     const Context context({.threads = 1, .seed = context_.seed()});

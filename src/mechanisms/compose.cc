@@ -71,43 +71,63 @@ bool is_whole(const Call& call) {
   return fill_items(call.queries, call.q) && fill_items(call.keys, call.k);
 }
 
-// Some sequences of a call, packed in one item.
-struct Packed {
+// Some sequences of a call, packed in one item, or as the items of a batch where they have one length.
+struct Joined {
   Var q, k, v;
   AttentionOptions options;
 };
 
-Packed pack(const Call& call, const std::vector<std::size_t>& members) {
-  Tape& tape = call.tape;
-  const auto join = [&](const Var& x, const std::vector<Sequences::Rows>& rows) {
+using Members = std::vector<std::size_t>;
+
+Joined join(const Call& call, const Members& members, int axis) {
+  const auto joined = [&](const Var& x, const std::vector<Sequences::Rows>& rows) {
     std::vector<Var> parts;
-    for (std::size_t s : members) parts.push_back(sequence_of(tape, x, rows[s]));
-    return x.defined() ? concat(tape, parts, 1) : x;
+    for (std::size_t s : members) parts.push_back(sequence_of(call.tape, x, rows[s]));
+    return !x.defined() || parts.size() == 1 ? parts.front() : concat(call.tape, parts, axis);
   };
+  Joined out{joined(call.q, call.queries), joined(call.k, call.keys), joined(call.v, call.keys), call.options};
+  out.options.input = joined(call.options.input, call.keys);
+  if (call.options.positions.defined()) out.options.positions = joined(call.options.positions, call.keys).value();
+  return out;
+}
+
+Joined pack(const Call& call, const Members& members) {
   const auto ends = [&](const std::vector<Sequences::Rows>& rows) {
     Sequences packed{{}, {0}};
     for (std::size_t s : members)
       packed.cu_seqlens.push_back(packed.cu_seqlens.back() + static_cast<std::int32_t>(rows[s].count));
     return packed;
   };
-  Packed packed{join(call.q, call.queries), join(call.k, call.keys), join(call.v, call.keys), call.options};
+  Joined packed = join(call, members, 1);
   packed.options.align = Align::bottom_right;
-  packed.options.input = join(call.options.input, call.keys);
-  packed.options.positions = join(call.options.positions, call.keys).value();
   packed.options.queries = ends(call.queries);
   packed.options.keys = ends(call.keys);
   return packed;
 }
 
 // The sequences of each kind that have rows, in order.
-std::vector<std::vector<std::size_t>> groups_of(const Call& call, const SequenceKind& kind) {
-  std::map<std::int64_t, std::vector<std::size_t>> groups;
+std::vector<Members> groups_of(const Call& call, const SequenceKind& kind) {
+  std::map<std::int64_t, Members> groups;
   for (std::size_t s = 0; s < call.queries.size(); ++s)
     if (const std::int64_t n_q = call.queries[s].count, n_k = call.keys[s].count; n_q > 0 && n_k > 0)
       groups[kind ? kind(n_q, n_k) : 0].push_back(s);
-  std::vector<std::vector<std::size_t>> lists;
+  std::vector<Members> lists;
   for (auto& [_, members] : groups) lists.push_back(std::move(members));
   return lists;
+}
+
+// Those of one length each, in the order of their first.
+std::vector<Members> groups_of_equal(const Call& call) {
+  std::vector<Members> groups;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> group_of;
+  for (std::size_t s = 0; s < call.queries.size(); ++s) {
+    const std::pair lengths{call.queries[s].count, call.keys[s].count};
+    if (lengths.first == 0 || lengths.second == 0) continue;
+    const auto [found, fresh] = group_of.try_emplace(lengths, groups.size());
+    if (fresh) groups.emplace_back();
+    groups[found->second].push_back(s);
+  }
+  return groups;
 }
 
 // Whether the call is as `pack` would make it: sequences to the last row.
@@ -140,20 +160,22 @@ constexpr Op kRepeat{"repeat_heads", repeat_backward};
 
 Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body) {
   Tape& tape = call.tape;
-  AttentionOptions options = call.options;
-  options.queries = options.keys = {};
+  const auto run = [&](const Var& q, const Var& k, const Var& v, AttentionOptions options) {
+    options.queries = options.keys = {};
+    return body({tape, q, k, v, call.mechanism, options, whole(q), whole(k)});
+  };
   if (is_whole(call) && call.q.dim(0) > 0 && call.q.dim(1) > 0 && call.k.dim(1) > 0)
-    return body({tape, call.q, call.k, call.v, call.mechanism, options, whole(call.q), whole(call.k)});
+    return run(call.q, call.k, call.v, call.options);
   std::vector<Var> parts;
   Places places;
-  for (std::size_t s = 0; s < call.queries.size(); ++s) {
-    if (call.queries[s].count == 0 || call.keys[s].count == 0) continue;
-    const Var q = sequence_of(tape, call.q, call.queries[s]), k = sequence_of(tape, call.k, call.keys[s]),
-              v = sequence_of(tape, call.v, call.keys[s]);
-    options.input = sequence_of(tape, call.options.input, call.keys[s]);
-    if (call.options.positions.defined()) options.positions = rows_of(call.options.positions, call.keys[s]);
-    parts.push_back(body({tape, q, k, v, call.mechanism, options, whole(q), whole(k)}));
-    places.push_back(call.queries[s]);
+  for (const Members& members : groups_of_equal(call)) {
+    const Joined batch = join(call, members, 0);
+    const Var o = run(batch.q, batch.k, batch.v, batch.options);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const auto item = static_cast<std::int64_t>(i);
+      parts.push_back(members.size() == 1 ? o : sequence_of(tape, o, {item, 0, o.dim(1)}));
+      places.push_back(call.queries[members[i]]);
+    }
   }
   const Shape shape{call.q.dim(0), call.q.dim(1), call.q.dim(2), call.v.dim(3)};
   if (parts.empty()) return nothing(call, shape);
@@ -174,8 +196,8 @@ Var all_sequences(const Call& call, const std::function<Var(const Call&)>& body,
   }
   std::vector<Var> parts;
   Places places;
-  for (const std::vector<std::size_t>& members : groups) {
-    const Packed packed = pack(call, members);
+  for (const Members& members : groups) {
+    const Joined packed = pack(call, members);
     const auto queries = packed.options.queries.rows(1, packed.q.dim(1), "queries");
     const Var o = body({tape, packed.q, packed.k, packed.v, call.mechanism, packed.options, queries,
                         packed.options.keys.rows(1, packed.k.dim(1), "keys")});
@@ -232,6 +254,12 @@ Var multiply_heads(Tape& tape, const Var& x, const Var& w) {
   const std::int64_t b = x.dim(0), n = x.dim(1), heads = x.dim(2);
   const Var rows = reshape(tape, transpose(tape, x, 0, 2), {heads, n * b, x.dim(3)});
   return transpose(tape, reshape(tape, matmul(tape, rows, w), {heads, n, b, w.dim(2)}), 0, 2);
+}
+
+Var normalize_heads(Tape& tape, const Var& x, NormKind kind, double eps) {
+  const Var flat = reshape(tape, x, {x.dim(0), x.dim(1), x.dim(2) * x.dim(3)});
+  const Var normed = normalize(tape, flat, {.kind = kind, .eps = eps});
+  return reshape(tape, normed, {x.dim(0), x.dim(1), x.dim(2), x.dim(3)});
 }
 
 Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads) {

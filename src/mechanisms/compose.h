@@ -8,9 +8,10 @@
 // What mechanisms that are made of several operations share.
 namespace fovea {
 
-// Runs body on whole sequences: once for all when every row of the batch is real, else on one sequence after the other
-// without its padding. Body gets a call whose q (b, n_q, heads, d_k), k, v and input hold nothing but real rows and
-// whose options have no lengths; it gives (b, n_q, heads, d_v). Sequences without queries or keys give zero rows.
+// Runs body on whole sequences: once for all when every row of the batch is real, else on those of one length after
+// those of another, without their padding. Body gets a call whose q (b, n_q, heads, d_k), k, v and input hold nothing
+// but real rows and whose options have no lengths; it gives (b, n_q, heads, d_v). Sequences without queries or keys
+// give zero rows.
 Var each_sequence(const Call& call, const std::function<Var(const Call&)>& body);
 
 // Runs body on all sequences of a kind at once: they are the items of its batch where they have one length, else packed
@@ -46,6 +47,9 @@ Var by_token(Tape& tape, const Var& x);
 
 // Every head by a matrix of its own: x (b, n, heads, d), w (heads, d, e) -> (b, n, heads, e).
 Var multiply_heads(Tape& tape, const Var& x, const Var& w);
+
+// Normalises (b, n, heads, d) over heads and d together.
+Var normalize_heads(Tape& tape, const Var& x, NormKind kind, double eps);
 
 // k or v (b, n, kv_heads, d) with every head repeated for the query heads that share it: (b, n, heads, d).
 Var repeat_heads(Tape& tape, const Var& x, std::int64_t heads);

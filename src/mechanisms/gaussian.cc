@@ -4,7 +4,7 @@
 
 #include "core/visit_device.h"
 #include "mechanisms/gaussian_kernels.h"
-#include "mechanisms/layout.h"
+#include "mechanisms/results.h"
 #include "ops/work.h"
 
 namespace fovea {

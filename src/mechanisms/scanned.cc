@@ -4,7 +4,8 @@
 
 #include "mechanisms/compose.h"
 #include "mechanisms/feature_map.h"
-#include "mechanisms/layout.h"
+#include "mechanisms/positions.h"
+#include "mechanisms/results.h"
 #include "mechanisms/watch.h"
 #include "ops/work.h"
 

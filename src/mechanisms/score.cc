@@ -4,7 +4,6 @@
 
 #include "core/visit_device.h"
 #include "mechanisms/compose.h"
-#include "mechanisms/layout.h"
 #include "mechanisms/score_kernels.h"
 #include "ops/sequence.h"
 

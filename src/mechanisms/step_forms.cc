@@ -1,7 +1,7 @@
 #include "mechanisms/step_forms.h"
 
 #include "fovea/zones.h"
-#include "mechanisms/layout.h"
+#include "mechanisms/results.h"
 #include "ops/work.h"
 #include "tile/launch.h"
 

@@ -5,8 +5,9 @@
 
 #include "autograd/add_into.h"
 #include "mechanisms/diagonal_bias.h"
-#include "mechanisms/layout.h"
 #include "mechanisms/mask.h"
+#include "mechanisms/positions.h"
+#include "mechanisms/results.h"
 #include "mechanisms/score.h"
 #include "mechanisms/watch.h"
 #include "ops/work.h"

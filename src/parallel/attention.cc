@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-#include "mechanisms/layout.h"
+#include "mechanisms/compose.h"
 #include "mechanisms/mask.h"
+#include "mechanisms/positions.h"
 #include "mechanisms/score.h"
 #include "mechanisms/static_sparse/sparse.h"
 #include "parallel/ring.h"

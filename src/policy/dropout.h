@@ -12,21 +12,21 @@ namespace fovea {
 //   philox(seed + stream * kGolden, i | (j / 4) << 32, b << 32 | h)
 // where i and j are global rows of q and k (below 2^32), h is the query head, and the pair is kept when the word is at
 // least drop_threshold(p). Four neighbouring keys share one call.
-struct DropoutRule {
+struct PairDropout {
   static constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;  // odd: no two streams of a seed share a key
 
   std::uint64_t key = 0;
   std::uint64_t high = 0;
   std::uint32_t threshold = 0;
 
-  FOVEA_HD static DropoutRule of(float p, std::uint64_t seed, std::uint64_t stream) {
+  FOVEA_HD static PairDropout of(float p, std::uint64_t seed, std::uint64_t stream) {
     return {seed + stream * kGolden, 0, drop_threshold(p)};
   }
-  // The rule of as many streams later; null: of this one.
-  FOVEA_HD DropoutRule shifted_by(const std::uint64_t* streams) const {
+  // That of as many streams later; null: of this one.
+  FOVEA_HD PairDropout shifted_by(const std::uint64_t* streams) const {
     return {streams == nullptr ? key : key + *streams * kGolden, high, threshold};
   }
-  FOVEA_HD DropoutRule at(std::int64_t batch, std::int64_t head) const {
+  FOVEA_HD PairDropout at(std::int64_t batch, std::int64_t head) const {
     return {key, static_cast<std::uint64_t>(batch) << 32 | static_cast<std::uint64_t>(head), threshold};
   }
   // Of the keys 4 quad .. 4 quad + 3.

@@ -2,16 +2,14 @@
 #include <cmath>
 
 #include "conformance/suite.h"
-#include "core/rng.h"
+#include "support/draws.h"
 
 namespace fovea::conformance {
 namespace {
 
 Var random_leaf(Context& context, const Shape& shape, DType dtype, std::uint64_t seed) {
-  Random random(seed, 99);
-  std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-  for (double& x : values) x = random.normal();
-  return Var::leaf(Tensor::from<double>(context, shape, values).to(context, dtype));
+  Random draws(seed, 99);
+  return Var::leaf(testing::random(context, shape, draws, dtype));
 }
 
 void causal(Context&, Trial& s, DType) { s.options.causal = true; }

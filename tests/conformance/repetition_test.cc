@@ -27,7 +27,7 @@ std::vector<Case> best_cases() {
     if (c.isa == available_isas().back()) all.push_back(c);
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(All, Repetition, testing::ValuesIn(best_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(All, Repetition, ::testing::ValuesIn(best_cases()), case_name);
 
 }  // namespace
 }  // namespace fovea::conformance

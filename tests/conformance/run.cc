@@ -2,20 +2,18 @@
 #include <cmath>
 
 #include "conformance/trial.h"
-#include "core/rng.h"
 #include "core/wide.h"
 #include "mechanisms/defined.h"
 #include "reference/random.h"
+#include "support/draws.h"
 
 namespace fovea::conformance {
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-Var random_var(Context& context, const Shape& shape, DType dtype, Random& random, double mean) {
-  std::vector<double> values(at(shape.numel()));
-  for (double& x : values) x = mean + random.normal();
-  return Var::leaf(Tensor::from<double>(context, shape, values).to(context, dtype));
+Var leaf(Context& context, const Shape& shape, DType dtype, Random& draws, double mean = 0.0) {
+  return Var::leaf(testing::random(context, shape, draws, dtype, 1.0, mean));
 }
 
 // Rows [begin, begin + count) of batch item b of a (batch, n, heads, d) tensor.
@@ -144,12 +142,12 @@ std::vector<Var> Inputs::leaves() const {
 
 Inputs random_inputs(Context& context, const Mechanism& mechanism, const Trial& s, DType dtype, std::uint64_t seed) {
   Random random(seed, 1);
-  Inputs in{random_var(context, {s.batch, s.n_q, s.heads, s.d_k}, dtype, random, 0.0),
-            random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_k}, dtype, random, 0.0),
-            random_var(context, {s.batch, s.n_k, s.kv_heads, s.d_v}, dtype, random, 0.5),
+  Inputs in{leaf(context, {s.batch, s.n_q, s.heads, s.d_k}, dtype, random),
+            leaf(context, {s.batch, s.n_k, s.kv_heads, s.d_k}, dtype, random),
+            leaf(context, {s.batch, s.n_k, s.kv_heads, s.d_v}, dtype, random, 0.5),
             {},
             {}};
-  if (mechanism.needs_input()) in.input = random_var(context, {s.batch, s.n_k, s.width}, dtype, random, 0.0);
+  if (mechanism.needs_input()) in.input = leaf(context, {s.batch, s.n_k, s.width}, dtype, random);
   const LayerSizes sizes{.heads = s.heads,
                          .kv_heads = s.kv_heads,
                          .d_k = s.d_k,

@@ -41,14 +41,14 @@ std::vector<Case> cases();  // all variants on all instruction sets of this mach
 // On those that differ in more than products of bf16: avx512 stands for avx512-bf16 where nothing is bf16.
 std::vector<Case> plain_cases();
 void PrintTo(const Case& c, std::ostream* out);
-std::string case_name(const testing::TestParamInfo<Case>& info);
+std::string case_name(const ::testing::TestParamInfo<Case>& info);
 
 // Where the laws are tried: the host (host.cc) or a card (tests/gpu/conformance).
 Context law_context();  // its fresh memory is NaN
 std::vector<Isa> law_isas();
 
 // Forces the instruction set.
-class Law : public testing::TestWithParam<Case> {
+class Law : public ::testing::TestWithParam<Case> {
  protected:
   Law();
   const Mechanism& mechanism() const { return GetParam().variant.mechanism; }
@@ -61,8 +61,8 @@ class Law : public testing::TestWithParam<Case> {
 
 // Instantiates laws for every mechanism, parameter choice and instruction set; those with bf16 among their numbers also
 // where only its products differ.
-#define FOVEA_LAWS(suite)                                                                    \
-  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(fovea::conformance::plain_cases()), \
+#define FOVEA_LAWS(suite)                                                                      \
+  INSTANTIATE_TEST_SUITE_P(All, suite, ::testing::ValuesIn(fovea::conformance::plain_cases()), \
                            fovea::conformance::case_name)
 #define FOVEA_BFLOAT16_LAWS(suite) \
-  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(fovea::conformance::cases()), fovea::conformance::case_name)
+  INSTANTIATE_TEST_SUITE_P(All, suite, ::testing::ValuesIn(fovea::conformance::cases()), fovea::conformance::case_name)

@@ -73,7 +73,7 @@ std::vector<Case> plain_cases() {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.variant.mechanism.text() << " on " << name_of(c.isa); }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return info.param.variant.label + "_" + label(std::string(name_of(info.param.isa)));
 }
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "core/rng.h"
 #include "data/collate.h"
 #include "fovea/model.h"
+#include "support/draws.h"
 
 // Small models of every family, and batches for them.
 namespace fovea::families {
@@ -32,9 +32,7 @@ inline Tensor random_targets(const Context& context, Random& random, std::int64_
 }
 
 inline Tensor random_values(const Context& context, Random& random, const Shape& shape) {
-  const Tensor values = Tensor::empty(context, shape, DType::f32);
-  for (std::int64_t i = 0; i < values.numel(); ++i) values.data<float>()[i] = static_cast<float>(random.normal());
-  return values;
+  return testing::random(context, shape, random, DType::f32);
 }
 
 // Rows, channels and marks of series.

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "core/isa.h"
-#include "core/rng.h"
-#include "fovea/tensor.h"
+#include "support/draws.h"
 
 namespace fovea::testing {
 
@@ -26,11 +25,7 @@ inline Context poisoned(int threads = 2) {
 inline Tensor random(const Context& context, const Shape& shape, std::uint64_t seed, DType dtype = DType::f64,
                      double scale = 1.0) {
   Random draws(seed, 0x7e57);
-  std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-  for (double& v : values) v = scale * draws.normal();
-  const Tensor t = Tensor::empty(context, shape, dtype);
-  t.copy_from(Tensor::from<double>(context, shape, values));
-  return t;
+  return random(context, shape, draws, dtype, scale);
 }
 
 inline Tensor integers(const Context& context, const Shape& shape, const std::vector<std::int32_t>& values) {

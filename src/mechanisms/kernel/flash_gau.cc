@@ -2,7 +2,7 @@
 
 #include "mechanisms/kernel/chunks.h"
 #include "mechanisms/kernel/gated.h"
-#include "mechanisms/layout.h"
+#include "mechanisms/positions.h"
 #include "mechanisms/scanned.h"
 #include "reference/units.h"
 

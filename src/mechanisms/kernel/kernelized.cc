@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "mechanisms/gaussian.h"
-#include "mechanisms/layout.h"
+#include "mechanisms/positions.h"
 #include "mechanisms/tiled.h"
 #include "reference/low_rank.h"
 

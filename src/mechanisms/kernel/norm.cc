@@ -1,5 +1,5 @@
+#include "mechanisms/compose.h"
 #include "mechanisms/kernel/feature.h"
-#include "mechanisms/layout.h"
 #include "mechanisms/scanned.h"
 
 namespace fovea {

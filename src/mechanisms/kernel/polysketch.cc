@@ -3,7 +3,7 @@
 #include "core/visit_device.h"
 #include "mechanisms/kernel/chunks.h"
 #include "mechanisms/kernel/square_kernels.h"
-#include "mechanisms/layout.h"
+#include "mechanisms/positions.h"
 #include "mechanisms/quotient.h"
 #include "mechanisms/scanned.h"
 #include "reference/units.h"

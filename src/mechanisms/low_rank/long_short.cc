@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "mechanisms/compose.h"
-#include "mechanisms/layout.h"
 #include "reference/low_rank.h"
 
 namespace fovea {

@@ -3,8 +3,8 @@
 
 #include "core/visit_device.h"
 #include "mechanisms/compose.h"
-#include "mechanisms/layout.h"
 #include "mechanisms/mask.h"
+#include "mechanisms/results.h"
 #include "mechanisms/score/additive_kernels.h"
 #include "ops/column_sum.h"
 #include "ops/sequence.h"

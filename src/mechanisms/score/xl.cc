@@ -2,7 +2,7 @@
 #include <map>
 
 #include "mechanisms/compose.h"
-#include "mechanisms/layout.h"
+#include "mechanisms/positions.h"
 #include "mechanisms/score.h"
 #include "mechanisms/tiled.h"
 #include "ops/sequence.h"

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "mechanisms/static_sparse/set.h"
+#include "mechanisms/static_sparse/set_kind.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -33,9 +33,8 @@ std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& op
 }  // namespace
 
 const MechanismKind& cascade_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = set_kind<parts>({
       .name = "cascade",
-      .family = "static sparse",
       .summary = "a window that widens from layer to layer",
       .paper = "Wang et al. 2020, Transformer on a Diet",
       .parameters = {{"window",
@@ -45,14 +44,10 @@ const MechanismKind& cascade_kind() {
                       {},
                       "keys of the first layer, the query's own included, on each side; 0: all"},
                      {"factor", std::int64_t{2}, 1, 1024, {}, "the window is so many times wider in each layer"}},
-      .features = kPairwise,
-      .subquadratic = true,
-      .step = cached_step(first_needed),
-      .run = run_set<parts>,
+      .first_needed = first_needed,
       .reference = define,
-      .flops = set_flops<parts>,
       .picture = "cascade",
-  };
+  });
   return kind;
 }
 

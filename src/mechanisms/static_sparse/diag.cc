@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include "mechanisms/compose.h"
-#include "mechanisms/layout.h"
 #include "mechanisms/tiled.h"
 
 namespace fovea {

@@ -1,4 +1,4 @@
-#include "mechanisms/static_sparse/set.h"
+#include "mechanisms/static_sparse/set_kind.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -37,23 +37,18 @@ std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& op
 }  // namespace
 
 const MechanismKind& dilated_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = set_kind<parts>({
       .name = "dilated",
-      .family = "static sparse",
       .summary = "a window with gaps: every so-many-th key on both sides, the gaps growing with depth if wanted",
       .paper = "Wang et al. 2020, Transformer on a Diet; Beltagy et al. 2020, Longformer",
       .parameters = {{"left", std::int64_t{64}, 0, 1 << 30, {}, "keys before the query"},
                      {"right", std::int64_t{64}, 0, 1 << 30, {}, "keys after the query; causal calls read none"},
                      {"dilation", std::int64_t{4}, 1, 1 << 30, {}, "tokens from one key to the next"},
                      {"growth", std::int64_t{1}, 1, 1024, {}, "the dilation is so many times larger in each layer"}},
-      .features = kPairwise,
-      .subquadratic = true,
-      .step = cached_step(first_needed),
-      .run = run_set<parts>,
+      .first_needed = first_needed,
       .reference = define,
-      .flops = set_flops<parts>,
       .picture = "dilated:left=3,right=3,dilation=3",
-  };
+  });
   return kind;
 }
 

@@ -1,7 +1,7 @@
 #include "mechanisms/static_sparse/fixed_heads.h"
 
 #include "core/visit_device.h"
-#include "mechanisms/layout.h"
+#include "mechanisms/results.h"
 #include "mechanisms/static_sparse/fixed_heads_kernels.h"
 #include "ops/work.h"
 

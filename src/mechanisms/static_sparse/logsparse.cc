@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "mechanisms/layout.h"
-#include "mechanisms/static_sparse/set.h"
+#include "mechanisms/positions.h"
+#include "mechanisms/static_sparse/set_kind.h"
 #include "ops/sequence.h"
 #include "reference/sparse.h"
 
@@ -80,9 +80,8 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 }  // namespace
 
 const MechanismKind& logsparse_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = set_kind<parts>({
       .name = "logsparse",
-      .family = "static sparse",
       .summary = "the query's own key and those a power of two away",
       .paper =
           "Li et al. 2019, Enhancing the Locality and Breaking the Memory Bottleneck of Transformer on Time Series",
@@ -92,15 +91,11 @@ const MechanismKind& logsparse_kind() {
                       1 << 30,
                       {},
                       "length of sub-sequences that each have the pattern and a few near keys; 0: none"}},
-      .features = kPairwise,
-      .subquadratic = true,
-      .step = cached_step(),
       .run = run,
       .reference = define,
-      .flops = set_flops<parts>,
       .log_factor = true,
       .picture = "logsparse",
-  };
+  });
   return kind;
 }
 

@@ -1,4 +1,4 @@
-#include "mechanisms/static_sparse/set.h"
+#include "mechanisms/static_sparse/set_kind.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -26,9 +26,8 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 }  // namespace
 
 const MechanismKind& sparse_fixed_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = set_kind<parts>({
       .name = "sparse-fixed",
-      .family = "static sparse",
       .summary = "the query's own block and the last columns of every block, in one softmax",
       .paper = "Child et al. 2019, Generating Long Sequences with Sparse Transformers",
       .parameters =
@@ -40,14 +39,10 @@ const MechanismKind& sparse_fixed_kind() {
             0,
             {"last", "lra"},
             "lra: every query also reads the first column of a block, as the Long Range Arena does"}},
-      .features = kPairwise,
       .subquadratic = false,  // at a given size; O(n sqrt n) where it grows with the length
-      .step = cached_step(),
-      .run = run_set<parts>,
       .reference = define,
-      .flops = set_flops<parts>,
       .picture = "sparse-fixed:block=8,summary=2",
-  };
+  });
   return kind;
 }
 

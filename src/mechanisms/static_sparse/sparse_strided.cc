@@ -1,4 +1,4 @@
-#include "mechanisms/static_sparse/set.h"
+#include "mechanisms/static_sparse/set_kind.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -26,9 +26,8 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 }  // namespace
 
 const MechanismKind& sparse_strided_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = set_kind<parts>({
       .name = "sparse-strided",
-      .family = "static sparse",
       .summary = "the nearest keys and every key a multiple of the stride away, in one softmax",
       .paper = "Child et al. 2019, Generating Long Sequences with Sparse Transformers",
       .parameters = {{"stride", std::int64_t{128}, 1, 1 << 30, {}, "about the square root of the length"},
@@ -38,14 +37,10 @@ const MechanismKind& sparse_strided_kind() {
                       0,
                       {"code", "paper"},
                       "near keys on one side, the query's own included: the stride, or one more"}},
-      .features = kPairwise,
       .subquadratic = false,  // at a given size; O(n sqrt n) where it grows with the length
-      .step = cached_step(),
-      .run = run_set<parts>,
       .reference = define,
-      .flops = set_flops<parts>,
       .picture = "sparse-strided:stride=7",
-  };
+  });
   return kind;
 }
 

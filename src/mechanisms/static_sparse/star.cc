@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "mechanisms/compose.h"
-#include "mechanisms/static_sparse/set.h"
+#include "mechanisms/static_sparse/set_kind.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -55,9 +55,8 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 }  // namespace
 
 const MechanismKind& star_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = set_kind<parts>({
       .name = "star",
-      .family = "static sparse",
       .summary = "tokens read their neighbours on a ring and the first token, the relay, which reads all",
       .paper = "Guo et al. 2019, Star-Transformer",
       .parameters = {{"ring",
@@ -66,14 +65,10 @@ const MechanismKind& star_kind() {
                       0,
                       {"open", "closed", "zero"},
                       "its ends: without a neighbour, joined (the paper), or with a zero key (the published code)"}},
-      .features = kPairwise,
-      .subquadratic = true,
-      .step = cached_step(),
       .run = run,
       .reference = define,
-      .flops = set_flops<parts>,
       .picture = "star:ring=closed",
-  };
+  });
   return kind;
 }
 

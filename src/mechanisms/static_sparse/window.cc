@@ -1,4 +1,4 @@
-#include "mechanisms/static_sparse/set.h"
+#include "mechanisms/static_sparse/set_kind.h"
 #include "reference/sparse.h"
 
 namespace fovea {
@@ -21,21 +21,16 @@ std::int64_t first_needed(const Mechanism& mechanism, const AttentionOptions& op
 }  // namespace
 
 const MechanismKind& window_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = set_kind<parts>({
       .name = "window",
-      .family = "static sparse",
       .summary = "softmax over the nearest keys on both sides",
       .paper = "Parmar et al. 2018, Image Transformer; Beltagy et al. 2020, Longformer",
       .parameters = {{"left", std::int64_t{128}, 0, 1 << 30, {}, "keys before the query"},
                      {"right", std::int64_t{128}, 0, 1 << 30, {}, "keys after the query; causal calls read none"}},
-      .features = kPairwise,
-      .subquadratic = true,
-      .step = cached_step(first_needed),
-      .run = run_set<parts>,
+      .first_needed = first_needed,
       .reference = define,
-      .flops = set_flops<parts>,
       .picture = "window:left=4,right=4",
-  };
+  });
   return kind;
 }
 

@@ -1,5 +1,4 @@
-#include "mechanisms/score.h"
-#include "mechanisms/tiled.h"
+#include "mechanisms/weights/weights_kind.h"
 #include "reference/row_rules.h"
 
 namespace fovea {
@@ -27,24 +26,16 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 }  // namespace
 
 const MechanismKind& margin_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = weights_kind({
       .name = "margin",
-      .family = "weights",
       .summary = "softmax whose target pays a margin while training: the largest score, or the own position",
       .paper = "Wang et al. 2018, Additive Margin Softmax for Face Verification (the idea, taken to attention)",
-      .parameters = {score_parameter(),
-                     {"margin", 0.5, 0.0, 100.0, {}, "subtracted from the score of the target"},
+      .parameters = {{"margin", 0.5, 0.0, 100.0, {}, "subtracted from the score of the target"},
                      {"target", std::string("largest"), 0, 0, {"largest", "diagonal"}, "who pays"}},
-      .features = kPairwiseNoLse,
-      .lacks = score_lacks,
-      .subquadratic = false,
-      .step = cached_step(window_start),
       .run = run,
       .reference = define,
-      .flops = dense_flops,
-      .weights = score_weights,
       .chooses = true,
-  };
+  });
   return kind;
 }
 

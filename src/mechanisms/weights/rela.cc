@@ -1,8 +1,7 @@
 #include <cmath>
 
-#include "mechanisms/layout.h"
-#include "mechanisms/score.h"
-#include "mechanisms/tiled.h"
+#include "mechanisms/compose.h"
+#include "mechanisms/weights/weights_kind.h"
 #include "reference/kernel.h"
 
 namespace fovea {
@@ -70,28 +69,21 @@ std::vector<WeightSpec> weights(const Mechanism& mechanism, const LayerSizes& si
 }  // namespace
 
 const MechanismKind& rela_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = weights_kind({
       .name = "rela",
-      .family = "weights",
       .summary = "rectified scores as weights, no normaliser; the output is normalised over all heads",
       .paper = "Zhang et al. 2021, Sparse Attention with Linear Units",
-      .parameters = {score_parameter(),
-                     {"norm",
+      .parameters = {{"norm",
                       std::string("rms"),
                       0,
                       0,
                       {"rms", "gated", "head", "none"},
                       "norm of the output over all heads; gated: times a learned gate of it; head: over each head"},
                      {"eps", 1e-6, 1e-12, 1.0, {}, "added to the mean square inside the root"}},
-      .features = kPairwiseNoLse,
-      .lacks = score_lacks,
-      .subquadratic = false,
-      .step = cached_step(window_start),
       .run = run,
       .reference = define,
-      .flops = dense_flops,
       .weights = weights,
-  };
+  });
   return kind;
 }
 

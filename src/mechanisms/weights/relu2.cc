@@ -1,6 +1,5 @@
-#include "mechanisms/layout.h"
-#include "mechanisms/score.h"
-#include "mechanisms/tiled.h"
+#include "mechanisms/compose.h"
+#include "mechanisms/weights/weights_kind.h"
 
 namespace fovea {
 namespace {
@@ -24,23 +23,15 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 }  // namespace
 
 const MechanismKind& relu2_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = weights_kind({
       .name = "relu2",
-      .family = "weights",
       .summary = "squared positive scores as weights, no normaliser; the output is normalised over all heads",
       .paper = "So et al. 2021, Primer; Hua et al. 2022, Transformer Quality in Linear Time",
-      .parameters = {score_parameter(),
-                     {"norm", std::string("rms"), 0, 0, {"rms", "none"}, "norm of the output over all heads"},
+      .parameters = {{"norm", std::string("rms"), 0, 0, {"rms", "none"}, "norm of the output over all heads"},
                      {"eps", 1e-6, 1e-12, 1.0, {}, "added to the mean square inside the root"}},
-      .features = kPairwiseNoLse,
-      .lacks = score_lacks,
-      .subquadratic = false,
-      .step = cached_step(window_start),
       .run = run,
       .reference = define,
-      .flops = dense_flops,
-      .weights = score_weights,
-  };
+  });
   return kind;
 }
 

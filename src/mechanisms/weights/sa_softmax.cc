@@ -1,5 +1,4 @@
-#include "mechanisms/score.h"
-#include "mechanisms/tiled.h"
+#include "mechanisms/weights/weights_kind.h"
 #include "reference/row_rules.h"
 
 namespace fovea {
@@ -23,28 +22,20 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 }  // namespace
 
 const MechanismKind& sa_softmax_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = weights_kind({
       .name = "sa-softmax",
-      .family = "weights",
       .summary = "softmax times its own scores, plain or scaled to [0, 1]: gradients stay alive when a weight nears 1",
       .paper = "Self-Adjust Softmax, arXiv 2502.18277, 2025",
       .parameters =
-          {score_parameter(),
-           {"variant", std::string("plain"), 0, 0, {"plain", "normalized"}, "normalized: by the extremes of the row"},
+          {{"variant", std::string("plain"), 0, 0, {"plain", "normalized"}, "normalized: by the extremes of the row"},
            {.name = "detach",
             .fallback = false,
             .help = "normalized: the extremes are constants in backward (an approximate gradient)",
             .lawless = true}},
-      .features = kPairwiseNoLse,
-      .lacks = score_lacks,
-      .subquadratic = false,
-      .step = cached_step(window_start),
       .run = run,
       .reference = define,
-      .flops = dense_flops,
-      .weights = score_weights,
       .chooses = true,
-  };
+  });
   return kind;
 }
 

@@ -1,8 +1,7 @@
 #include <cmath>
 
 #include "mechanisms/compose.h"
-#include "mechanisms/score.h"
-#include "mechanisms/tiled.h"
+#include "mechanisms/weights/weights_kind.h"
 
 namespace fovea {
 namespace {
@@ -40,24 +39,17 @@ bool lacks(const Mechanism& mechanism, Feature feature) {
 }  // namespace
 
 const MechanismKind& sigmoid_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = weights_kind({
       .name = "sigmoid",
-      .family = "weights",
       .summary = "the sigmoid of each score as its weight: keys do not compete",
       .paper = "Ramapuram et al. 2024, Theory, Analysis, and Best Practices for Sigmoid Self-Attention",
       .parameters =
-          {score_parameter(),
-           {"offset", 0.0, -100.0, 100.0, {}, "added to every score"},
+          {{"offset", 0.0, -100.0, 100.0, {}, "added to every score"},
            {"shift", std::string("none"), 0, 0, {"none", "log-n"}, "log-n: also subtract the log of the length"}},
-      .features = kPairwiseNoLse,
       .lacks = lacks,
-      .subquadratic = false,
-      .step = cached_step(window_start),
       .run = run,
       .reference = define,
-      .flops = dense_flops,
-      .weights = score_weights,
-  };
+  });
   return kind;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "mechanisms/score.h"
-#include "mechanisms/tiled.h"
+#include "mechanisms/weights/weights_kind.h"
 #include "reference/row_rules.h"
 
 // Weights that are the point of the simplex which a rule finds for a row of scores, without settings of their own.
@@ -23,21 +22,13 @@ struct SimplexTexts {
 };
 template <tile::RowRuleKind kRule, reference::Row (*weights_of)(const reference::Row& scores)>
 MechanismKind simplex_kind(const SimplexTexts& texts) {
-  return {
+  return weights_kind({
       .name = texts.name,
-      .family = "weights",
       .summary = texts.summary,
       .paper = texts.paper,
-      .parameters = {score_parameter()},
-      .features = kPairwiseNoLse,
-      .lacks = score_lacks,
-      .subquadratic = false,
-      .step = cached_step(window_start),
       .run = run_simplex<kRule>,
       .reference = define_simplex<weights_of>,
-      .flops = dense_flops,
-      .weights = score_weights,
-  };
+  });
 }
 
 }  // namespace fovea

@@ -1,6 +1,5 @@
 #include "mechanisms/quotient.h"
-#include "mechanisms/score.h"
-#include "mechanisms/tiled.h"
+#include "mechanisms/weights/weights_kind.h"
 
 namespace fovea {
 namespace {
@@ -32,22 +31,15 @@ bool lacks(const Mechanism& mechanism, Feature feature) {
 }  // namespace
 
 const MechanismKind& taylor_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = weights_kind({
       .name = "taylor",
-      .family = "weights",
       .summary = "a Taylor polynomial in place of the exponential of softmax",
       .paper = "de Brebisson and Vincent 2016, An Exploration of Softmax Alternatives",
-      .parameters = {score_parameter(),
-                     {"order", std::string("2"), 0, 0, {"2", "4"}, "of the polynomial; odd ones go negative"}},
-      .features = kPairwiseNoLse,
+      .parameters = {{"order", std::string("2"), 0, 0, {"2", "4"}, "of the polynomial; odd ones go negative"}},
       .lacks = lacks,
-      .subquadratic = false,
-      .step = cached_step(window_start),
       .run = run,
       .reference = define,
-      .flops = dense_flops,
-      .weights = score_weights,
-  };
+  });
   return kind;
 }
 

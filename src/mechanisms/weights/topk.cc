@@ -1,6 +1,5 @@
 #include "mechanisms/compose.h"
-#include "mechanisms/score.h"
-#include "mechanisms/tiled.h"
+#include "mechanisms/weights/weights_kind.h"
 #include "reference/row_rules.h"
 
 namespace fovea {
@@ -29,23 +28,15 @@ reference::Result define(const reference::Problem& problem, const Mechanism& mec
 }  // namespace
 
 const MechanismKind& topk_kind() {
-  static const MechanismKind kind{
+  static const MechanismKind kind = weights_kind({
       .name = "topk",
-      .family = "weights",
       .summary = "softmax over the k largest scores of each row",
       .paper = "Zhao et al. 2019, Explicit Sparse Transformer",
-      .parameters = {score_parameter(),
-                     {"k", std::int64_t{32}, 1, 1 << 20, {}, "keys that are kept; equal scores: the first win"}},
-      .features = kPairwiseNoLse,
-      .lacks = score_lacks,
-      .subquadratic = false,
-      .step = cached_step(window_start),
+      .parameters = {{"k", std::int64_t{32}, 1, 1 << 20, {}, "keys that are kept; equal scores: the first win"}},
       .run = run,
       .reference = define,
-      .flops = dense_flops,
-      .weights = score_weights,
       .chooses = true,
-  };
+  });
   return kind;
 }
 

@@ -6,6 +6,7 @@
 
 #include "hwy/highway.h"
 #include "ops/cpu/diagonals.h"
+#include "ops/cpu/head_rows.h"
 #include "ops/cpu/row_reduce-inl.h"
 #include "ops/work.h"
 
@@ -13,16 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea {
 namespace HWY_NAMESPACE {
 namespace {
-
-// A tensor (b, n, heads, d) with dense rows, its numbers at hand.
-template <class T>
-struct HeadRows {
-  explicit HeadRows(const Tensor& t) : data(t.data<T>()), item(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {}
-  T* at(std::int64_t b, std::int64_t i, std::int64_t h) const { return data + b * item + i * row + h * head; }
-
-  T* data;
-  std::int64_t item, row, head;
-};
 
 // Where things lie in the tensors of a product.
 template <class T>

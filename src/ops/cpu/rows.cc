@@ -1,19 +1,10 @@
 #include "ops/rows_kernels.h"
 
+#include "ops/cpu/head_rows.h"
 #include "ops/work.h"
 
 namespace fovea {
 namespace {
-
-// The rows of (b, rows, heads, d), last axis dense.
-template <class T>
-struct HeadRows {
-  explicit HeadRows(const Tensor& t) : data(t.data<T>()), item(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {}
-  T* at(std::int64_t i, std::int64_t r, std::int64_t h) const { return data + i * item + r * row + h * head; }
-
-  T* data;
-  std::int64_t item, row, head;
-};
 
 // body(item, pick, head, row) for the picks [begin, end) of a dense index (b, picks, heads).
 template <class Body>

@@ -141,7 +141,7 @@ class VjpTile {
   void weigh(const Head& head, const QuerySlot<M>& slot) const {
     const RowTerms<R> rows{slot.statistic, slot.delta};
     if (head.dropout.active()) {
-      head.dropout.draw(at_, t_.spare, static_cast<R>(DropoutRule::scale(problem_.dropout.p)));
+      head.dropout.draw(at_, t_.spare, static_cast<R>(PairDropout::scale(problem_.dropout.p)));
       multiply(t_.ds, t_.spare, at_.kc * at_.lanes);
     }
     weights_.weigh_back(problem_, at_, t_.s, t_.ds, rows);

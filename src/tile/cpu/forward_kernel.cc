@@ -206,7 +206,7 @@ class QueryTile {
   }
 
   void close() {
-    const R dropped = dropout_.active() ? static_cast<R>(DropoutRule::scale(problem_.dropout.p)) : R{1};
+    const R dropped = dropout_.active() ? static_cast<R>(PairDropout::scale(problem_.dropout.p)) : R{1};
     for (std::int64_t l = 0; l < at_.lanes; ++l)
       t_.factor[l] = weights_.has_top ? Softmax::close(t_.sum[l]) * dropped : dropped;
     for (std::int64_t c = 0; c < problem_.d_v; ++c) {

@@ -34,7 +34,7 @@ class RuleAttend : RuleRow<R> {
           true);
     });
     transpose_tile<R>({t_.o, at_.lanes}, {t_.rows, problem_.d_v}, problem_.d_v, at_.qc);
-    const R dropped = dropout_.active() ? static_cast<R>(DropoutRule::scale(problem_.dropout.p)) : R{1};
+    const R dropped = dropout_.active() ? static_cast<R>(PairDropout::scale(problem_.dropout.p)) : R{1};
     store_rows<R>(t_.rows, problem_.d_v, dropped, rows_.outputs(call_.io.o, at_), call_.stores);
   }
 
@@ -80,7 +80,7 @@ class RuleVjp : RuleRow<R> {
   using RuleRow<R>::problem_, RuleRow<R>::unit_, RuleRow<R>::queries_, RuleRow<R>::keys_;
   using RuleRow<R>::t_, RuleRow<R>::rows_, RuleRow<R>::dropout_, RuleRow<R>::at_, RuleRow<R>::size;
 
-  R dropped() const { return static_cast<R>(DropoutRule::scale(problem_.dropout.p)); }
+  R dropped() const { return static_cast<R>(PairDropout::scale(problem_.dropout.p)); }
 
   // dP^T = V dO^T, zero where dropped
   void score_gradients() {

@@ -214,8 +214,8 @@ class WeightDropout {
   WeightDropout(const Problem& problem, const Piece& piece, std::int64_t head)
       : active_(problem.dropout.p > 0), piece_(&piece), dropout_(&problem.dropout) {
     if (active_)
-      rule_ =
-          DropoutRule::of(dropout_->p, dropout_->seed, dropout_->stream).at(piece.batch, dropout_->first_head + head);
+      pairs_ =
+          PairDropout::of(dropout_->p, dropout_->seed, dropout_->stream).at(piece.batch, dropout_->first_head + head);
   }
 
   bool active() const { return active_; }
@@ -232,8 +232,8 @@ class WeightDropout {
       for (end = j + 1; end < at.kc && row_of(end) / 4 == quad;) ++end;
       for (std::int64_t c = 0; c < at.lanes; c += kPhiloxCounters) {
         const auto query = static_cast<std::uint32_t>(dropout_->first_query + piece_->query_row(at.q0 + c));
-        const std::uint64_t counter = rule_.counter(query, static_cast<std::uint32_t>(quad));
-        philox_planes(PhiloxRun{rule_.key, counter, rule_.high, step}, words);
+        const std::uint64_t counter = pairs_.counter(query, static_cast<std::uint32_t>(quad));
+        philox_planes(PhiloxRun{pairs_.key, counter, pairs_.high, step}, words);
         for (std::int64_t i = j; i < end; ++i)
           keep(words + row_of(i) % 4 * kPhiloxCounters, factor, kept + i * at.lanes + c, at.lanes - c);
       }
@@ -251,13 +251,13 @@ class WeightDropout {
   template <class R>
   HWY_INLINE void keep(const std::uint32_t* HWY_RESTRICT words, R factor, R* HWY_RESTRICT to, std::int64_t left) const {
     for (std::int64_t c = 0; c < std::min<std::int64_t>(left, kPhiloxCounters); c += kChunk<R>)
-      for (std::int64_t l = c; l < c + kChunk<R>; ++l) to[l] = words[l] >= rule_.threshold ? factor : R{0};
+      for (std::int64_t l = c; l < c + kChunk<R>; ++l) to[l] = words[l] >= pairs_.threshold ? factor : R{0};
   }
 
   bool active_;
   const Piece* piece_;
   const Dropout* dropout_;
-  DropoutRule rule_{};
+  PairDropout pairs_{};
 };
 
 }  // namespace HWY_NAMESPACE

@@ -45,12 +45,12 @@ Call call_of(const Problem& problem, const Schedule& schedule) {
   call.alibi = problem.alibi;
   call.bias = problem.bias;
   call.has_dropout = problem.dropout.p > 0;
-  call.dropout = DropoutRule::of(problem.dropout.p, problem.dropout.seed, problem.dropout.stream);
+  call.dropout = PairDropout::of(problem.dropout.p, problem.dropout.seed, problem.dropout.stream);
   call.drop_shift = stream_shift();
   call.first_head = problem.dropout.first_head;
   call.first_query = problem.dropout.first_query;
   call.first_key = problem.dropout.first_key;
-  call.drop_scale = DropoutRule::scale(problem.dropout.p);
+  call.drop_scale = PairDropout::scale(problem.dropout.p);
   return call;
 }
 

@@ -78,8 +78,8 @@ struct Call {
   int degree = 2;
   const double* alibi = nullptr;
   BiasArray<const void*> bias;
-  DropoutRule dropout;
-  const std::uint64_t* drop_shift = nullptr;  // on the card: what a recorded step adds to the stream of the rule
+  PairDropout dropout;
+  const std::uint64_t* drop_shift = nullptr;                    // on the card: what a recorded step adds to its stream
   std::int64_t first_head = 0, first_query = 0, first_key = 0;  // of dropout
   double drop_scale = 1.0;
   RowRule rule;

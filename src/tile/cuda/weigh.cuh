@@ -66,23 +66,23 @@ template <class R>
 struct Dropper {
   const Call& call;
   const PieceView& piece;
-  DropoutRule rule;
+  PairDropout pairs;
   R factor;
 
   __device__ Dropper(const Call& call, const PieceView& piece, std::int32_t head)
       : call(call),
         piece(piece),
-        rule(call.dropout.shifted_by(call.drop_shift).at(piece.batch, call.first_head + head)),
+        pairs(call.dropout.shifted_by(call.drop_shift).at(piece.batch, call.first_head + head)),
         factor(static_cast<R>(call.drop_scale)) {}
-  __device__ R operator()(Pair at) const { return rule.keep(query_row(at), key_row(at)) ? factor : R{0}; }
+  __device__ R operator()(Pair at) const { return pairs.keep(query_row(at), key_row(at)) ? factor : R{0}; }
   // Two neighbouring keys, which mostly share a call of Philox.
   __device__ void draw(Pair at, R (&factors)[2]) const {
     const auto query = static_cast<std::uint32_t>(query_row(at));
     const std::int64_t first = key_row(at), second = first + piece.k_step;
-    const Philox words = rule.words(query, static_cast<std::uint32_t>(first / 4));
+    const Philox words = pairs.words(query, static_cast<std::uint32_t>(first / 4));
     factors[0] = pick(words, first % 4);
     factors[1] = second / 4 == first / 4 ? pick(words, second % 4)
-                                         : pick(rule.words(query, static_cast<std::uint32_t>(second / 4)), second % 4);
+                                         : pick(pairs.words(query, static_cast<std::uint32_t>(second / 4)), second % 4);
   }
 
  private:
@@ -91,7 +91,7 @@ struct Dropper {
   __device__ R pick(const Philox& words, std::int64_t i) const {  // a register array has no run-time index
     const std::uint32_t word =
         i == 0 ? words.word[0] : (i == 1 ? words.word[1] : (i == 2 ? words.word[2] : words.word[3]));
-    return word >= rule.threshold ? factor : R{0};
+    return word >= pairs.threshold ? factor : R{0};
   }
 };
 

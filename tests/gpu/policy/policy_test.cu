@@ -112,10 +112,10 @@ FOVEA_HD void add_rules(Values<R>& to, R x) {
   const auto adjust = SelfAdjustNormalized<R>::of(x - 1, x + 1);
   to("adjust", adjust.weigh(x, R(0.5)));
   to("adjust vjp", adjust.vjp(x, R(0.5), R(0.25), R(0.1)));
-  const DropoutRule rule = DropoutRule::of(0.3f, 7, 3).at(2, 5);
+  const PairDropout pairs = PairDropout::of(0.3f, 7, 3).at(2, 5);
   const auto row = static_cast<std::int64_t>(math::absolute(x) < 100 ? math::absolute(x) * 1000 : R{7});
-  to("keep", rule.keep(row, 3 * row + 1) ? R{1} : R{0});
-  to("word", static_cast<R>(rule.words(static_cast<std::uint32_t>(row), 17).word[2] >> 8));
+  to("keep", pairs.keep(row, 3 * row + 1) ? R{1} : R{0});
+  to("word", static_cast<R>(pairs.words(static_cast<std::uint32_t>(row), 17).word[2] >> 8));
 }
 
 template <class R>

@@ -7,6 +7,7 @@
 
 #include "support/drawn_parameters.h"
 #include "support/families.h"
+#include "unit/generate/reading.h"
 
 namespace fovea {
 namespace {
@@ -26,14 +27,9 @@ Model make_model(Context& context, const std::string& preset, std::uint64_t seed
 
 // Log-probabilities of what follows, by the parallel form.
 std::vector<double> following(Context& context, const Model& model, const Tokens& tokens, const Tokens& source) {
-  Batch batch;
-  batch.input = packed_rows<std::int32_t>(context, {tokens});
-  if (!source.empty()) {
-    batch.second = batch.input;
-    batch.input = packed_rows<std::int32_t>(context, {source});
-  }
   Tape tape(context, {.record = false});
-  const auto all = log_softmax(tape, model.forward(tape, batch)).value().to_vector<double>();
+  const auto all =
+      log_softmax(tape, model.forward(tape, reading_of(context, tokens, source))).value().to_vector<double>();
   return {all.end() - kWords, all.end()};
 }
 

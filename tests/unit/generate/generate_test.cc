@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/collate.h"
 #include "support/drawn_parameters.h"
 #include "support/expect_error.h"
 #include "support/families.h"
 #include "support/names.h"
+#include "unit/generate/reading.h"
 
 namespace fovea {
 namespace {
@@ -31,14 +31,8 @@ Model stirred(Context& context, const std::string& preset, const std::string& at
 
 // Logits after each token of `tokens`, by the parallel form.
 std::vector<float> last_logits(Context& context, const Model& model, const Tokens& tokens, const Tokens& source) {
-  Batch batch;
-  batch.input = packed_rows<std::int32_t>(context, {tokens});
-  if (!source.empty()) {
-    batch.second = batch.input;
-    batch.input = packed_rows<std::int32_t>(context, {source});
-  }
   Tape tape(context, {.record = false});
-  const auto all = model.forward(tape, batch).value().to_vector<float>();
+  const auto all = model.forward(tape, reading_of(context, tokens, source)).value().to_vector<float>();
   return {all.end() - kVocabulary, all.end()};
 }
 

@@ -9,7 +9,7 @@
 namespace fovea {
 namespace {
 
-class Attention : public MechanismCalls, public testing::Test {};
+class Attention : public MechanismCalls, public ::testing::Test {};
 
 TEST_F(Attention, NormIgnoresTheSizeOfValues) {
   Var large = random({1, 21, 2, 8}, 3);

@@ -5,7 +5,7 @@
 namespace fovea {
 
 // Calls of whole mechanisms on random tokens, in double.
-class Composed : public MechanismCalls, public testing::Test {
+class Composed : public MechanismCalls, public ::testing::Test {
  protected:
   static constexpr std::int64_t kRows = 23, kHeads = 2, kWidth = 6;
 

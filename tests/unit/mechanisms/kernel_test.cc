@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kLength = 21, kHeads = 2, kWidth = 4;
 constexpr auto kRows = static_cast<std::size_t>(kLength);
 
-class Kernel : public MechanismCalls, public testing::Test {
+class Kernel : public MechanismCalls, public ::testing::Test {
  protected:
   Kernel() : MechanismCalls({1, kLength, kHeads, kWidth}) {}
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/rng.h"
 #include "fovea/attention.h"
+#include "support/draws.h"
 
 namespace fovea {
 
@@ -23,10 +23,8 @@ class MechanismCalls {
 
   // A leaf of normal numbers.
   Var random(const Shape& shape, std::uint64_t seed, double size = 1.0) {
-    Random draw(seed);
-    Values values(static_cast<std::size_t>(shape.numel()));
-    for (double& x : values) x = size * draw.normal();
-    return Var::leaf(Tensor::from<double>(context_, shape, values));
+    Random draws(seed);
+    return Var::leaf(testing::random(context_, shape, draws, DType::f64, size));
   }
   Var filled(const Shape& shape, double value) {
     const Tensor t = Tensor::empty(context_, shape, DType::f64);

@@ -7,7 +7,7 @@
 namespace fovea {
 
 // 21 tokens, and runs of mechanisms on them with fresh weights.
-class MechanismTest : public MechanismCalls, public testing::Test {
+class MechanismTest : public MechanismCalls, public ::testing::Test {
  protected:
   static constexpr std::int64_t kTokens = 21, kHeads = 2, kWidth = 8;
 

@@ -15,7 +15,7 @@ struct PackedCase {
 };
 void PrintTo(const PackedCase& c, std::ostream* out) { *out << c.mechanism << (c.causal ? " causal" : ""); }
 
-class PackedSequences : public MechanismCalls, public testing::TestWithParam<PackedCase> {
+class PackedSequences : public MechanismCalls, public ::testing::TestWithParam<PackedCase> {
  protected:
   static constexpr std::int64_t kHeads = 2, kWidth = 6, kInput = 12;
 
@@ -70,6 +70,12 @@ class PackedSequences : public MechanismCalls, public testing::TestWithParam<Pac
     MechanismCalls::expect_near(got.to_vector<double>(), want.to_vector<double>(), 1e-9, what);
   }
 
+  std::size_t nodes_of(const std::vector<std::int32_t>& lengths) {
+    const Sequences packed = pack(lengths);
+    const std::int64_t total = packed.cu_seqlens.back();
+    return run(rows_of(total), 0, total, packed, weights(30)).nodes;
+  }
+
   void expect_each_as_by_itself() {
     const std::vector<std::int32_t> lengths{19, 0, 3, 8, 30, 1, 19, 5, 23};
     const Sequences packed = pack(lengths);
@@ -94,38 +100,49 @@ class PackedSequences : public MechanismCalls, public testing::TestWithParam<Pac
 TEST_P(PackedSequences, EqualSequencesByThemselves) { expect_each_as_by_itself(); }
 
 // Twice as many sequences are as many operations.
-TEST_P(PackedSequences, RunInOneGo) {
-  const std::vector<std::int32_t> few{19, 30, 24}, many{19, 30, 24, 28, 17, 21};
-  const auto nodes = [&](const std::vector<std::int32_t>& lengths) {
-    const Sequences packed = pack(lengths);
-    const std::int64_t total = packed.cu_seqlens.back();
-    return run(rows_of(total), 0, total, packed, weights(30)).nodes;
-  };
-  EXPECT_EQ(nodes(few), nodes(many));
-}
+TEST_P(PackedSequences, RunInOneGo) { EXPECT_EQ(nodes_of({19, 30, 24}), nodes_of({19, 30, 24, 28, 17, 21})); }
 
 INSTANTIATE_TEST_SUITE_P(
     All, PackedSequences,
-    testing::Values(PackedCase{"performer:features=16"}, PackedCase{"nystrom:landmarks=8"},
-                    PackedCase{"nystrom:landmarks=8,conv=3"}, PackedCase{"linformer:slots=5"},
-                    PackedCase{"linformer:slots=5,sharing=none"}, PackedCase{"linformer:slots=5,sharing=kv"},
-                    PackedCase{"sinkhorn:block=8"}, PackedCase{"sinkhorn:block=8", true},
-                    PackedCase{"sinkhorn:block=8,cut=2"}, PackedCase{"sinkhorn:block=8,combine=sum"},
-                    PackedCase{"sinkhorn:block=8,causal=sinkhorn", true}, PackedCase{"sinkhorn:block=8,sort=learned"},
-                    PackedCase{"sinkhorn:block=8,sort=learned", true}, PackedCase{"reformer:chunk=8"},
-                    PackedCase{"reformer:chunk=8,across=false", true}, PackedCase{"reformer:chunk=8,rounds=3", true}));
+    ::testing::Values(PackedCase{"performer:features=16"}, PackedCase{"nystrom:landmarks=8"},
+                      PackedCase{"nystrom:landmarks=8,conv=3"}, PackedCase{"linformer:slots=5"},
+                      PackedCase{"linformer:slots=5,sharing=none"}, PackedCase{"linformer:slots=5,sharing=kv"},
+                      PackedCase{"sinkhorn:block=8"}, PackedCase{"sinkhorn:block=8", true},
+                      PackedCase{"sinkhorn:block=8,cut=2"}, PackedCase{"sinkhorn:block=8,combine=sum"},
+                      PackedCase{"sinkhorn:block=8,causal=sinkhorn", true}, PackedCase{"sinkhorn:block=8,sort=learned"},
+                      PackedCase{"sinkhorn:block=8,sort=learned", true}, PackedCase{"reformer:chunk=8"},
+                      PackedCase{"reformer:chunk=8,across=false", true},
+                      PackedCase{"reformer:chunk=8,rounds=3", true}));
 
-// Sequences that run together with their like alone, or one after the other.
+// Sequences that run together with their like alone, or those of one length after those of another.
 class PackedGroups : public PackedSequences {};
 
 TEST_P(PackedGroups, EqualSequencesByThemselves) { expect_each_as_by_itself(); }
 
 INSTANTIATE_TEST_SUITE_P(All, PackedGroups,
-                         testing::Values(PackedCase{"sinkhorn:block=2"}, PackedCase{"sinkhorn:block=2", true},
-                                         PackedCase{"sinkhorn:block=2,cut=2"},
-                                         PackedCase{"sinkhorn:block=2,sort=learned"},
-                                         PackedCase{"compressive:segment=4,memory=3", true},
-                                         PackedCase{"polysketch:features=8"}));
+                         ::testing::Values(PackedCase{"sinkhorn:block=2"}, PackedCase{"sinkhorn:block=2", true},
+                                           PackedCase{"sinkhorn:block=2,cut=2"},
+                                           PackedCase{"sinkhorn:block=2,sort=learned"}));
+
+class PackedLengths : public PackedSequences {};
+
+TEST_P(PackedLengths, EqualSequencesByThemselves) { expect_each_as_by_itself(); }
+
+// Another sequence of a length that is there already is cut out (q, k, v and input) and put back, and runs with the
+// first.
+TEST_P(PackedLengths, RunWithTheirEqualsInOneGo) {
+  EXPECT_LE(nodes_of({19, 30, 19, 30, 19, 30}), nodes_of({19, 30, 19, 30}) + 2 * 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PackedLengths,
+                         ::testing::Values(PackedCase{"compressive:segment=4,memory=3", true}, PackedCase{"flash-gau"},
+                                           PackedCase{"flash-quad"}, PackedCase{"informer"},
+                                           PackedCase{"informer", true}, PackedCase{"lara"}, PackedCase{"long-short"},
+                                           PackedCase{"longformer:window=4,globals=2"}, PackedCase{"memformer"},
+                                           PackedCase{"polysketch:features=8"}, PackedCase{"s4d"},
+                                           PackedCase{"shaw:clip=4"}, PackedCase{"sigmoid:shift=log-n"},
+                                           PackedCase{"skyformer:landmarks=8"},
+                                           PackedCase{"transformer-xl:segment=8,memory=4"}));
 
 }  // namespace
 }  // namespace fovea

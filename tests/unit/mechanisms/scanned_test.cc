@@ -10,7 +10,7 @@ namespace fovea {
 namespace {
 
 // A scan whose decay depends on the step (rank 3) or on step and channel (rank 4), on one padded and one full sequence.
-class ScannedDecay : public MechanismCalls, public testing::TestWithParam<std::size_t> {
+class ScannedDecay : public MechanismCalls, public ::testing::TestWithParam<std::size_t> {
  protected:
   static constexpr std::int64_t kBatch = 2, kRows = 21, kHeads = 4, kKvHeads = 2, kDk = 6, kDv = 5;
 
@@ -65,7 +65,7 @@ class ScannedDecay : public MechanismCalls, public testing::TestWithParam<std::s
   std::vector<Sequences::Rows> sequences_{{0, 0, kRows}, {1, 2, kRows - 5}};
   Tensor d_o_ = random({kBatch, kRows, kHeads, kDv}, 4).value();
 };
-INSTANTIATE_TEST_SUITE_P(Ranks, ScannedDecay, testing::Values(3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, ScannedDecay, ::testing::Values(3, 4));
 
 TEST_P(ScannedDecay, MatchesTheDefinitionAndItsSlope) {
   const Tensor decay = decays(decay_shape(), 0.8);

@@ -8,7 +8,7 @@
 namespace fovea {
 namespace {
 
-class Score : public MechanismCalls, public testing::Test {
+class Score : public MechanismCalls, public ::testing::Test {
  protected:
   static void scale_in_place(const Var& x, double factor) {
     for (std::int64_t i = 0; i < x.value().numel(); ++i) x.value().data<double>()[i] *= factor;

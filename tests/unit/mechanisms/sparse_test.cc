@@ -12,7 +12,7 @@
 namespace fovea {
 namespace {
 
-class Sparse : public MechanismCalls, public testing::Test {
+class Sparse : public MechanismCalls, public ::testing::Test {
  protected:
   static constexpr std::int64_t kTokens = 37;
 

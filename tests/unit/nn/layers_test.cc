@@ -1,20 +1,18 @@
 #include <gtest/gtest.h>
 
-#include "core/rng.h"
 #include "nn/stack.h"
+#include "support/draws.h"
 #include "support/expect_error.h"
 
 namespace fovea::nn {
 namespace {
 
-class Layers : public testing::Test {
+class Layers : public ::testing::Test {
  protected:
   Scope scope() { return Scope(context_, DType::f64, parameters_); }
   Var random(const Shape& shape, std::uint64_t stream) {
-    Random source(3, stream);
-    const Tensor t = Tensor::empty(context_, shape, DType::f64, Lifetime::persistent);
-    for (std::int64_t i = 0; i < t.numel(); ++i) t.data<double>()[i] = source.normal();
-    return Var::leaf(t);
+    Random draws(3, stream);
+    return Var::leaf(testing::random(context_, shape, draws));
   }
   StackSpec config() {
     StackSpec config;

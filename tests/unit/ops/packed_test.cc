@@ -5,17 +5,15 @@
 #include <cmath>
 
 #include "core/isa.h"
-#include "core/rng.h"
 #include "fovea/ops.h"
+#include "support/draws.h"
 
 namespace fovea::gemm {
 namespace {
 
 Tensor random_matrix(const Context& context, std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
-  Random random(seed, 3);
-  const Tensor out = Tensor::empty(context, {rows, columns});
-  for (std::int64_t i = 0; i < out.numel(); ++i) out.data<float>()[i] = static_cast<float>(random.normal());
-  return out;
+  Random draws(seed, 3);
+  return testing::random(context, {rows, columns}, draws, DType::f32);
 }
 
 double at(const Tensor& t, std::int64_t i, std::int64_t j) {

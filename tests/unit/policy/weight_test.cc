@@ -163,43 +163,43 @@ TEST(AlibiPolicy, FallsWithDistanceOnBothSides) {
 
 // The counter is a promise to other devices: these words must never change.
 TEST(DropoutPolicy, CounterIsFixed) {
-  const DropoutRule rule = DropoutRule::of(0.5f, 42, 7).at(3, 5);
-  const Philox words = rule.words(1000, 17);
+  const PairDropout pairs = PairDropout::of(0.5f, 42, 7).at(3, 5);
+  const Philox words = pairs.words(1000, 17);
   const Philox want =
       philox(42 + 7 * 0x9E3779B97F4A7C15u, (std::uint64_t{17} << 32) | 1000, (std::uint64_t{3} << 32) | 5);
   for (int w = 0; w < 4; ++w) {
     EXPECT_EQ(words.word[w], want.word[w]);
-    EXPECT_EQ(rule.keep(1000, 68 + w), want.word[w] >= 0x80000000u);
+    EXPECT_EQ(pairs.keep(1000, 68 + w), want.word[w] >= 0x80000000u);
   }
 }
 
-TEST(DropoutPolicy, ShiftedByStreamsItIsTheRuleOfALaterOne) {
+TEST(DropoutPolicy, ShiftedByStreamsItIsThatOfALaterOne) {
   const std::uint64_t later = 5;
-  EXPECT_EQ(DropoutRule::of(0.5f, 42, 7).shifted_by(&later).key, DropoutRule::of(0.5f, 42, 12).key);
-  EXPECT_EQ(DropoutRule::of(0.5f, 42, 7).shifted_by(nullptr).key, DropoutRule::of(0.5f, 42, 7).key);
+  EXPECT_EQ(PairDropout::of(0.5f, 42, 7).shifted_by(&later).key, PairDropout::of(0.5f, 42, 12).key);
+  EXPECT_EQ(PairDropout::of(0.5f, 42, 7).shifted_by(nullptr).key, PairDropout::of(0.5f, 42, 7).key);
 }
 
 TEST(DropoutPolicy, DropsTheShareItWasAskedFor) {
   for (float p : {0.0f, 0.1f, 0.5f, 0.9f}) {
-    const DropoutRule rule = DropoutRule::of(p, 1, 2).at(0, 0);
+    const PairDropout pairs = PairDropout::of(p, 1, 2).at(0, 0);
     int dropped = 0;
     for (int i = 0; i < 200; ++i)
-      for (int j = 0; j < 200; ++j) dropped += !rule.keep(i, j);
+      for (int j = 0; j < 200; ++j) dropped += !pairs.keep(i, j);
     EXPECT_NEAR(dropped / 40000.0, p, 0.01);
   }
 }
 
 TEST(DropoutPolicy, HeadsBatchesAndStreamsDiffer) {
-  const DropoutRule base = DropoutRule::of(0.5f, 1, 2);
-  const auto agree = [](const DropoutRule& a, const DropoutRule& b) {
+  const PairDropout base = PairDropout::of(0.5f, 1, 2);
+  const auto agree = [](const PairDropout& a, const PairDropout& b) {
     int same = 0;
     for (int j = 0; j < 4000; ++j) same += a.keep(1, j) == b.keep(1, j);
     return same / 4000.0;
   };
   EXPECT_NEAR(agree(base.at(0, 0), base.at(0, 1)), 0.5, 0.05);
   EXPECT_NEAR(agree(base.at(0, 0), base.at(1, 0)), 0.5, 0.05);
-  EXPECT_NEAR(agree(base.at(0, 0), DropoutRule::of(0.5f, 1, 3).at(0, 0)), 0.5, 0.05);
-  EXPECT_NEAR(agree(base.at(0, 0), DropoutRule::of(0.5f, 2, 2).at(0, 0)), 0.5, 0.05);
+  EXPECT_NEAR(agree(base.at(0, 0), PairDropout::of(0.5f, 1, 3).at(0, 0)), 0.5, 0.05);
+  EXPECT_NEAR(agree(base.at(0, 0), PairDropout::of(0.5f, 2, 2).at(0, 0)), 0.5, 0.05);
 }
 
 }  // namespace

@@ -318,8 +318,8 @@ class AttentionCase {
   // 0, or the factor of what dropout keeps.
   double drop_factor(const Piece& piece, std::int64_t h, std::int64_t qi, std::int64_t kj) const {
     if (options_.dropout == 0) return 1.0;
-    const DropoutRule rule = DropoutRule::of(options_.dropout, 7, 3).at(piece.batch, h);
-    return rule.keep(qi, kj) ? DropoutRule::scale(options_.dropout) : 0.0;
+    const PairDropout pairs = PairDropout::of(options_.dropout, 7, 3).at(piece.batch, h);
+    return pairs.keep(qi, kj) ? PairDropout::scale(options_.dropout) : 0.0;
   }
 
   void reference_row(const Piece& piece, std::int64_t h, std::int64_t i, Arrays& r) const {

@@ -126,10 +126,10 @@ class RuleCase {
       scores[static_cast<std::size_t>(j)] = s;
     }
     const std::vector<double> weights = weights_of(scores, position);
-    const DropoutRule drop = DropoutRule::of(x.dropout, problem.dropout.seed, problem.dropout.stream).at(b, h);
+    const PairDropout drop = PairDropout::of(x.dropout, problem.dropout.seed, problem.dropout.stream).at(b, h);
     for (std::int64_t j = 0; j < piece.nk; ++j) {
       double weight = weights[static_cast<std::size_t>(j)];
-      if (x.dropout > 0) weight *= drop.keep(qi, piece.key_row(j)) ? DropoutRule::scale(x.dropout) : 0.0;
+      if (x.dropout > 0) weight *= drop.keep(qi, piece.key_row(j)) ? PairDropout::scale(x.dropout) : 0.0;
       for (std::int64_t c = 0; weight != 0.0 && c < x.d_v; ++c)
         o.at(b, qi, h, c) += weight * a.v.at(b, piece.key_row(j), kv, c);
     }

@@ -1,4 +1,4 @@
-#include "mechanisms/layout.h"
+#include "mechanisms/positions.h"
 
 #include <numeric>
 
@@ -17,17 +17,6 @@ Tensor positions_of(const Context& context, const Var& x, const std::vector<Sequ
 }
 
 }  // namespace
-
-Tensor output_like(const Context& context, const Shape& shape, DType dtype, const std::vector<Sequences::Rows>& rows) {
-  return covers(rows, shape) ? Tensor::empty(context, shape, dtype) : Tensor::zeros(context, shape, dtype);
-}
-
-Tensor gradient_like(const Tape& tape, const std::shared_ptr<Slot>& slot, const Tensor& input,
-                     const std::vector<Sequences::Rows>& rows) {
-  const Tensor gradient = tape.room(slot, input.shape(), input.dtype());
-  if (!covers(rows, input.shape())) gradient.fill(0.0);
-  return gradient;
-}
 
 Tensor query_positions(const Call& call) {
   std::vector<std::int64_t> first;
@@ -49,12 +38,6 @@ std::pair<Var, Var> rotated(const Call& call, const Var& q, const Var& k) {
   }
   return {rotate(call.tape, q, query_positions(call), *call.options.rotary),
           rotate(call.tape, k, key_positions(call), *call.options.rotary)};
-}
-
-Var normalize_heads(Tape& tape, const Var& x, NormKind kind, double eps) {
-  const Var flat = reshape(tape, x, {x.dim(0), x.dim(1), x.dim(2) * x.dim(3)});
-  const Var normed = normalize(tape, flat, {.kind = kind, .eps = eps});
-  return reshape(tape, normed, {x.dim(0), x.dim(1), x.dim(2), x.dim(3)});
 }
 
 }  // namespace fovea
