@@ -20,7 +20,8 @@ dist::Mesh RankOptions::mesh_of(const Console& console) const {
 }
 
 void add_rank_options(const Arguments& verb, RankOptions& options) {
-  verb.add_option("--mesh", options.mesh, "data=N,sequence=N of the ranks of mpirun [data=all]").type_name("AXES");
+  verb.add_option("--mesh", options.mesh, "data=N,sequence=N,tensor=N of the ranks of mpirun [data=all]")
+      .type_name("AXES");
   verb.add_option("--ranks", options.ranks, "start on so many ranks of this machine, with mpirun")
       .type_name("N")
       .check(in_range(1, 1e6))

@@ -70,7 +70,7 @@ void run(const EvalVerbOptions& options, const Console& console) {
   split_of({}, options.split);  // a mistyped name is found before the work, not after
   Context context(options.machine.context(console));
   const fs::path checkpoint = checkpoint_of(options.folder, "fovea eval");
-  const Model model = load_model(context, checkpoint.string());
+  Model model = load_model(context, checkpoint.string());
   const dist::Mesh mesh = options.ranks.mesh_of(console);
   set_mesh(model, mesh);
   RunSettings settings = settings_of(checkpoint, model, options);

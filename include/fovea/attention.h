@@ -26,6 +26,13 @@ enum class Align : std::uint8_t {
 };
 FOVEA_EXPORT std::string_view name_of(Align align);
 
+// Which heads a call has, where others have more: numbers that go by the head are those of [first, ...) of `all`.
+struct HeadShare {
+  std::int64_t first = 0, all = 0;  // 0: these are all
+
+  std::int64_t of(std::int64_t heads) const { return all > 0 ? all : heads; }
+};
+
 struct AttentionOptions {
   bool causal = false;  // no query reads a key behind its position
   Align align = Align::bottom_right;
@@ -46,6 +53,7 @@ struct AttentionOptions {
   std::vector<Var> weights = {};      // what Mechanism::weights() lists, f32 (f64)
   Var input = {};  // (b, n_k, width): what the keys were projected from, for mechanisms that read it as well
   std::int64_t layer = 0, layers = 1;  // which of how many, for mechanisms that differ from layer to layer
+  HeadShare heads = {};
   bool return_lse = false;
   Var initial_state = {};  // recurrent mechanisms; (sequences, kv_heads, d_k, width)
   bool final_state = false;

@@ -14,10 +14,14 @@
 #include "fovea/export.h"
 #include "fovea/ops.h"
 #include "fovea/sequences.h"
+#include "fovea/weight_cut.h"
 
 namespace fovea {
 
 class FieldVisitor;
+namespace dist {
+struct Mesh;
+}
 
 enum class NormPlacement : std::uint8_t { pre, post };
 // layer, rms and rms_a normalise each row; the others channels, over positions too, which a causal stack cannot have
@@ -182,6 +186,7 @@ struct Parameter {
   std::string name;
   Var var;
   bool decay = false;  // weight decay applies: matrices, but not embeddings
+  WeightCut cut = {};  // how ranks that share weights have it
 
   bool trained() const { return var.needs_grad(); }  // or drawn once and kept
 };
@@ -217,7 +222,7 @@ class FOVEA_EXPORT Model {
 
   const ModelConfig& config() const;
   const std::vector<Parameter>& parameters() const;
-  std::int64_t parameter_count() const;
+  std::int64_t parameter_count() const;  // of the whole model, also where ranks share its weights
   const Network& network() const;
 
   // What the task asks for, in f32 (f64): logits (sequences, classes) of classify, match and vision; logits (b, n,
@@ -233,6 +238,8 @@ class FOVEA_EXPORT Model {
   std::string text() const;  // a table of layers: kind, shape, parameters
 
  private:
+  friend void set_mesh(Model& model, const dist::Mesh& mesh);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -90,8 +90,11 @@ struct RateFactor {
 };
 FOVEA_EXPORT RateFactor parse_rate(const std::string& text);
 
-// Multiplies all gradients by limit / norm when their joint L2 norm is above the limit (0: never). Returns the norm
-// from before, an f64 scalar where the gradients are; a gradient that is not finite makes it so.
+// The joint L2 norm of all gradients, an f64 scalar where they are; a gradient that is not finite makes it so.
+FOVEA_EXPORT Tensor gradient_norm(Context& context, std::span<const Parameter> parameters);
+// Multiplies all gradients by limit / norm where a norm is above the limit (0: never).
+FOVEA_EXPORT void clip_to(Context& context, std::span<const Parameter> parameters, const Tensor& norm, double limit);
+// Both of them; returns the norm from before.
 FOVEA_EXPORT Tensor clip_norm(Context& context, std::span<const Parameter> parameters, double limit);
 // Limits every entry to [-limit, limit] (0: no limit). `go` as AdamW has it.
 FOVEA_EXPORT void clip_value(Context& context, std::span<const Parameter> parameters, double limit,

@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kWhere = "--mesh";
 constexpr const char* kExample = "--mesh data=2,sequence=2";
+constexpr const char* kAxes = "the axes data, sequence and tensor";
 
 std::int64_t size_of_axis(std::string_view text, const std::string& item) {
   std::int64_t size = 0;
@@ -30,18 +31,18 @@ void set_axis(const std::string& item, MeshShape& shape, std::set<std::string>& 
     shape.data = size;
   } else if (axis == "sequence") {
     shape.sequence = size;
-  } else if (axis == "tensor" || axis == "pipeline") {
-    if (size > 1)
-      fail(ErrorCode::unsupported, fmt::format("models are not split along the axis {} yet", axis), kWhere,
-           "the axes data and sequence");
+  } else if (axis == "tensor") {
+    shape.tensor = size;
+  } else if (axis == "pipeline") {
+    if (size > 1) fail(ErrorCode::unsupported, "models are not split along the axis pipeline yet", kWhere, kAxes);
   } else {
-    fail(ErrorCode::usage, fmt::format("unknown axis \"{}\"", axis), kWhere, "the axes data and sequence");
+    fail(ErrorCode::usage, fmt::format("unknown axis \"{}\"", axis), kWhere, kAxes);
   }
 }
 
 }  // namespace
 
-std::string MeshShape::text() const { return fmt::format("data={},sequence={}", data, sequence); }
+std::string MeshShape::text() const { return fmt::format("data={},sequence={},tensor={}", data, sequence, tensor); }
 
 MeshShape MeshShape::parse(const std::string& text, std::int64_t ranks) {
   MeshShape shape;
@@ -57,16 +58,21 @@ MeshShape MeshShape::parse(const std::string& text, std::int64_t ranks) {
   }
   if (shape.ranks() != ranks)
     fail(ErrorCode::usage,
-         fmt::format("a mesh of {} x {} = {} ranks, but there {} {}", shape.data, shape.sequence, shape.ranks(),
-                     ranks == 1 ? "is" : "are", ranks),
+         fmt::format("a mesh of {} x {} x {} = {} ranks, but there {} {}", shape.data, shape.sequence, shape.tensor,
+                     shape.ranks(), ranks == 1 ? "is" : "are", ranks),
          kWhere, fmt::format("mpirun -n {} fovea ... --mesh {}", shape.ranks(), text));
   return shape;
 }
 
 Mesh::Mesh(const Group& ranks, const MeshShape& s) : shape(s), all(ranks) {
   const auto rank = static_cast<std::int64_t>(ranks.rank());
-  data = ranks.split(static_cast<int>(rank % shape.sequence), "data");
-  sequence = ranks.split(static_cast<int>(rank / shape.sequence), "sequence");
+  const std::int64_t part = rank % shape.tensor, example = rank / (shape.sequence * shape.tensor);
+  const auto along = [&](std::int64_t colour, const char* name) { return ranks.split(static_cast<int>(colour), name); };
+  data = along(rank % (shape.sequence * shape.tensor), "data");
+  sequence = along(example * shape.tensor + part, "sequence");
+  tensor = along(rank / shape.tensor, "tensor");
+  same_weights = along(part, "same weights");
+  same_examples = along(example, "same examples");
 }
 
 }  // namespace fovea::dist

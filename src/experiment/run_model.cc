@@ -26,7 +26,7 @@ LengthReport test_best(const RunSettings& settings, const Dataset& data, const R
   options.seed = settings.train.seed;
   Context context(options);
   const Path best = Path(settings.train.out) / "best";  // none: there was no validation
-  const Model model = load_model(context, (is_there(best) ? best : best.parent_path() / "last").string());
+  Model model = load_model(context, (is_there(best) ? best : best.parent_path() / "last").string());
   set_mesh(model, environment.mesh);
   RunObserver& observer = environment.observer;
   observer.on_testing(environment.name, empty(data.test) ? "validation" : "test");
@@ -99,6 +99,9 @@ class Measuring {
   Measuring(const RunEnvironment& environment, Context& context, const Model& model, const TrainConfig& config) {
     if (environment.watch == Watch::profile) profile_.emplace(context);
     if (environment.watch != Watch::health) return;
+    if (environment.mesh.tensor.size() > 1)
+      fail(ErrorCode::unsupported, "each rank sees the gradients of its part of the weights alone",
+           "support matrix: health x tensor", "a mesh without the axis tensor");
     health_.emplace(context, model, GradientHealth::Options{.every = config.log_every, .warn = environment.warn});
     if (environment.mesh.leads()) folder_ = config.out;
   }

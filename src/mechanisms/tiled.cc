@@ -144,8 +144,7 @@ SharedCall describe(const Call& call, const Tiled& tiled, double scale) {
   const AttentionOptions& options = call.options;
   if (options.diagonal_bias.defined()) out->diagonals = options.diagonal_bias.dim(2);
   add_runs(call, tiled, *out);
-  if (options.alibi)
-    out->slopes = Tensor::from<double>(call.tape.context(), {call.q.dim(2)}, alibi_slopes(call.q.dim(2)));
+  if (options.alibi) out->slopes = alibi_slopes(call.tape.context(), call.q.dim(2), options.heads);
   out->queries = call.queries;
   out->keys = call.keys;
   tile::Dropout dropout;
@@ -165,7 +164,7 @@ SharedCall describe(const Call& call, const Tiled& tiled, double scale) {
     p.degree = tiled.degree;
     p.scale = scale;
     p.dropout = dropout;
-    p.dropout.first_head = run.heads.begin;
+    p.dropout.first_head = options.heads.first + run.heads.begin;
   }
   return out;
 }
@@ -294,6 +293,13 @@ std::vector<double> alibi_slopes(std::int64_t heads) {
   for (std::int64_t h = 0; std::ssize(slopes) < heads; h += 2)  // every other slope of 2 * power heads
     slopes.push_back(slope(h, 2 * power));
   return slopes;
+}
+
+Tensor alibi_slopes(const Context& context, std::int64_t heads, const HeadShare& share) {
+  const std::vector<double> slopes = alibi_slopes(share.of(heads));
+  return Tensor::from<double>(
+      context, {heads},
+      std::span(slopes).subspan(static_cast<std::size_t>(share.first), static_cast<std::size_t>(heads)));
 }
 
 double count_pairs(const std::vector<Part>& parts, const Sizes& sizes) {

@@ -36,5 +36,6 @@ double count_pairs(const std::vector<Part>& parts, const Sizes& sizes);
 
 // Slopes of ALiBi for a number of heads: powers of 2^(-8/heads), interleaved when that is no power of two.
 std::vector<double> alibi_slopes(std::int64_t heads);
+Tensor alibi_slopes(const Context& context, std::int64_t heads, const HeadShare& share);  // f64 (heads)
 
 }  // namespace fovea

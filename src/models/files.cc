@@ -26,14 +26,16 @@ std::string not_finite(std::span<const NamedTensor> tensors) {
   return {};
 }
 
-TensorUpdate::TensorUpdate(const Path& file, std::vector<NamedTensor> targets)
-    : file_(file.string()), targets_(std::move(targets)) {
-  for (const NamedTensor& target : targets_) {
+TensorUpdate::TensorUpdate(const Path& file, std::vector<NamedTensor> targets, TensorParts parts)
+    : file_(file.string()), targets_(std::move(targets)), parts_(std::move(parts)) {
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    const NamedTensor& target = targets_[i];
     if (!file_.has(target.name)) refuse(file, fmt::format("\"{}\" is not in the file", target.name));
     const Tensor stored = file_.tensor(target.name);
-    if (stored.shape() != target.tensor.shape() || stored.dtype() != target.tensor.dtype())
+    const Shape whole = divided::whole_shape(target.tensor.shape(), cut(i));
+    if (stored.shape() != whole || stored.dtype() != target.tensor.dtype())
       refuse(file, fmt::format("\"{}\" is {} {} in the file, {} {} in the model", target.name, name_of(stored.dtype()),
-                               stored.shape().text(), name_of(target.tensor.dtype()), target.tensor.shape().text()));
+                               stored.shape().text(), name_of(target.tensor.dtype()), whole.text()));
   }
   if (file_.names().size() != targets_.size())
     refuse(file, fmt::format("{} tensors in the file, {} in the model", file_.names().size(), targets_.size()));
@@ -45,7 +47,13 @@ TensorUpdate::TensorUpdate(const Path& file, std::vector<NamedTensor> targets)
 }
 
 void TensorUpdate::apply() const {
-  for (const NamedTensor& target : targets_) target.tensor.copy_from(file_.tensor(target.name));
+  for (std::size_t i = 0; i < targets_.size(); ++i)
+    divided::copy_part(file_.tensor(targets_[i].name), cut(i), parts_.ranks, targets_[i].tensor);
+}
+
+const WeightCut& TensorUpdate::cut(std::size_t target) const {
+  static const WeightCut whole;
+  return parts_.cuts.empty() ? whole : parts_.cuts[target];
 }
 
 std::vector<NamedTensor> named_tensors(const Model& model) {

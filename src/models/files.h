@@ -7,6 +7,7 @@
 #include "fovea/model.h"
 #include "fovea/safetensors.h"
 #include "io/file.h"
+#include "parallel/cut.h"
 
 namespace fovea {
 
@@ -17,17 +18,26 @@ inline constexpr const char* kConfigFile = "config.json";
 // The first of the tensors that holds a number that is none, or is infinite; empty: there is none.
 std::string not_finite(std::span<const NamedTensor> tensors);
 
+// How tensors lie in the whole ones of a file, where ranks have parts of them; no cuts: they are whole.
+struct TensorParts {
+  std::vector<WeightCut> cuts = {};
+  dist::Group ranks = {};
+};
+
 // A file whose tensors are to replace others of the same names. All names, shapes and dtypes, its checksum and its
 // numbers are checked when it is opened; apply() then cannot fail half way.
 class TensorUpdate {
  public:
   // `targets` are the tensors to replace. The file must hold exactly these.
-  TensorUpdate(const Path& file, std::vector<NamedTensor> targets);
+  TensorUpdate(const Path& file, std::vector<NamedTensor> targets, TensorParts parts = {});
   void apply() const;
 
  private:
+  const WeightCut& cut(std::size_t target) const;
+
   SafetensorsFile file_;
   std::vector<NamedTensor> targets_;
+  TensorParts parts_;
 };
 
 std::vector<NamedTensor> named_tensors(const Model& model);

@@ -14,10 +14,10 @@ class ForecastNetwork : public Network {
  public:
   explicit ForecastNetwork(const SeriesConfig& series) : series_(series) {}
 
-  void share_rows(const nn::RowSharers& sharers) const override {
+  void share_rows(const nn::RowSharers& sharers) override {
     if (sharers.ranks.size() > 1)
       fail(ErrorCode::unsupported, "forecasters do not divide their series among ranks",
-           "support matrix: forecast x sequence", "a mesh of the axis data");
+           "support matrix: forecast x sequence", "a mesh of the axes data and tensor");
   }
 
   Loss loss(Tape& tape, const Batch& batch, const LossOptions&) const override {
@@ -27,7 +27,7 @@ class ForecastNetwork : public Network {
       fail(ErrorCode::shape, "every series needs the rows that follow on it", "batch.targets");
     const Tensor wanted = batch.targets.to(tape.context(), forecast.dtype());
     Loss loss;
-    loss.value = mse(tape, forecast, wanted);
+    loss.value = alike(tape, mse(tape, forecast, wanted));
     loss.asked = Tensor::empty(tape.context(), {}, DType::f64);
     loss.asked.fill(static_cast<double>(wanted.numel()));
     loss.deviation = sum_of_errors(tape.context(), forecast.value(), wanted);

@@ -6,9 +6,12 @@
 #include <algorithm>
 
 #include "core/wide.h"
+#include "fovea/mechanism.h"
 #include "gemm/narrowed.h"
+#include "models/mesh.h"
 #include "models/network.h"
 #include "ops/numbers.h"
+#include "parallel/cut.h"
 
 namespace fovea {
 namespace {
@@ -63,21 +66,53 @@ std::unique_ptr<Network> make_network(const nn::Scope& root, const ModelConfig& 
   fail(ErrorCode::usage, "no such task", "task");
 }
 
+// Blocks of local attention read each other's rows alone.
+std::int64_t rows_together(const ModelConfig& config) {
+  std::int64_t rows = 1;
+  for (const std::string& layer : config.layers)
+    if (const Mechanism mechanism = Mechanism::parse(layer); mechanism.name() == "diag")
+      rows = std::max(rows, mechanism.integer("block"));
+  return rows;
+}
+
 }  // namespace
 
 struct Model::Impl {
-  Impl(Context& context, ModelConfig settings, std::int64_t most)
-      : config(checked(std::move(settings))),
-        left(most),
-        network(make_network(nn::Scope(context, wide_type(config.dtype), parameters, left, config.frozen), config)) {
+  Impl(Context& c, ModelConfig settings, std::int64_t most)
+      : context(&c), config(checked(std::move(settings))), left(most), network(build({})) {
     check_frozen(parameters, config.frozen);
   }
 
+  std::unique_ptr<Network> build(const dist::Group& ranks) {
+    const nn::Scope root(*context, wide_type(config.dtype), parameters, left, config.frozen);
+    return make_network(root.shared_by(ranks), config);
+  }
+
+  // The same model of this rank's parts of the weights.
+  void share(const dist::Group& ranks) {
+    const std::vector<Parameter> whole = std::exchange(parameters, {});
+    left = std::numeric_limits<std::int64_t>::max();
+    network = build(ranks);
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      divided::copy_part(whole[i].var.value(), parameters[i].cut, ranks, parameters[i].var.value());
+    shared = true;
+  }
+
+  Context* context;
   ModelConfig config;
   std::int64_t left;  // numbers that parameters may still have
   std::vector<Parameter> parameters;
   std::unique_ptr<Network> network;
+  bool shared = false;
 };
+
+void set_mesh(Model& model, const dist::Mesh& mesh) {
+  Model::Impl& impl = *model.impl_;
+  if (impl.shared) fail(ErrorCode::usage, "the weights of this model are shared already", "model", "a new model");
+  if (mesh.tensor.size() > 1) nn::within("model", [&] { impl.share(mesh.tensor); });
+  impl.network->share_rows({mesh.sequence, rows_together(impl.config)});
+  impl.network->share_examples(mesh.same_examples);
+}
 
 Model::Model(Context& context, ModelConfig config, std::int64_t most)
     : impl_(nn::within("model", [&] { return std::make_unique<Impl>(context, std::move(config), most); })) {}
@@ -91,7 +126,7 @@ const Network& Model::network() const { return *impl_->network; }
 
 std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
-  for (const Parameter& p : impl_->parameters) count += p.var.value().numel();
+  for (const Parameter& p : impl_->parameters) count += divided::whole_shape(p.var.shape(), p.cut).numel();
   return count;
 }
 

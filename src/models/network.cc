@@ -33,8 +33,10 @@ Loss Network::report_of_rows(Tape& tape, const ClassLoss& loss) const {
 }
 
 Loss Network::report_of(Tape& tape, const ClassLoss& loss) const {
-  return {.value = divided::alike(tape, loss.value, sharers_.ranks), .asked = loss.asked, .correct = loss.correct};
+  return {.value = alike(tape, loss.value), .asked = loss.asked, .correct = loss.correct};
 }
+
+Var Network::alike(Tape& tape, const Var& loss) const { return divided::alike(tape, loss, same_examples_); }
 
 Loss Network::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
   return report_of(tape,

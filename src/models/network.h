@@ -16,7 +16,9 @@ class Network {
   virtual ~Network() = default;
 
   // Other ranks have rows of its sequences from now on. Refused where there is no form for that.
-  virtual void share_rows(const nn::RowSharers& sharers) const { sharers_ = sharers; }
+  virtual void share_rows(const nn::RowSharers& sharers) { sharers_ = sharers; }
+  // All of these have the same losses from now on.
+  void share_examples(const dist::Group& ranks) { same_examples_ = ranks; }
 
   // What the task asks for, as Model::forward() has it.
   virtual Var forward(Tape& tape, const Batch& batch) const = 0;
@@ -42,9 +44,11 @@ class Network {
   // What is reported of a loss between classes: of rows, of which this rank has some, or of what every rank has whole.
   Loss report_of_rows(Tape& tape, const ClassLoss& loss) const;
   Loss report_of(Tape& tape, const ClassLoss& loss) const;
+  Var alike(Tape& tape, const Var& loss) const;  // one that all have computed
 
  private:
-  mutable nn::RowSharers sharers_;  // no part of what the network is
+  nn::RowSharers sharers_;
+  dist::Group same_examples_;
 };
 
 // Another stack of a model.

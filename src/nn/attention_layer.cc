@@ -4,6 +4,7 @@
 
 #include "fovea/zones.h"
 #include "mechanisms/kind.h"
+#include "parallel/heads.h"
 #include "tensor/views.h"
 
 namespace fovea::nn {
@@ -93,6 +94,17 @@ Var in_heads(Tape& tape, const Var& x, std::int64_t width) {
   return reshape(tape, x, {x.dim(0), x.dim(1), x.dim(2) / width, width});
 }
 
+// How ranks have a weight whose shape depends on the heads: the axis that it does by, head after head.
+WeightCut cut_by_heads(const Shape& all, const Shape& here) {
+  WeightCut cut;
+  for (int axis = 0; axis < all.rank(); ++axis) {
+    if (all.dim(axis) == here.dim(axis)) continue;
+    if (cut.cuts()) fail(ErrorCode::internal, "a weight of shape " + all.text() + " that heads have two axes of");
+    cut = {axis, {all.dim(axis)}};
+  }
+  return cut;
+}
+
 // Rows [begin, begin + count) of the sequence, as a batch of 1.
 Tensor rows_of(const Var& x, const Sequences::Rows& rows) {
   return x.value().slice(0, rows.batch, rows.batch + 1).slice(1, rows.begin, rows.begin + rows.count);
@@ -142,10 +154,25 @@ AttentionLayer::AttentionLayer(const Scope& scope, const StackSpec& spec, std::s
       layer_(static_cast<std::int64_t>(layer)),
       layers_(std::ssize(spec.layers)) {
   check_mechanism(mechanism_, spec, role);
+  const Scope shared = share(scope);
+  ranks_ = shared.ranks();
+  here_ = {sizes_.heads / ranks_.size(), sizes_.kv_heads / ranks_.size(), sizes_.d_k, sizes_.d_v};
   if (spec.attention_scale > 0.0) scale_ = spec.attention_scale;
   if (spec.rope_stretch) rotary_.stretch = *spec.rope_stretch;
-  make_projections(scope, spec);
-  make_weights(scope, spec);
+  make_projections(shared, spec);
+  make_weights(shared, spec);
+}
+
+// Where heads know of each other, each rank has the layer whole.
+Scope AttentionLayer::share(const Scope& scope) const {
+  const std::int64_t ranks = scope.ranks().size();
+  if (!divided::divides_heads(mechanism_)) return scope.unshared();
+  if (sizes_.heads % ranks != 0 || sizes_.kv_heads % ranks != 0)
+    fail(ErrorCode::unsupported,
+         fmt::format("{} heads with keys and values of {} do not divide among {} ranks", sizes_.heads, sizes_.kv_heads,
+                     ranks),
+         "support matrix: heads x tensor", "an axis tensor that divides model.heads and model.kv_heads");
+  return scope;
 }
 
 void AttentionLayer::make_projections(const Scope& scope, const StackSpec& spec) {
@@ -157,19 +184,22 @@ void AttentionLayer::make_projections(const Scope& scope, const StackSpec& spec)
                      style.qk_activation == Activation::identity && style.v_activation == Activation::identity;
   const std::int64_t source = !self && spec.source_width > 0 ? spec.source_width : spec.width;
   const auto add = [&](std::optional<Linear>& linear, std::string_view name, std::int64_t width, Activation activation,
-                       std::int64_t fan_out = 0) {
+                       std::vector<std::int64_t> runs = {}) {
     const bool reads_source = &linear == &qkv_ || &linear == &k_ || &linear == &v_;
     linear.emplace(scope / name, reads_source ? source : spec.width, width,
                    Linear::Options{.activation = activation,
-                                   .fan_out = fan_out,
+                                   .fan_out = runs.empty() ? 0 : queries,
                                    .bias = spec.bias,
                                    .deviation = spec.init_deviation,
                                    .weight_norm = spec.weight_norm,
                                    .lora = spec.lora,
-                                   .lora_scale = spec.lora_scale});
+                                   .lora_scale = spec.lora_scale,
+                                   .split = Split::outputs,
+                                   .runs = runs});
   };
   if (plain) {
-    add(qkv_, self ? "qkv" : "kv", (self ? queries : 0) + keys + values, Activation::identity, queries);
+    const std::vector<std::int64_t> runs = self ? std::vector{queries, keys, values} : std::vector{keys, values};
+    add(qkv_, self ? "qkv" : "kv", (self ? queries : 0) + keys + values, Activation::identity, runs);
     if (!self) add(q_, "q", queries, Activation::identity);
   } else {
     if (!style.values_only) add(q_, "q", queries, style.qk_activation);
@@ -180,22 +210,26 @@ void AttentionLayer::make_projections(const Scope& scope, const StackSpec& spec)
   out_.emplace(scope / "out", out, spec.width, branch_end(spec));
 }
 
+LayerSizes AttentionLayer::Sizes::of_layer(const StackSpec& spec) const {
+  return {
+      .heads = heads, .kv_heads = kv_heads, .d_k = d_k, .d_v = d_v, .width = spec.width, .max_length = spec.max_length};
+}
+
 void AttentionLayer::make_weights(const Scope& scope, const StackSpec& spec) {
-  const LayerSizes sizes{.heads = sizes_.heads,
-                         .kv_heads = sizes_.kv_heads,
-                         .d_k = sizes_.d_k,
-                         .d_v = sizes_.d_v,
-                         .width = spec.width,
-                         .max_length = spec.max_length};
-  for (const WeightSpec& weight : mechanism_.weights(sizes)) {
+  const std::vector<WeightSpec> all = mechanism_.weights(sizes_.of_layer(spec)),
+                                here = mechanism_.weights(here_.of_layer(spec));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const WeightSpec& weight = all[i];
+    const WeightCut cut = cut_by_heads(weight.shape, here[i].shape);
     if (weight.shared)
-      weights_.push_back(scope.add_shared(weight.name, weight.shape, weight.init, weight.trained));
+      weights_.push_back(scope.add_shared(weight.name, weight.shape, weight.init, weight.trained, cut));
     else
-      weights_.push_back(weight.trained ? scope.add(weight.name, weight.shape, weight.init, weight.decay)
-                                        : scope.add_drawn(weight.name, weight.shape, weight.init));
+      weights_.push_back(weight.trained ? scope.add(weight.name, weight.shape, weight.init, weight.decay, cut)
+                                        : scope.add_drawn(weight.name, weight.shape, weight.init, cut));
   }
   if (positions_ == Positions::t5)
-    distances_ = scope.add_shared("distances", {buckets_.count, sizes_.heads}, Init::normal(kDistanceDeviation), true);
+    distances_ = scope.add_shared("distances", {buckets_.count, sizes_.heads}, Init::normal(kDistanceDeviation), true,
+                                  {1, {sizes_.heads}});
 }
 
 // For rows that stand among at most `longest` others.
@@ -216,19 +250,20 @@ AttentionOptions AttentionLayer::options(Tape& tape, const Var& x, std::int64_t 
 
 Qkv AttentionLayer::project(Tape& tape, const Var& x, const Var& from) const {
   if (qkv_ && role_ == Role::self) {
-    const auto parts = split_heads(tape, in_heads(tape, (*qkv_)(tape, x), sizes_.d_k),
-                                   {sizes_.heads, sizes_.kv_heads, sizes_.kv_heads});
-    return {parts[0], parts[1], parts[2]};
+    const auto parts =
+        split_heads(tape, in_heads(tape, (*qkv_)(tape, x), sizes_.d_k), {here_.heads, here_.kv_heads, here_.kv_heads});
+    return {parts[0], parts[1], parts[2], ranks_};
   }
   if (qkv_) {
     const auto parts =
-        split_heads(tape, in_heads(tape, (*qkv_)(tape, from), sizes_.d_k), {sizes_.kv_heads, sizes_.kv_heads});
-    return {in_heads(tape, (*q_)(tape, x), sizes_.d_k), parts[0], parts[1]};
+        split_heads(tape, in_heads(tape, (*qkv_)(tape, from), sizes_.d_k), {here_.kv_heads, here_.kv_heads});
+    return {in_heads(tape, (*q_)(tape, x), sizes_.d_k), parts[0], parts[1], ranks_};
   }
   Qkv in;
+  in.ranks = ranks_;
   in.v = in_heads(tape, (*v_)(tape, from), sizes_.d_v);
   in.q = q_ ? in_heads(tape, (*q_)(tape, x), sizes_.d_k)
-            : Var(first_head_repeated(in.v.value(), sizes_.heads));  // not read
+            : Var(first_head_repeated(in.v.value(), here_.heads));  // not read
   in.k = k_ ? in_heads(tape, (*k_)(tape, from), sizes_.d_k) : q_ ? in.q : Var(in.v.value());
   return in;
 }
@@ -283,12 +318,15 @@ Var AttentionLayer::step_source(Tape& tape, const Var& x, const Layout& layout, 
 
 Var AttentionLayer::operator()(Tape& tape, const Var& x, const Layout& layout, const Source& source) const {
   const bool stepping = !layout.pasts.empty();
+  if (stepping && ranks_.size() > 1)
+    fail(ErrorCode::unsupported, "a token at a time is not made of heads on several ranks",
+         "support matrix: generate x tensor", "the same model on one process");
   Var mixed;
   if (role_ == Role::self)
     mixed = stepping ? step(tape, x, layout) : mix(tape, x, layout);
   else
     mixed = stepping ? step_source(tape, x, layout, source) : mix_source(tape, x, layout, source);
-  Var out = reshape(tape, mixed, {x.dim(0), x.dim(1), sizes_.heads * sizes_.d_v});
+  Var out = reshape(tape, mixed, {x.dim(0), x.dim(1), here_.heads * here_.d_v});
   if (gate_) out = mul(tape, out, (*gate_)(tape, x));
   return (*out_)(tape, out);
 }

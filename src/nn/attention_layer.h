@@ -25,8 +25,11 @@ class AttentionLayer {
  private:
   struct Sizes {
     std::int64_t heads, kv_heads, d_k, d_v;
+
+    LayerSizes of_layer(const StackSpec& spec) const;
   };
   static Sizes sizes_of(const Mechanism& mechanism, const StackSpec& spec);
+  Scope share(const Scope& scope) const;
   void make_projections(const Scope& scope, const StackSpec& spec);
   void make_weights(const Scope& scope, const StackSpec& spec);
   Qkv project(Tape& tape, const Var& x, const Var& from) const;
@@ -39,8 +42,10 @@ class AttentionLayer {
 
   Mechanism mechanism_;
   Role role_;
-  Sizes sizes_;
-  double dropout_;  // 0 for mechanisms without weights
+  Sizes sizes_;        // of all ranks
+  dist::Group ranks_;  // who has the other heads
+  Sizes here_;         // of this rank
+  double dropout_;     // 0 for mechanisms without weights
   Positions positions_;
   Rotary rotary_;
   Buckets buckets_;

@@ -60,9 +60,10 @@ Var PositionTable::operator()(Tape& tape, const Var& x, const Layout& layout) co
 
 Embedding::Embedding(const Scope& scope, const ModelConfig& config, const EmbeddingSpec& spec, Var tokens)
     : spec_(spec),
+      vocabulary_{scope.ranks(), spec.vocabulary + (spec.front ? 1 : 0)},
       tokens_(tokens.defined() ? std::move(tokens)
-                               : scope.add("tokens", {spec.vocabulary + (spec.front ? 1 : 0), spec.width},
-                                           Init::normal(kEmbeddingDeviation))),
+                               : scope.add("tokens", {vocabulary_.all, spec.width}, Init::normal(kEmbeddingDeviation),
+                                           false, {0, {vocabulary_.all}})),
       types_(spec.types > 0 ? scope.add("types", {spec.types, spec.width}, Init::normal(kEmbeddingDeviation)) : Var()),
       positions_(scope, spec) {
   if (config.embedding_norm) norm_.emplace(scope / "norm", config);
@@ -70,9 +71,9 @@ Embedding::Embedding(const Scope& scope, const ModelConfig& config, const Embedd
 
 // Tokens, types and positions, in the dtype of the tables or, where nothing is left to be done to it, in another.
 Var Embedding::sum(Tape& tape, const Arranged& batch, DType dtype) const {
-  if (spec_.scale == 1.0 && !types_.defined())
+  if (spec_.scale == 1.0 && !types_.defined() && vocabulary_.ranks.size() == 1)
     return embedding_sum(tape, tokens_, batch.ids, positions_.places(tape, *batch.layout), dtype);
-  Var x = embedding(tape, tokens_, batch.ids);
+  Var x = divided::embedding(tape, tokens_, batch.ids, vocabulary_);
   if (spec_.scale != 1.0) x = scale(tape, x, spec_.scale);
   if (types_.defined()) {
     const Index types = batch.types.entries.defined()

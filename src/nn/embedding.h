@@ -7,6 +7,7 @@
 #include "nn/layout.h"
 #include "nn/norm_layer.h"
 #include "ops/embedding.h"
+#include "parallel/vocabulary.h"
 
 namespace fovea::nn {
 
@@ -60,7 +61,7 @@ class Embedding {
   Embedding(const Scope& scope, const ModelConfig& config, const EmbeddingSpec& spec, Var tokens = {});
 
   const EmbeddingSpec& spec() const { return spec_; }
-  const Var& tokens() const { return tokens_; }  // (vocabulary, width)
+  const Var& tokens() const { return tokens_; }  // (vocabulary, width): of this rank
   // (b, n, width), in the dtype of activations
   Var operator()(Tape& tape, const Arranged& batch) const;
 
@@ -68,6 +69,7 @@ class Embedding {
   Var sum(Tape& tape, const Arranged& batch, DType dtype) const;
 
   EmbeddingSpec spec_;
+  divided::Vocabulary vocabulary_;
   Var tokens_, types_;
   PositionTable positions_;
   std::optional<NormLayer> norm_;

@@ -2,6 +2,7 @@
 
 #include "core/wide.h"
 #include "nn/divided.h"
+#include "parallel/rows.h"
 
 namespace fovea::nn {
 namespace {
@@ -14,13 +15,15 @@ constexpr double kEvaluationCapacity = 2.0;  // when nothing is learned, fewer t
 ExpertLayer::ExpertLayer(const Scope& scope, const StackConfig& config)
     : capacity_(config.expert_capacity),
       balance_(config.expert_balance),
+      ranks_(scope.ranks()),
       router_(scope / "router", config.width, config.experts, Linear::Options{.bias = false}) {
-  for (std::int64_t e = 0; e < config.experts; ++e) experts_.emplace_back(scope / "experts" / e, config);
+  for (std::int64_t e = 0; e < config.experts; ++e) experts_.emplace_back(scope.unshared() / "experts" / e, config);
 }
 
 ExpertLayer::Result ExpertLayer::operator()(Tape& tape, const Var& x, const Layout& layout) const {
   const Result all = over_all(tape, whole(tape, x, layout), whole_rows(layout));
-  return {own(tape, all.output, layout), all.penalty.defined() ? alike(tape, all.penalty, layout) : Var()};
+  if (!all.penalty.defined()) return {own(tape, all.output, layout), {}};
+  return {own(tape, all.output, layout), divided::alike(tape, alike(tape, all.penalty, layout), ranks_)};
 }
 
 // x (b, n, width) has all rows: places with an expert are given away in their order.

@@ -20,6 +20,7 @@ class ExpertLayer {
   Result over_all(Tape& tape, const Var& x, const Sequences& sequences) const;
 
   double capacity_, balance_;
+  dist::Group ranks_;  // all of which have all experts
   Linear router_;
   std::vector<FeedForwardLayer> experts_;
 };

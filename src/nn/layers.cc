@@ -14,8 +14,12 @@ Linear make_in(const Scope& scope, const StackConfig& config) {
                           .deviation = config.init_deviation,
                           .weight_norm = config.weight_norm,
                           .lora = config.lora,
-                          .lora_scale = config.lora_scale};
-  if (config.feed_forward == FeedForward::glu) return {scope, config.width, 2 * config.inner, options};
+                          .lora_scale = config.lora_scale,
+                          .split = Split::outputs};
+  if (config.feed_forward == FeedForward::glu) {
+    options.runs = {config.inner, config.inner};
+    return {scope, config.width, 2 * config.inner, options};
+  }
   options.activation = config.activation;
   return {scope, config.width, config.inner, options};
 }
@@ -34,20 +38,40 @@ void set_lengths(const Tensor& weight, const Tensor& lengths) {
   lengths.copy_from(Tensor::wrap(squares.data(), lengths.shape(), DType::f64));
 }
 
+// How the axes of a weight (in, out) are cut.
+struct Cuts {
+  std::vector<std::int64_t> in = {}, out = {};
+
+  Cuts(std::int64_t inputs, std::int64_t outputs, const Linear::Options& options) {
+    if (options.split == Split::inputs) in = {inputs};
+    if (options.split == Split::outputs) out = options.runs.empty() ? std::vector{outputs} : options.runs;
+  }
+  WeightCut of_weight() const { return in.empty() ? WeightCut{1, out} : WeightCut{0, in}; }
+};
+
 }  // namespace
 
 Linear::Linear(const Scope& scope, std::int64_t in, std::int64_t out, Options options)
-    : weight_(scope.add("weight", {in, out}, init_of(in, out, options), true)),
-      bias_(options.bias ? scope.add("bias", {out}, Init::zeros()) : Var()),
-      activation_(options.activation) {
+    : activation_(options.activation) {
+  const Cuts cuts(in, out, options);
+  weight_ = scope.add("weight", {in, out}, init_of(in, out, options), true, cuts.of_weight());
+  if (options.bias) bias_ = scope.add("bias", {out}, Init::zeros(), false, {0, cuts.out});
+  if (options.split == Split::inputs) ranks_ = scope.ranks();
   if (options.lora > 0) {
     const std::int64_t rank = std::min(options.lora, std::min(in, out));
-    adapter_ = {scope.add(kLoraIn, {in, rank}, Init::xavier(in, rank)), scope.add(kLoraOut, {rank, out}, Init::zeros()),
-                options.lora_scale};
+    adapter_ = {scope.add(kLoraIn, {in, rank}, Init::xavier(in, rank), false, {0, cuts.in}),
+                scope.add(kLoraOut, {rank, out}, Init::zeros(), false, {1, cuts.out}), options.lora_scale};
   }
   if (!options.weight_norm) return;
-  length_ = scope.add("length", {out}, Init::zeros());
+  if (ranks_.size() > 1)
+    fail(ErrorCode::unsupported, "ranks that share a weight do not know its length",
+         "support matrix: weight_norm x tensor", "weight_norm=false, or a mesh without the axis tensor");
+  length_ = scope.add("length", {out}, Init::zeros(), false, {0, cuts.out});
   set_lengths(weight_.value(), length_.value());
+}
+
+Var Linear::operator()(Tape& tape, const Var& x) const {
+  return linear_of_shares(tape, {x, weight(tape), bias_, activation_}, ranks_);
 }
 
 Var adapted(Tape& tape, const Var& weight, const Adapter& adapter) {
@@ -66,20 +90,21 @@ Linear::Options branch_end(const StackConfig& config) {
           .deviation = config.init_deviation / std::sqrt(branches),
           .weight_norm = config.weight_norm,
           .lora = config.lora,
-          .lora_scale = config.lora_scale};
+          .lora_scale = config.lora_scale,
+          .split = Split::inputs};
 }
 
 FeedForwardLayer::FeedForwardLayer(const Scope& scope, const StackConfig& config)
     : gated_(config.feed_forward == FeedForward::glu),
       activation_(config.activation),
       dropout_(config.inner_dropout),
+      columns_{scope.ranks(), config.inner},
       in_(make_in(scope / "in", config)),
       out_(scope / "out", config.inner, config.width, branch_end(config)) {}
 
 Var FeedForwardLayer::middle(Tape& tape, const Var& hidden, const Layout& layout) const {
-  if (!gated_) return dropout(tape, hidden, dropout_, layout);
-  if (!layout.division) return glu(tape, hidden, activation_, dropout_);
-  return dropout(tape, glu(tape, hidden, activation_), dropout_, layout);
+  if (gated_) return glu(tape, hidden, activation_, dropout_, layout, columns_);
+  return dropout(tape, hidden, dropout_, layout, columns_);
 }
 
 // Not in training: a part that is run again would round differently the second time.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "nn/divided.h"
 #include "nn/layout.h"
 #include "nn/scope.h"
 #include "ops/feed_forward.h"
@@ -13,6 +14,13 @@ struct Adapter {
 };
 Var adapted(Tape& tape, const Var& weight, const Adapter& adapter);
 
+// How ranks that share the weights of a product divide it.
+enum class Split : std::uint8_t {
+  none,     // each makes all of it
+  outputs,  // each makes its outputs
+  inputs,   // each has its inputs; what they make of them is added up
+};
+
 // act(x W + b).
 class Linear {
  public:
@@ -25,13 +33,17 @@ class Linear {
     bool weight_norm = false;  // the weight is direction times length
     std::int64_t lora = 0;     // rank of an adapter; 0: none
     double lora_scale = 1.0;
+    Split split = Split::none;
+    std::vector<std::int64_t> runs =
+        {};  // outputs that are divided each for itself, one after another; none: all as one
   };
   Linear(const Scope& scope, std::int64_t in, std::int64_t out) : Linear(scope, in, out, Options{}) {}
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, Options options);
 
-  Var operator()(Tape& tape, const Var& x) const { return linear(tape, x, weight(tape), bias_, activation_); }
-  Var weight(Tape& tape) const;                                                   // as it enters the product
-  bool is_plain() const { return !length_.defined() && !adapter_.in.defined(); }  // the weight is a parameter
+  Var operator()(Tape& tape, const Var& x) const;
+  Var weight(Tape& tape) const;  // as it enters the product
+  // The weight is a parameter, and all of it is here.
+  bool is_plain() const { return !length_.defined() && !adapter_.in.defined() && ranks_.size() == 1; }
   const Var& bias() const { return bias_; }
   Activation activation() const { return activation_; }
 
@@ -39,6 +51,7 @@ class Linear {
   Var weight_, length_, bias_;  // (in, out), (out), (out)
   Adapter adapter_;
   Activation activation_;
+  dist::Group ranks_;  // who has the other inputs
 };
 
 // The product that ends a residual branch: where weights start normal, it starts smaller the more branches there are.
@@ -61,6 +74,7 @@ class FeedForwardLayer {
   bool gated_;
   Activation activation_;
   double dropout_;
+  ColumnShare columns_;
   Linear in_, out_;
 };
 

@@ -12,7 +12,7 @@ Classifier::Classifier(const Scope& scope, const ModelConfig& config, std::int64
 }
 
 LanguageHead::LanguageHead(const Scope& scope, const ModelConfig& config, std::int64_t vocabulary, const Var& tokens)
-    : scale_(config.head_scale) {
+    : vocabulary_{scope.ranks(), vocabulary}, scale_(config.head_scale) {
   if (config.head_transform) {
     transform_.emplace(scope / "transform", config.width, config.width,
                        Linear::Options{.activation = config.activation, .deviation = config.init_deviation});
@@ -26,8 +26,8 @@ LanguageHead::LanguageHead(const Scope& scope, const ModelConfig& config, std::i
     weight_ = scope.add(
         "weight", {tokens.dim(1), vocabulary},
         config.init_deviation > 0.0 ? Init::normal(config.init_deviation) : Init::xavier(tokens.dim(1), vocabulary),
-        true);
-  if (config.head_bias) bias_ = scope.add("bias", {vocabulary}, Init::zeros());
+        true, {1, {vocabulary}});
+  if (config.head_bias) bias_ = scope.add("bias", {vocabulary}, Init::zeros(), false, {0, {vocabulary}});
 }
 
 Var LanguageHead::before(Tape& tape, Var x) const {
@@ -38,13 +38,15 @@ Var LanguageHead::before(Tape& tape, Var x) const {
 Var LanguageHead::weight(Tape& tape) const { return weight_.defined() ? weight_ : transpose(tape, tokens_, 0, 1); }
 
 Var LanguageHead::operator()(Tape& tape, const Var& x) const {
-  return cast(tape, linear(tape, before(tape, x), weight(tape), bias_), wide_type(x.dtype()));
+  const Var logits = cast(tape, linear(tape, before(tape, x), weight(tape), bias_), wide_type(x.dtype()));
+  return divided::join_tokens(tape, logits, vocabulary_);
 }
 
 ClassLoss LanguageHead::loss(Tape& tape, const Var& x, const Tensor& targets, double label_smoothing) const {
   const Var rows = reshape(tape, before(tape, x), {-1, x.dim(-1)});
   const Tensor dense = targets.is_contiguous() ? targets : targets.clone(tape.context());
-  return linear_class_loss(tape, rows, weight(tape), bias_, dense.reshape({-1}), {.label_smoothing = label_smoothing});
+  return divided::linear_class_loss(tape, rows, weight(tape), bias_, dense.reshape({-1}),
+                                    {.label_smoothing = label_smoothing}, vocabulary_);
 }
 
 }  // namespace fovea::nn

@@ -4,6 +4,7 @@
 
 #include "nn/layers.h"
 #include "nn/norm_layer.h"
+#include "parallel/vocabulary.h"
 
 namespace fovea::nn {
 
@@ -33,6 +34,7 @@ class LanguageHead {
   Var before(Tape& tape, Var x) const;  // what the last product reads
   Var weight(Tape& tape) const;         // (width, vocabulary)
 
+  divided::Vocabulary vocabulary_;
   double scale_;
   std::optional<Linear> transform_;
   std::optional<NormLayer> norm_;

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dist/group.h"
 #include "fovea/init.h"
 #include "fovea/model.h"
 
@@ -32,14 +33,21 @@ class Scope {
   Scope as_root() const;  // here, but what is shared below is shared below here only
   Context& context() const { return *context_; }
 
-  Var add(std::string_view name, const Shape& shape, Init init, bool decay = false) const;
+  // Who shares the weights that are made here: of those with a cut each rank has its part, drawn as a part of the
+  // whole.
+  const dist::Group& ranks() const { return ranks_; }
+  Scope shared_by(const dist::Group& ranks) const;
+  Scope unshared() const { return shared_by({}); }
+
+  // `shape` is that of all ranks together.
+  Var add(std::string_view name, const Shape& shape, Init init, bool decay = false, const WeightCut& cut = {}) const;
   // The same for what is drawn once and never trained: it is saved with the rest, but has no gradient.
-  Var add_drawn(std::string_view name, const Shape& shape, Init init) const;
+  Var add_drawn(std::string_view name, const Shape& shape, Init init, const WeightCut& cut = {}) const;
   // A parameter of all below the root, "<root>.shared.<name>": made by the first who asks, the same for all others.
-  Var add_shared(std::string_view name, const Shape& shape, Init init, bool trained) const;
+  Var add_shared(std::string_view name, const Shape& shape, Init init, bool trained, const WeightCut& cut = {}) const;
 
  private:
-  Tensor weight(const std::string& full, const Shape& shape, Init init) const;
+  Tensor weight(const std::string& full, const Shape& shape, Init init, const WeightCut& cut) const;
   bool is_frozen(std::string_view full) const;
 
   Context* context_;
@@ -48,6 +56,7 @@ class Scope {
   std::int64_t* left_ = nullptr;
   const std::vector<std::string>* frozen_ = nullptr;
   std::string prefix_, root_;
+  dist::Group ranks_;
 };
 
 // Runs f, which builds or checks something; an error from inside gets `place` put before its path: "attention" ->

@@ -129,8 +129,9 @@ Tensor dropped_parts(const Context& context, const Tensor& x, const PartsOfDropo
   const Tensor in = x.contiguous(context), y = Tensor::empty(context, x.shape(), x.dtype());
   const Tensor from = in.reshape({in.numel()}), to = y.reshape({y.numel()});
   for (const DropoutPart& part : dropout.parts) {
-    const kernels::DropoutTensors io{dropout.keep, from.slice(0, part.begin, part.end),
-                                     to.slice(0, part.begin, part.end), part.first};
+    const kernels::DropoutTensors io{
+        dropout.keep, from.slice(0, part.begin, part.end), to.slice(0, part.begin, part.end), part.first, part.columns,
+        part.stride};
     visit_device(context, io, [&]<Device D>() { kernels::dropout<D>(context, io); });
   }
   return y;

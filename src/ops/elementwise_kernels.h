@@ -40,11 +40,15 @@ struct ExpScaleVjp {
 template <Device>
 void exp_scale_backward(const Context& context, const ExpScaleVjp& io);
 
-// y = x where kept, times the scale; 0 elsewhere. Element 0 draws as element `first` of something larger.
+// y = x where kept, times the scale; 0 elsewhere. Element 0 draws as element `first` of something larger, whose next
+// elements follow; with `columns`, only so many of each of its rows of `stride` elements do.
 struct DropoutTensors {
   Dropout keep;
   Tensor x, y;
   std::int64_t first = 0;
+  std::int64_t columns = 0, stride = 0;
+
+  std::int64_t drawn_as(std::int64_t i) const { return first + (columns > 0 ? i / columns * stride + i % columns : i); }
 };
 template <Device>
 void dropout(const Context& context, const DropoutTensors& io);

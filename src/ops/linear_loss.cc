@@ -18,9 +18,10 @@ constexpr std::int64_t kBlockElements = 1 << 22;  // few classes: more rows
 
 struct LinearLossInputs {
   CrossEntropy options;
-  Tensor x, weight;  // (rows, in), (in, out), of one dtype
-  Tensor bias;       // (out), in the wide type; undefined: none
-  Tensor targets;    // (rows)
+  Tensor x = {}, weight = {};         // (rows, in), (in, out), of one dtype
+  Tensor bias = {};                   // (out), in the wide type; undefined: none
+  Tensor targets;                     // (rows)
+  const ClassShare* share = nullptr;  // null: these are all classes
 };
 
 // The gradients of the sum over all rows. Undefined: not wanted.
@@ -63,10 +64,21 @@ class LinearLossGradients {
   Tensor x_, weight_, bias_;
 };
 
+// Adds the losses of a block of logits to the sums, and leaves its peaks.
+void add_losses(const Context& context, const LinearLossInputs& in, const kernels::LossForward& block) {
+  if (in.share == nullptr)
+    return visit_device(context, block, [&]<Device D>() { kernels::cross_entropy<D>(context, block); });
+  const Tensor given = Tensor::empty(context, {block.logits.dim(0), 3}, DType::f64, Lifetime::scratch);
+  const kernels::LossShare io{block.logits, block.targets, in.options.ignore_index, block.peaks, given};
+  visit_device(context, io, [&]<Device D>() { kernels::share_of_loss<D>(context, io); });
+  in.share->join(block.targets, block.peaks, given, block.sums);
+}
+
 // The sums of kernels::LossForward.
 Tensor sum_blocks(const Context& context, const LinearLossInputs& in, LinearLossGradients& gradients) {
   const std::int64_t rows = in.x.dim(0), classes = in.weight.dim(1),
-                     most = std::min(rows, std::max(kBlockRows, kBlockElements / std::max<std::int64_t>(1, classes)));
+                     all = in.share == nullptr ? classes : in.share->all_classes,  // blocks that meet are as long
+      most = std::min(rows, std::max(kBlockRows, kBlockElements / std::max<std::int64_t>(1, all)));
   const auto room = [&](const Shape& shape) {
     return Tensor::empty(context, shape, wide_type(in.x.dtype()), Lifetime::scratch);
   };
@@ -77,10 +89,10 @@ Tensor sum_blocks(const Context& context, const LinearLossInputs& in, LinearLoss
     const std::int64_t count = std::min(most, rows - begin);
     const Tensor targets = in.targets.slice(0, begin, begin + count), z = logits.slice(0, 0, count);
     gemm::multiply(context, in.x.slice(0, begin, begin + count), in.weight, z, {.bias = in.bias});
-    const kernels::LossForward io{in.options, z, targets, peaks, sums};
-    visit_device(context, io, [&]<Device D>() { kernels::cross_entropy<D>(context, io); });
+    const kernels::LossForward io{in.options, z, targets, peaks.slice(0, 0, count), sums};
+    add_losses(context, in, io);
     if (!gradients.wanted()) continue;
-    const kernels::LossBackward back{in.options, z, targets, peaks, {}, dz.slice(0, 0, count)};
+    const kernels::LossBackward back{in.options, z, targets, io.peaks, {}, dz.slice(0, 0, count), all};
     visit_device(context, back, [&]<Device D>() { kernels::cross_entropy_backward<D>(context, back); });
     gradients.add(context, in, begin, dz.slice(0, 0, count));
   }
@@ -104,18 +116,14 @@ void linear_loss_backward(Tape& tape, Node& node) {
 
 constexpr Op kLinearLoss{"linear_class_loss", linear_loss_backward};
 
-}  // namespace
-
-ClassLoss linear_class_loss(Tape& tape, const Var& x, const Var& weight, const Var& bias, const Index& targets,
-                            CrossEntropy options) {
-  check_linear(x, weight, bias);
+// `targets`, one for each row, have been checked.
+ClassLoss loss_of_rows(Tape& tape, const Var& x, const Var& weight, const Var& bias, LinearLossInputs in) {
   const Context& context = tape.context();
-  const Tensor wanted = checked_targets(context, x.shape().with(-1, weight.dim(1)), targets, options);
-  const std::int64_t rows = wanted.numel();
-  const LinearLossInputs in{
-      options, x.value().contiguous(context).reshape({rows, weight.dim(0)}), weight.value().to(context, x.dtype()),
-      bias.defined() ? bias.value().to(context, wide_type(x.dtype())).contiguous(context) : Tensor(),
-      wanted.reshape({rows})};
+  const std::int64_t rows = in.targets.numel();
+  in.targets = in.targets.reshape({rows});
+  in.x = x.value().contiguous(context).reshape({rows, weight.dim(0)});
+  in.weight = weight.value().to(context, x.dtype());
+  if (bias.defined()) in.bias = bias.value().to(context, wide_type(x.dtype())).contiguous(context);
   LinearLossGradients gradients(tape, x, weight, bias, rows);
   const Tensor sums = sum_blocks(context, in, gradients);
   std::vector<Tensor> saved = gradients.all();
@@ -123,6 +131,22 @@ ClassLoss linear_class_loss(Tape& tape, const Var& x, const Var& weight, const V
   return loss_of(tape.record(kLinearLoss, {x, weight, bias}, mean_loss(context, sums, x.dtype()), std::move(saved),
                              gradients.columns()),
                  sums);
+}
+
+}  // namespace
+
+ClassLoss linear_class_loss(Tape& tape, const Var& x, const Var& weight, const Var& bias, const Index& targets,
+                            CrossEntropy options) {
+  check_linear(x, weight, bias);
+  const Shape logits = x.shape().with(-1, weight.dim(1));
+  return loss_of_rows(tape, x, weight, bias,
+                      {.options = options, .targets = checked_targets(tape.context(), logits, targets, options)});
+}
+
+ClassLoss linear_share_loss(Tape& tape, const Var& x, const Var& weight, const Var& bias, const Tensor& targets,
+                            CrossEntropy options, const ClassShare& share) {
+  check_linear(x, weight, bias);
+  return loss_of_rows(tape, x, weight, bias, {.options = options, .targets = targets, .share = &share});
 }
 
 }  // namespace fovea

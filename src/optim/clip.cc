@@ -6,14 +6,24 @@
 
 namespace fovea {
 
-Tensor clip_norm(Context& context, std::span<const Parameter> parameters, double limit) {
+Tensor gradient_norm(Context& context, std::span<const Parameter> parameters) {
   const ZoneTimer timer(context.zones(), Zone::optimizer);
-  const kernels::GradientNorm measured{gradients_of(parameters), Tensor::empty(context, {}, DType::f64)};
-  visit_device(context, measured, [&]<Device D>() { kernels::gradient_norm<D>(context, measured); });
-  if (limit <= 0.0) return measured.norm;
-  const kernels::NormClip io{measured.grads, measured.norm, limit};
+  const kernels::GradientNorm io{gradients_of(parameters), Tensor::empty(context, {}, DType::f64)};
+  visit_device(context, io, [&]<Device D>() { kernels::gradient_norm<D>(context, io); });
+  return io.norm;
+}
+
+void clip_to(Context& context, std::span<const Parameter> parameters, const Tensor& norm, double limit) {
+  if (limit <= 0.0) return;
+  const ZoneTimer timer(context.zones(), Zone::optimizer);
+  const kernels::NormClip io{gradients_of(parameters), norm, limit};
   visit_device(context, io, [&]<Device D>() { kernels::clip_norm<D>(context, io); });
-  return measured.norm;
+}
+
+Tensor clip_norm(Context& context, std::span<const Parameter> parameters, double limit) {
+  const Tensor norm = gradient_norm(context, parameters);
+  clip_to(context, parameters, norm, limit);
+  return norm;
 }
 
 void clip_value(Context& context, std::span<const Parameter> parameters, double limit, const Tensor& go) {

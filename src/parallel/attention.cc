@@ -81,6 +81,7 @@ AttentionResult with_keys(const Call& call, const Division& division) {
   ring.scale = score.scale;
   ring.alibi = call.options.alibi;
   ring.dropout_p = call.options.dropout_p;
+  ring.heads = call.options.heads;
   const DType dtype = call.q.dtype();
   const RingResult result = ring_attention(tape, cast(tape, q, dtype), cast(tape, k, dtype), call.v, ring, division);
   const Var y = is_normed(call.mechanism)

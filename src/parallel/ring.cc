@@ -126,7 +126,7 @@ std::vector<tile::Work> works_of(const Context& context, const RingCall& call, c
       works.back().problem.dropout = {.p = static_cast<float>(call.ring.dropout_p),
                                       .seed = context.seed(),
                                       .stream = call.stream,
-                                      .first_head = first_head(division, s),
+                                      .first_head = call.ring.heads.first + first_head(division, s),
                                       .first_query = division.whole_rows(s).begin + begin - division.row(s),
                                       .first_key = division.whole_rows(s).begin + keys.begin - at};
     // The engine has the last query on the last key.
@@ -219,7 +219,7 @@ RingResult ring_attention(Tape& tape, const Var& q, const Var& k, const Var& v, 
   const auto call = std::make_shared<RingCall>(RingCall{ring, division, 0, false, {}});
   call->drops = ring.dropout_p > 0.0 && tape.training();
   if (call->drops) call->stream = next_host_stream(tape);
-  if (ring.alibi) call->slopes = Tensor::from<double>(context, {q.dim(2)}, alibi_slopes(q.dim(2)));
+  if (ring.alibi) call->slopes = alibi_slopes(context, q.dim(2), ring.heads);
   const Tensor tq = q.value().contiguous(context), tk = k.value().contiguous(context),
                tv = v.value().contiguous(context);
   const DType wide = wide_type(q.dtype());

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "fovea/autograd.h"
+#include "fovea/attention.h"
 #include "fovea/pattern.h"
 #include "parallel/division.h"
 #include "tile/contract.h"
@@ -16,6 +16,7 @@ struct Ring {
   int degree = 2;
   bool alibi = false;
   double dropout_p = 0.0;
+  HeadShare heads = {};
 };
 
 struct RingResult {

@@ -7,6 +7,7 @@
 #include "io/fields.h"
 #include "io/folder.h"
 #include "models/files.h"
+#include "parallel/cut.h"
 
 namespace fovea {
 namespace {
@@ -21,6 +22,22 @@ std::vector<NamedTensor> average_tensors(const WeightAverage& average) {
     tensors.push_back({average.parameters()[i].name, average.averages()[i]});
   return tensors;
 }
+
+// How the tensors of each file are cut, in their order: `copies` of each parameter, one after another.
+std::vector<WeightCut> cuts_of(std::span<const Parameter> parameters, std::size_t copies = 1) {
+  std::vector<WeightCut> cuts;
+  for (const Parameter& p : parameters) cuts.insert(cuts.end(), copies, p.cut);
+  return cuts;
+}
+
+std::vector<Parameter> trained(const Model& model) {
+  std::vector<Parameter> parameters = model.parameters();
+  std::erase_if(parameters, [](const Parameter& p) { return !p.trained(); });
+  return parameters;
+}
+
+// Both moments of every trained parameter.
+std::vector<WeightCut> cuts_of_moments(const Model& model) { return cuts_of(trained(model), 2); }
 
 [[noreturn]] void refuse(const Path& file, const std::string& what, std::string hint) {
   fail(ErrorCode::bad_input, what, file.string(), std::move(hint));
@@ -87,20 +104,42 @@ void TrainState::check() const {
     fail(ErrorCode::usage, fmt::format("{} zones, not {}", zone_seconds.size(), kZones), "zone_seconds");
 }
 
-void save_checkpoint(const Path& folder, const Checkpoint& checkpoint, const Path& older) {
+CheckpointTensors gather_tensors(const Checkpoint& checkpoint) {
+  Stepper& stepper = checkpoint.stepper;
+  const dist::Mesh& mesh = stepper.mesh();
+  const bool joins = mesh.same_weights.rank() == 0;  // with the first rank, all parts of the weights
+  CheckpointTensors all{.model = {}, .moments = stepper.adamw().moments(joins), .average = {}};
+  if (!joins) return {};
+  const auto join = [&](std::vector<NamedTensor>& tensors, const std::vector<WeightCut>& cuts) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor whole = divided::whole_of(stepper.context(), tensors[i].tensor, cuts[i], mesh.tensor);
+      tensors[i].tensor = mesh.leads() ? whole : Tensor();
+    }
+  };
+  all.model = named_tensors(checkpoint.model);
+  join(all.model, cuts_of(checkpoint.model.parameters()));
+  join(all.moments, cuts_of_moments(checkpoint.model));
+  if (!stepper.average()) return all;
+  all.average = average_tensors(*stepper.average());
+  join(all.average, cuts_of(stepper.average()->parameters()));
+  return all;
+}
+
+void save_checkpoint(const Path& folder, const Checkpoint& checkpoint, const CheckpointTensors& tensors,
+                     const Path& older) {
   AtomicFolder out(folder);
   const RunConfig run{checkpoint.model.config(), checkpoint.config};
-  const auto save = [&](const char* name, const std::vector<NamedTensor>& tensors) {
-    if (const std::string bad = not_finite(tensors); !bad.empty())
+  const auto save = [&](const char* name, const std::vector<NamedTensor>& all) {
+    if (const std::string bad = not_finite(all); !bad.empty())
       fail(ErrorCode::diverged, fmt::format("training diverged: \"{}\" is not finite, so it is not saved", bad),
            fmt::format("step {}", checkpoint.state.step),
            "a lower train.lr, a longer train.warmup, or train.clip_norm=1");
-    write_safetensors((out.path() / name).string(), tensors, {{"format", "fovea"}});
+    write_safetensors((out.path() / name).string(), all, {{"format", "fovea"}});
   };
   Stepper& stepper = checkpoint.stepper;
-  save(kModelFile, named_tensors(checkpoint.model));
-  save(kOptimizerFile, stepper.adamw().moments(true));
-  if (stepper.average()) save(kAverageFile, average_tensors(*stepper.average()));
+  save(kModelFile, tensors.model);
+  save(kOptimizerFile, tensors.moments);
+  if (stepper.average()) save(kAverageFile, tensors.average);
   checkpoint.state.averaged = stepper.average() && stepper.average()->swapped();
   if (stepper.scaler()) checkpoint.state.scaler = stepper.scaler()->state();
   write_file(out.path() / kConfigFile, json_text(write_fields(run)));
@@ -115,11 +154,15 @@ void load_checkpoint(const Path& folder, const Checkpoint& into) {
   check_architecture(path / kConfigFile, into.model);
   const TrainState state = read_state(path / kStateFile, into.state);
   Stepper& stepper = into.stepper;
-  const TensorUpdate parameters(path / kModelFile, named_tensors(into.model));
+  const dist::Group& ranks = stepper.mesh().tensor;
+  const TensorUpdate parameters(path / kModelFile, named_tensors(into.model),
+                                {cuts_of(into.model.parameters()), ranks});
   const std::vector<NamedTensor> room = stepper.adamw().room_for_moments();
-  const TensorUpdate moments(path / kOptimizerFile, room);
+  const TensorUpdate moments(path / kOptimizerFile, room, {cuts_of_moments(into.model), ranks});
   std::optional<TensorUpdate> average;
-  if (stepper.average()) average.emplace(path / kAverageFile, average_tensors(*stepper.average()));
+  if (stepper.average())
+    average.emplace(path / kAverageFile, average_tensors(*stepper.average()),
+                    TensorParts{cuts_of(stepper.average()->parameters()), ranks});
   parameters.apply();
   moments.apply();
   stepper.adamw().take_moments(room);

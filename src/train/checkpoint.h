@@ -52,10 +52,18 @@ struct Checkpoint {
   TrainState& state;
   const Tokenizer* tokenizer = nullptr;  // of the data, where it has one
 };
+
+// Its tensors, whole whatever ranks have of them.
+struct CheckpointTensors {
+  std::vector<NamedTensor> model, moments, average;
+};
+// A call of all ranks, of which the first gets them.
+CheckpointTensors gather_tensors(const Checkpoint& checkpoint);
+
 // Refuses numbers that are not finite: a folder that is there holds a state to go on from. `older`, where it is given,
-// becomes the name of the folder that is replaced. Where ranks divide the optimiser's state the others give theirs:
-// they call moments(false) of it.
-void save_checkpoint(const Path& folder, const Checkpoint& checkpoint, const Path& older = {});
+// becomes the name of the folder that is replaced.
+void save_checkpoint(const Path& folder, const Checkpoint& checkpoint, const CheckpointTensors& tensors,
+                     const Path& older = {});
 
 // Reads all of it into the parts given. Refuses a checkpoint of another architecture, another seed or other data, and
 // one that is damaged; changes nothing until everything has been read and checked.

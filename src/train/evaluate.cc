@@ -86,7 +86,7 @@ EvalReport evaluate(Context& context, const Model& model, const Split& split, co
   if (split.size() == 0) return report;
   const auto stopped = [&] {  // those who share an example stop together
     const double own = options.stop != nullptr && options.stop->load() ? 1.0 : 0.0;
-    const std::vector<double> all = mesh.sequence.all_gather(std::span(&own, 1));
+    const std::vector<double> all = mesh.same_examples.all_gather(std::span(&own, 1));
     return *std::max_element(all.begin(), all.end()) > 0.0;
   };
   RecordedSteps steps(

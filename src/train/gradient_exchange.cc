@@ -10,21 +10,21 @@ constexpr std::int64_t kBucket = std::int64_t{1} << 20;  // numbers: 4 MiB hide 
 
 }  // namespace
 
-GradientExchange::GradientExchange(std::span<const Parameter> parameters, const dist::Group& ranks)
-    : ranks_(ranks.split(0, "gradients")) {
-  if (ranks.size() == 1) return;
+GradientExchange::GradientExchange(std::span<const Parameter> parameters, const dist::Mesh& mesh)
+    : ranks_(mesh.all.split(0, "gradients")), parts_(mesh.same_weights.split(0, "gradients of parts")) {
   for (std::size_t i = parameters.size(); i-- > 0;)
-    if (parameters[i].trained()) add(parameters[i].var);
+    if (parameters[i].trained()) add(parameters[i].var, parameters[i].cut.cuts());
   for (Bucket& bucket : buckets_)
     bucket.numbers =
         host_tensor({bucket.size + std::ssize(bucket.parameters)}, wide_type(bucket.parameters.front().dtype()));
 }
 
-void GradientExchange::add(const Var& parameter) {
+void GradientExchange::add(const Var& parameter, bool cut) {
+  if (ranks(cut).size() == 1) return;
   const std::int64_t size = parameter.value().numel();
-  const bool fits = !buckets_.empty() && buckets_.back().size + size <= kBucket &&
+  const bool fits = !buckets_.empty() && buckets_.back().cut == cut && buckets_.back().size + size <= kBucket &&
                     wide_type(buckets_.back().parameters.front().dtype()) == wide_type(parameter.dtype());
-  if (!fits) buckets_.emplace_back();
+  if (!fits) buckets_.emplace_back().cut = cut;
   buckets_.back().parameters.push_back(parameter);
   buckets_.back().size += size;
   bucket_of_[parameter.slot().get()] = buckets_.size() - 1;
@@ -54,7 +54,7 @@ void GradientExchange::send(const Bucket& bucket) const {
     bucket.numbers.select(0, flag++).fill(p.grad().defined() ? 1.0 : 0.0);
     at += size;
   }
-  ranks_.all_reduce(bucket.numbers);
+  ranks(bucket.cut).all_reduce(bucket.numbers);
   at = 0;
   for (const Var& p : bucket.parameters) {
     const std::int64_t size = p.value().numel();

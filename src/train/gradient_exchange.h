@@ -5,18 +5,19 @@
 #include <unordered_map>
 #include <vector>
 
-#include "dist/group.h"
+#include "dist/mesh.h"
 #include "dist/worker.h"
 #include "fovea/model.h"
 
 namespace fovea {
 
-// Adds up the gradients of all ranks while backward still makes them. Parameters lie in buckets, the last of the model
-// first; a bucket goes, on a thread of its own, when the gradients of all its parameters are complete and those before
-// it have gone: the same order on every rank. Sums are f32 (f64 for f64).
+// Adds up the gradients of all ranks while backward still makes them: those of a weight of which each has a part, over
+// the ranks that have the same part. Parameters lie in buckets, the last of the model first; a bucket goes, on a thread
+// of its own, when the gradients of all its parameters are complete and those before it have gone: the same order on
+// every rank. Sums are f32 (f64 for f64).
 class GradientExchange : public TapeObserver {
  public:
-  GradientExchange(std::span<const Parameter> parameters, const dist::Group& ranks);
+  GradientExchange(std::span<const Parameter> parameters, const dist::Mesh& mesh);
 
   // Who is to watch the tape of a step's last part: this one, and behind it whoever watches already. Where there is one
   // rank nothing needs watching.
@@ -31,22 +32,22 @@ class GradientExchange : public TapeObserver {
   void on_gradients(const Tape& tape, const Node& node) override;
   void on_complete(const Tape& tape, const std::shared_ptr<Slot>& leaf) override;
 
-  const dist::Group& ranks() const { return ranks_; }
-
  private:
   // Gradients one after another, then for each parameter how many ranks have one.
   struct Bucket {
+    bool cut = false;  // these are parts of weights
     std::vector<Var> parameters;
     Tensor numbers;
     std::int64_t size = 0;
     std::size_t complete = 0;
   };
 
-  void add(const Var& parameter);
+  const dist::Group& ranks(bool cut) const { return cut ? parts_ : ranks_; }
+  void add(const Var& parameter, bool cut);
   void launch();
   void send(const Bucket& bucket) const;
 
-  dist::Group ranks_;
+  dist::Group ranks_, parts_;  // all, and those with the same parts
   std::vector<Bucket> buckets_;
   std::unordered_map<const Slot*, std::size_t> bucket_of_;
   std::size_t launched_ = 0;

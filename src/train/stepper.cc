@@ -10,6 +10,7 @@
 #include "ops/numbers.h"
 #include "tensor/feed.h"
 #include "tensor/finite.h"
+#include "train/shared_gradients.h"
 
 namespace fovea {
 namespace {
@@ -37,25 +38,33 @@ Stepper::Stepper(Context& context, Model& model, const TrainConfig& config, Reco
     : context_(context),
       model_(model),
       config_(config),
-      adamw_(context, model.parameters(), config.adamw),
       recorded_(
           context, [this](Context& c, std::span<const Batch> parts) { return enqueue(c, parts); },
           config.graphs ? record : RecordedSteps::When::never) {
-  if (config.average != Averaging::none)
-    average_.emplace(
-        context, model.parameters(),
-        WeightAverageOptions{.kind = config.average == Averaging::mean ? AverageKind::mean : AverageKind::exponential,
-                             .decay = config.average_decay,
-                             .start = config.average_start});
   if (model.config().dtype == DType::f16) scaler_.emplace();
+  follow_parameters();
   set_mesh({});
+}
+
+// State for each parameter of the model.
+void Stepper::follow_parameters() {
+  adamw_.reset();  // room for the new ones
+  average_.reset();
+  adamw_.emplace(context_, model_.parameters(), config_.adamw);
+  if (config_.average != Averaging::none)
+    average_.emplace(
+        context_, model_.parameters(),
+        WeightAverageOptions{.kind = config_.average == Averaging::mean ? AverageKind::mean : AverageKind::exponential,
+                             .decay = config_.average_decay,
+                             .start = config_.average_start});
 }
 
 void Stepper::set_mesh(const dist::Mesh& mesh) {
   mesh_ = mesh;
   share_ = PartShare::of(config_.accumulation, mesh);
-  if (mesh.shape.divides_state) adamw_.divide(mesh.all);
-  exchange_ = std::make_unique<GradientExchange>(model_.parameters(), mesh.all);
+  if (mesh.tensor.size() > 1) follow_parameters();  // which are parts of those before
+  if (mesh.shape.divides_state) adamw_->divide(mesh.same_weights);
+  exchange_ = std::make_unique<GradientExchange>(model_.parameters(), mesh);
   if (mesh.all.size() > 1) recorded_.turn_off("ranks exchange their gradients");
 }
 
@@ -75,7 +84,7 @@ std::vector<double> Stepper::told(std::span<const double> shares, double rate) c
   std::vector<double> numbers;
   for (const double share : shares) numbers.push_back(share * scale);
   numbers.push_back(1.0 / scale);
-  const std::vector<double> pace = adamw_.pace(rate);
+  const std::vector<double> pace = adamw_->pace(rate);
   numbers.insert(numbers.end(), pace.begin(), pace.end());
   numbers.push_back(average_ ? average_->share() : 0.0);
   return numbers;
@@ -94,13 +103,13 @@ Loss Stepper::run_part(Context& context, const Batch& batch, std::size_t part, c
 // Loss, targets that count and right answers of every part, the norm of the gradients, and whether those of f16 were
 // finite. Leaves the gradients as they were applied.
 Tensor Stepper::enqueue(Context& context, std::span<const Batch> parts) {
-  const Numbers at{parts.size(), adamw_.rates()};
+  const Numbers at{parts.size(), adamw_->rates()};
   const Tensor told = feed(context, [this] {
     const auto numbers = std::make_shared<std::vector<double>>(told_);
     return Tensor::wrap(numbers->data(), {std::ssize(*numbers)}, DType::f64, numbers);
   });
   const auto number = [&](std::size_t i) { return told.select(0, static_cast<std::int64_t>(i)); };
-  adamw_.zero_grad();
+  adamw_->zero_grad();
   std::vector<Tensor> scalars;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Loss loss = run_part(context, parts[i], i, number(i));
@@ -109,11 +118,13 @@ Tensor Stepper::enqueue(Context& context, std::span<const Batch> parts) {
   exchange_->finish();
   const std::vector<Parameter>& parameters = model_.parameters();
   const Tensor finite = scaler_ ? LossScaler::unscale(context, parameters, number(at.unscale())) : Tensor();
-  scalars.insert(scalars.end(), {clip_norm(context, parameters, config_.clip_norm), finite});
+  if (scaler_) agree_on_finite(finite, mesh_.tensor);
+  scalars.insert(scalars.end(), {clip_shares(context, parameters, config_.clip_norm, mesh_.tensor), finite});
   const Tensor numbers = collect_numbers(context, std::move(scalars));
   const Tensor go = finite_answer(context, numbers);
   clip_value(context, parameters, config_.clip_value, go);
-  adamw_.apply(context, told.slice(0, static_cast<std::int64_t>(at.pace()), static_cast<std::int64_t>(at.share())), go);
+  adamw_->apply(context, told.slice(0, static_cast<std::int64_t>(at.pace()), static_cast<std::int64_t>(at.share())),
+                go);
   if (average_) average_->apply(context, number(at.share()), go);
   return numbers;
 }
@@ -146,8 +157,8 @@ void Stepper::step(std::span<const Batch> parts, double rate, StepReport& report
   if (scaler_ && !adapt_scale(numbers.back() == 1.0, report)) return;
   report.gradient_norm = numbers[numbers.size() - 2];
   check_finite(parts, report);
-  adamw_.zero_grad();
-  adamw_.advance();
+  adamw_->zero_grad();
+  adamw_->advance();
   if (average_) average_->advance();
 }
 
@@ -165,7 +176,7 @@ void Stepper::report_parts(std::span<const double> counts, std::span<const doubl
 
 // May the step be taken?
 bool Stepper::adapt_scale(bool finite, StepReport& report) {
-  if (!finite) adamw_.zero_grad();
+  if (!finite) adamw_->zero_grad();
   scaler_->adapt(finite);
   report.skipped = !finite;
   report.loss_scale = scaler_->scale();
@@ -177,8 +188,8 @@ std::string Stepper::find_source(std::span<const Batch> parts) {
   if (recorded_.was_played()) enqueue(context_, parts);  // for the gradients, which recordings do not keep
   const std::string parameter = bad_gradient(model_.parameters());
   const std::string fallback = parameter.empty() ? "the loss is not finite" : "the gradient of " + parameter;
-  adamw_.zero_grad();
-  if (mesh_.sequence.size() > 1) return fallback;  // one that stops half way would leave the others waiting
+  adamw_->zero_grad();
+  if (mesh_.same_examples.size() > 1) return fallback;  // one that stops half way would leave the others waiting
   for (std::size_t part = 0; part < parts.size(); ++part) {
     FiniteWatch watch;
     TapeOptions options = tape_options(part);

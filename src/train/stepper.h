@@ -18,10 +18,11 @@ class Stepper {
   Stepper(Context& context, Model& model, const TrainConfig& config,
           RecordedSteps::When record = RecordedSteps::When::where_it_pays);
 
-  // Shares its steps with other ranks from now on.
+  // Shares its steps with other ranks from now on; so does the model.
   void set_mesh(const dist::Mesh& mesh);
   const dist::Mesh& mesh() const { return mesh_; }
   const PartShare& share() const { return share_; }
+  Context& context() const { return context_; }
 
   // This rank's parts of one batch; fills in what the report says of all parts. A step whose f16 gradients overflow is
   // skipped.
@@ -32,8 +33,8 @@ class Stepper {
     recorded_.turn_off("an observer watches");
   }
   RecordedSteps& recorded() { return recorded_; }
-  SharedAdamW& adamw() { return adamw_; }
-  void forget_gradients() { adamw_.zero_grad(); }
+  SharedAdamW& adamw() { return *adamw_; }
+  void forget_gradients() { adamw_->zero_grad(); }
   std::optional<WeightAverage>& average() { return average_; }
   std::optional<LossScaler>& scaler() { return scaler_; }
   std::int64_t skipped() const { return scaler_ ? scaler_->state().skipped : 0; }
@@ -49,6 +50,7 @@ class Stepper {
     std::size_t size() const { return share() + 1; }
   };
   std::vector<double> told(std::span<const double> shares, double rate) const;
+  void follow_parameters();
   Tensor enqueue(Context& context, std::span<const Batch> parts);
   Loss run_part(Context& context, const Batch& batch, std::size_t part, const Tensor& factor);
   TapeOptions tape_options(std::size_t part) const;
@@ -65,7 +67,7 @@ class Stepper {
   TapeObserver* observer_ = nullptr;
   std::int64_t step_ = 0;     // the one that is being taken
   std::vector<double> told_;  // for it
-  SharedAdamW adamw_;
+  std::optional<SharedAdamW> adamw_;
   std::optional<WeightAverage> average_;
   std::optional<LossScaler> scaler_;  // of f16 models
   dist::Mesh mesh_;

@@ -81,7 +81,7 @@ struct Trainer::Impl {
   void claim();
   void open_output();
   void compare_weights() const;
-  void give_moments();
+  void give_tensors();
   void save_best();
   void save_last();
   Path folder(const char* name) const { return Path(config.out) / name; }
@@ -216,8 +216,8 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
 
 // Ranks that would train different things are found before the first step.
 void Trainer::Impl::join(const dist::Mesh& mesh) {
-  stepper.set_mesh(mesh);
   fovea::set_mesh(model, mesh);
+  stepper.set_mesh(mesh);
   TrainConfig same = config;
   same.out.clear();
   dist::require_same(mesh.all, "the program", FOVEA_VERSION);
@@ -228,9 +228,11 @@ void Trainer::Impl::join(const dist::Mesh& mesh) {
 
 // After this the numbers of all ranks are the same, or it is known which differ.
 void Trainer::Impl::compare_weights() const {
-  std::vector<Tensor> values;
-  for (const Parameter& p : model.parameters()) values.push_back(p.var.value());
-  dist::require_same(stepper.mesh().all, fmt::format("the weights after step {}", state.step), values);
+  std::vector<Tensor> whole, parts;
+  for (const Parameter& p : model.parameters()) (p.cut.cuts() ? parts : whole).push_back(p.var.value());
+  const std::string what = fmt::format("the weights after step {}", state.step);
+  dist::require_same(stepper.mesh().all, what, whole);
+  dist::require_same(stepper.mesh().same_weights, what, parts);
 }
 
 void Trainer::Impl::claim() {
@@ -293,14 +295,14 @@ StopReason Trainer::Impl::steps(Prefetcher& feed, const std::atomic<bool>* stop)
 }
 
 // To the rank that saves.
-void Trainer::Impl::give_moments() {
-  if (!config.out.empty()) stepper.adamw().moments(false);
+void Trainer::Impl::give_tensors() {
+  if (!config.out.empty()) gather_tensors(checkpoint());
 }
 
 void Trainer::Impl::save_best() {
-  if (!writes()) return give_moments();
+  if (!writes()) return give_tensors();
   measure_memory();
-  save_checkpoint(folder("best"), checkpoint());
+  save_checkpoint(folder("best"), checkpoint(), gather_tensors(checkpoint()));
   tell([&](TrainObserver& o) { o.on_checkpoint(folder("best").string()); });
 }
 
@@ -308,10 +310,12 @@ void Trainer::Impl::save_last() {
   if (config.out.empty()) return;
   measure_memory();
   const bool keeps = config.keep > 1 && saved && *saved < state.step;
-  if (writes()) save_checkpoint(folder("last"), checkpoint(), keeps ? kept_folder(config.out, *saved) : Path());
+  if (writes())
+    save_checkpoint(folder("last"), checkpoint(), gather_tensors(checkpoint()),
+                    keeps ? kept_folder(config.out, *saved) : Path());
   saved = state.step;
   saved_at = Clock::now();
-  if (!writes()) return give_moments();
+  if (!writes()) return give_tensors();
   drop_kept(config.out, config.keep - 1, state.step);
   tell([&](TrainObserver& o) { o.on_checkpoint(folder("last").string()); });
 }

@@ -31,7 +31,8 @@ AttentionResult run(const Call& call) {
   return run_with_decays(call,
                          {.rms_norm = m.choice("norm") == "rms",
                           .norm_eps = m.number("eps"),
-                          .head_log_decay = log_decays(m, call.q.dim(2), {call.options.layer, call.options.layers})});
+                          .head_log_decay = of_heads(call, log_decays(m, call.options.heads.of(call.q.dim(2)),
+                                                                      {call.options.layer, call.options.layers}))});
 }
 
 reference::Result define(const reference::Problem& problem, const Mechanism& m) {

@@ -16,7 +16,8 @@ std::vector<double> log_decays(std::int64_t heads) {
 // Keys are not scaled: the norm of s o with eps is that of o with eps / s^2, and the sign of s.
 AttentionResult run(const Call& call) {
   const double s = scale_of(call), eps = call.mechanism.number("eps");
-  AttentionResult result = run_with_decays(call, {.wide = true, .head_log_decay = log_decays(call.q.dim(2))});
+  const std::vector<double> decays = of_heads(call, log_decays(call.options.heads.of(call.q.dim(2))));
+  AttentionResult result = run_with_decays(call, {.wide = true, .head_log_decay = decays});
   const bool normed = call.mechanism.choice("norm") == "rms";
   Var y = result.output;
   if (normed) y = normalize(call.tape, y, {.kind = NormKind::rms, .eps = eps / (s * s)});

@@ -83,6 +83,17 @@ void scale_range(const Tensor& from, double factor, const Tensor& to,
   });
 }
 
+// The factors of elements [begin, begin + count), row by row of what they are a part of.
+template <class R>
+void part_factors(const kernels::DropoutTensors& io, std::int64_t begin, std::int64_t count, R* HWY_RESTRICT factors) {
+  if (io.columns == 0) return dropout_factors(io.keep, io.first + begin, count, factors);
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t i = begin + done, take = std::min(count - done, io.columns - i % io.columns);
+    dropout_factors(io.keep, io.drawn_as(i), take, factors + done);
+    done += take;
+  }
+}
+
 void dropout_range(const kernels::DropoutTensors& io, std::int64_t begin, std::int64_t end) {
   visit_float(io.x.dtype(), [&]<class T>() {
     const T* x = io.x.data<T>();
@@ -91,7 +102,7 @@ void dropout_range(const kernels::DropoutTensors& io, std::int64_t begin, std::i
     ChunkIn<T> in;
     ChunkOut<T> out;
     for_chunks(begin, end, [&](std::int64_t i, std::int64_t count) {
-      dropout_factors(io.keep, io.first + i, count, factors);
+      part_factors(io, i, count, factors);
       mul_to<Wide<T>>(in.read(x + i, count), factors, out.place(y + i), count);
       out.write(y + i, count);
     });

@@ -63,7 +63,7 @@ void vjp_rows(const kernels::LossBackward& io, double factor, std::int64_t begin
   using R = Wide<T>;
   const std::int64_t classes = io.logits.dim(1);
   const double eps = io.options.label_smoothing;
-  const R smooth = static_cast<R>(eps / static_cast<double>(classes)), scale = static_cast<R>(factor);
+  const R smooth = static_cast<R>(eps / static_cast<double>(io.classes())), scale = static_cast<R>(factor);
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int32_t target = io.targets.data<std::int32_t>()[row];
     const T* x = io.logits.data<T>() + row * classes;
@@ -75,9 +75,38 @@ void vjp_rows(const kernels::LossBackward& io, double factor, std::int64_t begin
     const R* saved = io.peaks.data<R>() + 2 * row;
     const Peak<R> peak{saved[0], saved[1]};
     vjp_row(x, classes, {peak, smooth, scale}, dx);
+    if (target == kernels::kClassElsewhere) continue;
     const R share = math::exp(static_cast<R>(x[target]) - peak.top - peak.log_sum) - smooth - static_cast<R>(1.0 - eps);
     dx[target] = T(share * scale);
   }
+}
+
+template <class T>
+Peak<Wide<T>> peak_of(const T* x, std::int64_t classes) {
+  const Wide<T> top = row_max(x, classes);
+  return {top, math::log(row_exp_sum(x, top, classes))};
+}
+
+template <class T>
+void share_rows(const kernels::LossShare& io, std::int64_t begin, std::int64_t end) {
+  const std::int64_t classes = io.logits.dim(1);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int32_t target = io.targets.data<std::int32_t>()[row];
+    if (target == io.ignore_index) continue;
+    const T* x = io.logits.data<T>() + row * classes;
+    const Peak<Wide<T>> peak = peak_of(x, classes);
+    Wide<T>* peaks = io.peaks.data<Wide<T>>() + 2 * row;
+    peaks[0] = peak.top, peaks[1] = peak.log_sum;
+    double* given = io.given.data<double>() + 3 * row;
+    const bool here = target != kernels::kClassElsewhere;
+    given[0] = here ? static_cast<double>(static_cast<Wide<T>>(x[target])) : 0.0;
+    given[1] = static_cast<double>(row_sum(x, classes));
+    given[2] = here && leads(x, target, peak.top) ? 1.0 : 0.0;
+  }
+}
+
+void loss_share_rows(const kernels::LossShare& io, std::int64_t begin, std::int64_t end) {
+  visit_float(io.logits.dtype(), [&]<class T>() { share_rows<T>(io, begin, end); });
 }
 
 // As kernels::LossForward::sums has it.
@@ -89,13 +118,12 @@ std::array<double, 3> loss_rows(const kernels::LossForward& io, std::int64_t beg
       const std::int32_t target = io.targets.data<std::int32_t>()[row];
       if (target == io.options.ignore_index) continue;
       const T* x = io.logits.data<T>() + row * classes;
-      const Wide<T> top = row_max(x, classes);
-      const Peak<Wide<T>> peak{top, math::log(row_exp_sum(x, top, classes))};
+      const Peak<Wide<T>> peak = peak_of(x, classes);
       Wide<T>* saved = io.peaks.data<Wide<T>>() + 2 * row;
       saved[0] = peak.top, saved[1] = peak.log_sum;
       loss += loss_row(x, classes, target, io.options.label_smoothing, peak);
       counted += 1.0;
-      correct += leads(x, target, top) ? 1.0 : 0.0;
+      correct += leads(x, target, peak.top) ? 1.0 : 0.0;
     }
   });
   return {loss, counted, correct};
@@ -115,6 +143,7 @@ namespace fovea {
 namespace {
 
 HWY_EXPORT(loss_rows);
+HWY_EXPORT(loss_share_rows);
 HWY_EXPORT(loss_backward_rows);
 
 }  // namespace
@@ -141,6 +170,13 @@ void kernels::cross_entropy<Device::cpu>(const Context& context, const LossForwa
     for (const auto& part : partial) sum += part[i];
     io.sums.data<double>()[i] += sum;
   }
+}
+
+template <>
+void kernels::share_of_loss<Device::cpu>(const Context& context, const LossShare& io) {
+  const auto rows = HWY_DYNAMIC_DISPATCH(loss_share_rows);
+  for_rows(context, io.logits.dim(0), io.logits.dim(1),
+           [&](std::int64_t begin, std::int64_t end) { rows(io, begin, end); });
 }
 
 template <>

@@ -89,6 +89,7 @@ void kernels::exp_scale_backward<Device::cuda>(const Context& context, const Exp
 
 template <>
 void kernels::dropout<Device::cuda>(const Context& context, const DropoutTensors& io) {
+  if (io.columns > 0) fail(ErrorCode::unsupported, "dropout of some columns on a card");
   if (io.first % 8 != 0) fail(ErrorCode::unsupported, "dropout of a part that does not begin with a multiple of 8");
   visit_wide(io.x.dtype(), [&]<class R>() {
     map<R>(context, DropOut<R>{DropoutFactors<R>(io.keep), io.first}, io.y, io.x);

@@ -112,7 +112,43 @@ void forward(const Context& context, const kernels::LossForward& io) {
 }
 
 template <class R, DType kType>
+struct ShareRows {
+  std::int32_t ignore;
+  PackedRow<kType> shape;
+  Elements<R> logits;
+  const std::int32_t* targets;
+  R* peaks;
+  double* given;
+
+  template <class Group>
+  __device__ void operator()(const Group& group) const {
+    const std::int64_t begin = group.row * shape.width;
+    const std::int32_t target = targets[group.row];
+    if (target == ignore) return;
+    Summit<R> summit;
+    R all(0);
+    for (std::int64_t c = group.lane * kPack; c < shape.width; c += Group::lanes * kPack) {
+      R x[kPack];
+      shape.load(logits, begin, c, x);
+      summit.add(c, shape.left(c), x);
+#pragma unroll
+      for (const R value : x) all += value;  // 0 behind the end
+    }
+    summit.join(group);
+    all = group.sum(all);
+    if (group.lane != 0) return;
+    peaks[2 * group.row] = summit.top;
+    peaks[2 * group.row + 1] = math::log(summit.sum);
+    const bool here = target != kernels::kClassElsewhere;
+    given[3 * group.row] = here ? static_cast<double>(logits[begin + target]) : 0.0;
+    given[3 * group.row + 1] = static_cast<double>(all);
+    given[3 * group.row + 2] = here && summit.at == target ? 1.0 : 0.0;
+  }
+};
+
+template <class R, DType kType>
 struct LossVjpRows {
+  double smooth_each;  // of every class
   double smoothing;
   std::int32_t ignore;
   PackedRow<kType> shape;
@@ -127,8 +163,8 @@ struct LossVjpRows {
     const std::int32_t target = targets[group.row];
     const bool counts = target != ignore;
     const R top = counts ? peaks[2 * group.row] : R(0), log_sum = counts ? peaks[2 * group.row + 1] : R(0);
-    const R smooth = static_cast<R>(smoothing / static_cast<double>(shape.width)),
-            certain = static_cast<R>(1.0 - smoothing), scale = rate == nullptr ? R(1) : static_cast<R>(*rate);
+    const R smooth = static_cast<R>(smooth_each), certain = static_cast<R>(1.0 - smoothing),
+            scale = rate == nullptr ? R(1) : static_cast<R>(*rate);
     for (std::int64_t c = group.lane * kPack; c < shape.width; c += Group::lanes * kPack) {
       R x[kPack];
       if (counts) shape.load(logits, begin, c, x);
@@ -146,7 +182,8 @@ template <class R, DType kType>
 void backward(const Context& context, const kernels::LossBackward& io) {
   const std::int64_t classes = io.logits.dim(1);
   rows(context, io.logits.dim(0), classes,
-       LossVjpRows<R, kType>{io.options.label_smoothing,
+       LossVjpRows<R, kType>{io.options.label_smoothing / static_cast<double>(io.classes()),
+                             io.options.label_smoothing,
                              io.options.ignore_index,
                              {classes, {&io.logits, &io.dx}},
                              elements<R>(io.logits),
@@ -181,6 +218,20 @@ void kernels::check_targets<Device::cuda>(const Context& context, const TargetCh
 template <>
 void kernels::cross_entropy<Device::cuda>(const Context& context, const LossForward& io) {
   visit_stored(io.logits.dtype(), [&]<class R, DType kType>() { forward<R, kType>(context, io); });
+}
+
+template <>
+void kernels::share_of_loss<Device::cuda>(const Context& context, const LossShare& io) {
+  const std::int64_t classes = io.logits.dim(1);
+  visit_stored(io.logits.dtype(), [&]<class R, DType kType>() {
+    rows(context, io.logits.dim(0), classes,
+         ShareRows<R, kType>{io.ignore_index,
+                             {classes, {&io.logits}},
+                             elements<R>(io.logits),
+                             pointer<std::int32_t>(io.targets),
+                             pointer<R>(io.peaks),
+                             pointer<double>(io.given)});
+  });
 }
 
 template <>

@@ -104,27 +104,46 @@ TEST(Worker, WorksInOrderAndTellsOfTheFirstFailure) {
 }
 
 TEST(Mesh, ReadsItsAxes) {
-  EXPECT_EQ(MeshShape::parse("", 3).text(), "data=3,sequence=1");
-  EXPECT_EQ(MeshShape::parse("sequence=4", 4).text(), "data=1,sequence=4");
-  EXPECT_EQ(MeshShape::parse("sequence=3,data=2", 6).text(), "data=2,sequence=3");
-  EXPECT_EQ(MeshShape::parse("tensor=1,data=2", 2).data, 2);
+  EXPECT_EQ(MeshShape::parse("", 3).text(), "data=3,sequence=1,tensor=1");
+  EXPECT_EQ(MeshShape::parse("sequence=4", 4).text(), "data=1,sequence=4,tensor=1");
+  EXPECT_EQ(MeshShape::parse("sequence=3,data=2", 6).text(), "data=2,sequence=3,tensor=1");
+  EXPECT_EQ(MeshShape::parse("pipeline=1,tensor=2", 2).tensor, 2);
 }
 
 TEST(Mesh, RefusesWhatIsNone) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"data=2,sequence=2", "2 x 2 = 4 ranks, but there are 6"},
+      {"data=2,sequence=2", "2 x 2 x 1 = 4 ranks, but there are 6"},
       {"data", "is no axis=ranks"},
       {"data=0", "gives no number of ranks"},
       {"data=2x", "gives no number of ranks"},
       {"data=", "gives no number of ranks"},
       {"data=2,data=3", "axis data is given twice"},
       {"rows=6", "unknown axis \"rows\""},
-      {"tensor=6", "not split along the axis tensor yet"},
+      {"pipeline=6", "not split along the axis pipeline yet"},
       {"data=6,", "is no axis=ranks"}};
   for (const auto& [text, words] : cases) {
     const std::string error = error_of([&, &t = text] { MeshShape::parse(t, 6); });
     EXPECT_TRUE(has(error, words)) << text << ": " << error;
   }
+}
+
+TEST(Mesh, GroupsThoseWhoShareWeights) {
+  run_threads(8, [](const Group& all) {
+    const Mesh mesh(all, MeshShape::parse("data=2,sequence=2,tensor=2", 8));
+    const auto sum = [&](const Group& group) {
+      double total = 0.0;
+      const auto rank = static_cast<double>(all.rank());
+      for (const double other : group.all_gather(std::span(&rank, 1))) total += other;
+      return total;
+    };
+    const int r = all.rank(), tensor = r % 2, sequence = r / 2 % 2, data = r / 4;
+    EXPECT_EQ(mesh.tensor.rank(), tensor);
+    EXPECT_EQ(mesh.sequence.rank(), sequence);
+    EXPECT_EQ(mesh.data.rank(), data);
+    EXPECT_EQ(sum(mesh.tensor), 2 * (r - tensor) + 1);
+    EXPECT_EQ(sum(mesh.same_weights), 12 + 4 * tensor);
+    EXPECT_EQ(sum(mesh.same_examples), 16 * data + 6);
+  });
 }
 
 TEST(Mesh, GroupsNeighboursOfASequence) {

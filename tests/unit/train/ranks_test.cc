@@ -7,10 +7,15 @@
 
 #include "dist/mesh.h"
 #include "dist/threads.h"
+#include "models/mesh.h"
+#include "parallel/cut.h"
 #include "support/expect_error.h"
+#include "support/families.h"
 #include "support/temporary_folder.h"
+#include "support/tensors.h"
 #include "support/tiny_run.h"
 #include "train/shared_adamw.h"
+#include "train/stepper.h"
 
 // Training by several ranks, which are threads here, beside training by one.
 namespace fovea {
@@ -43,14 +48,21 @@ struct Job {
   bool divides_state = false;
   std::int64_t compare_every = 0;
   std::string mesh = {};
+  std::int64_t heads = 0;  // 0: those of the preset
   std::function<void(TinyRun&, int rank)> before = {};
 };
+
+ModelConfig model_of(const Job& job) {
+  ModelConfig config = tiny::config(job.model);
+  if (job.heads > 0) config.heads = job.heads;
+  return config;
+}
 
 std::vector<Seen> train(int ranks, const Job& job) {
   std::vector<Seen> all(static_cast<std::size_t>(ranks));
   dist::run_threads(ranks, [&](const dist::Group& group) {
     TrainConfig config = job.config;
-    TinyRun run(config, tiny::config(job.model));
+    TinyRun run(config, model_of(job));
     if (group.rank() == ranks - 1) run.stop_after = job.stop_after;
     if (job.before) job.before(run, group.rank());
     dist::MeshShape shape = dist::MeshShape::parse(job.mesh, ranks);
@@ -70,6 +82,22 @@ std::vector<Seen> train(int ranks, const Job& job) {
     seen.checkpoints = run.checkpoints;
   });
   return all;
+}
+
+// Losses of ten steps on random examples.
+std::vector<double> ten_steps(Context& context, Model& model, const TrainConfig& config, const dist::Mesh& mesh) {
+  set_mesh(model, mesh);
+  Stepper stepper(context, model, config, RecordedSteps::When::never);
+  stepper.set_mesh(mesh);
+  std::vector<double> losses;
+  for (std::int64_t step = 1; step <= 10; ++step) {
+    const Batch batch = families::random_batch(context, model.config(), static_cast<std::uint64_t>(step));
+    StepReport report;
+    report.step = step;
+    stepper.step(std::span(&batch, 1), 1e-3, report);
+    losses.push_back(report.loss);
+  }
+  return losses;
 }
 
 void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
@@ -165,6 +193,95 @@ TEST(Ranks, AnyMeshGoesOnWithARun) {
     std::vector<double> losses = begun[0].losses;
     losses.insert(losses.end(), rest[0].losses.begin(), rest[0].losses.end());
     expect_near(losses, whole[0].losses, 1e-4);
+  }
+}
+
+// Heads, columns and tokens of the weights are divided: sums over ranks have another order, as above.
+TEST(Ranks, ShareWeights) {
+  for (const char* model : {"transnormer-t2", "transnormer-t1", "transformer"}) {
+    const Job job{.model = model, .heads = 4};
+    TinyRun alone(job.config, model_of(job));
+    alone.go();
+    for (const auto& [ranks, mesh] : std::vector<std::pair<int, const char*>>{
+             {2, "tensor=2"}, {4, "tensor=4"}, {4, "data=2,tensor=2"}, {4, "sequence=2,tensor=2"}}) {
+      SCOPED_TRACE(std::string(model) + " on " + mesh);
+      const std::vector<Seen> seen = train(ranks, {.model = model, .mesh = mesh, .heads = 4});
+      EXPECT_NEAR(seen[0].losses[0], alone.losses[0], 1e-6 * alone.losses[0]);
+      expect_near(seen[0].losses, alone.losses, 1e-4);
+      for (std::size_t i = 0; i < alone.steps.size(); ++i) {
+        EXPECT_EQ(seen[0].tokens[i], alone.steps[i].tokens);
+        EXPECT_NEAR(seen[0].norms[i], alone.steps[i].gradient_norm, 1e-3 * alone.steps[i].gradient_norm);
+      }
+      EXPECT_NEAR(seen[0].validations[1], alone.evaluations[1].loss, 1e-4);
+      for (const Seen& other : seen) {
+        EXPECT_EQ(other.losses, seen[0].losses);
+        EXPECT_EQ(other.validations, seen[0].validations);
+      }
+    }
+  }
+}
+
+// Files have whole weights, whoever wrote them: averages and divided moments as well.
+TEST(Ranks, SharedWeightsGoOnAnywhere) {
+  const TemporaryFolder folder;
+  const auto config = [&](const std::string& name) {
+    TrainConfig config = in_parts(folder / name);
+    config.average = Averaging::exponential;
+    config.average_decay = 0.5;
+    return config;
+  };
+  const auto job = [&](const std::string& name, const char* mesh) {
+    return Job{.config = config(name), .mesh = mesh, .heads = 4};
+  };
+  const std::vector<Seen> whole = train(1, job("whole", ""));
+  const std::vector<Seen> same = train(4, job("same", "data=2,tensor=2"));
+  Job begin = job("run", "data=2,tensor=2");
+  begin.stop_after = 4;
+  begin.divides_state = true;
+  const std::vector<Seen> begun = train(4, begin);
+  Job alone = job("alone", "");
+  alone.stop_after = 4;
+  train(1, alone);
+  for (const char* from : {"run", "alone"})
+    for (const auto& [ranks, mesh] : std::vector<std::pair<int, const char*>>{
+             {1, ""}, {2, "tensor=2"}, {2, "sequence=2"}, {4, "data=2,tensor=2"}, {4, "tensor=4"}}) {
+      SCOPED_TRACE(std::string(mesh) + " from " + from);
+      Job rest = job(std::string(from) + " on " + mesh, mesh);
+      rest.resume = folder / from;
+      const std::vector<Seen> seen = train(ranks, rest);
+      std::vector<double> losses = begun[0].losses;
+      losses.insert(losses.end(), seen[0].losses.begin(), seen[0].losses.end());
+      expect_near(losses, whole[0].losses, 1e-4);
+      EXPECT_NEAR(seen[0].validations.back(), whole[0].validations.back(), 1e-4);
+      if (from == std::string("run") && mesh == std::string("data=2,tensor=2")) {
+        EXPECT_EQ(seen[0].parameters, same[0].parameters);  // the same bits as a run that nobody stopped
+      }
+    }
+}
+
+// Ten steps of every kind of token model, and what became of each weight.
+TEST(Ranks, ShareWeightsOfModelsOfTokens) {
+  for (const char* name : {"gpt", "llama", "transnormer-t2-lm", "roberta", "seq2seq", "t5"}) {
+    ModelConfig config = families::family(name, DType::f32);
+    config.dropout = config.inner_dropout = config.attention_dropout = name == std::string("llama") ? 0.0 : 0.1;
+    TrainConfig training = quick();
+    training.accumulation = 1;
+    training.clip_norm = 1.0;
+    Context context({.threads = 1, .seed = 9});
+    Model model(context, config);
+    const std::vector<double> expected = ten_steps(context, model, training, {});
+    dist::run_threads(2, [&](const dist::Group& group) {
+      SCOPED_TRACE(name);
+      Context own({.threads = 1, .seed = 9});
+      Model part(own, config);
+      const dist::Mesh mesh(group, {.tensor = 2});
+      expect_near(ten_steps(own, part, training, mesh), expected, 1e-4);
+      for (std::size_t i = 0; i < part.parameters().size(); ++i) {
+        const Parameter& p = part.parameters()[i];
+        const Tensor all = divided::whole_of(own, p.var.value(), p.cut, mesh.tensor);
+        EXPECT_LT(testing::relative_error(all, model.parameters()[i].var.value()), 0.02) << p.name;
+      }
+    });
   }
 }
 
