@@ -14,6 +14,10 @@ constexpr double kBlockMass = 0.9;        // inside blocks, and ...
 constexpr double kBlockShare = 0.5;       // ... only where blocks are no larger than this share of the keys
 constexpr double kLocalMass = 0.6;        // within kNear
 constexpr double kNearShare = 0.5;        // of all keys: where more are near, being near says nothing
+constexpr double kDelimiterMass = 0.5;    // of all rows on delimiters, and ...
+constexpr double kDelimiterGain = 0.25;   // ... so much more than there would be if all keys were read alike
+constexpr double kRelationGain = 0.1;     // over the best fixed distance
+constexpr double kTagGain = 0.3;          // over reading all words alike
 constexpr double kLocalDeviation = 0.05;  // of the keys: a wider bell that is still far from all of them
 
 // The distance, key - query, at which most rows have their largest weight; and how many of them do.
@@ -80,12 +84,18 @@ void classify(HeadVerdict& verdict, const VerdictCase& of) {
                          : verdict.offset == -1 ? HeadClass::previous
                          : verdict.offset == 1  ? HeadClass::next
                                                 : HeadClass::offset;
+  else if (verdict.delimiters.share >= kDelimiterMass && verdict.delimiters.gain() >= kDelimiterGain)
+    verdict.head_class = HeadClass::delimiter;
   else if (verdict.broadcast_mass >= kBroadcastMass && of.shape.n_q > 2)
     verdict.head_class = HeadClass::broadcast;
+  else if (verdict.relation.gain() >= kRelationGain)
+    verdict.head_class = HeadClass::syntactic;
   else if (verdict.near_mass >= kLocalMass && static_cast<double>(2 * kNear + 1) <= kNearShare * n)
     verdict.head_class = HeadClass::local;
   else if (has_blocks && verdict.block_mass >= kBlockMass)
     verdict.head_class = HeadClass::block;
+  else if (verdict.tag.gain() >= kTagGain)
+    verdict.head_class = HeadClass::semantic;
   else
     verdict.head_class = verdict.deviation <= kLocalDeviation * n ? HeadClass::local : HeadClass::diffuse;
 }

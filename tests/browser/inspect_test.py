@@ -108,6 +108,8 @@ class Page(unittest.TestCase):
         self.assertEqual(self.browser.run("document.querySelectorAll('.thumb').length"), HEADS)
         self.assertEqual(self.browser.run("document.querySelectorAll('.layer').length"), 2)
         self.browser.wait("[...document.querySelectorAll('.thumb canvas')].every((c) => c.width > 0 && c.width <= 64)")
+        told = self.browser.run("document.querySelector('.shortly').textContent")
+        self.assertRegex(told, "(local|mixed|global): layer")
         self.assertIn("not why a model answers", self.browser.run("document.querySelector('.caution').textContent"))
         with open(self.folder / "files" / "heads.csv", newline="") as file:
             classes = [row["class"] for row in csv.DictReader(file)]
@@ -253,6 +255,34 @@ class Page(unittest.TestCase):
         self.open_head(1)
         self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 390)
         self.keep("phone")
+
+
+class Together(unittest.TestCase):
+    """What the rollout and the tags of words add to a page."""
+
+    def test_all_layers_are_one_more_map(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_two_layers(folder / "model", ["softmax", "softmax"])
+            words = ["a", "b", ",", "c", "d", "."]
+            (folder / "text.conllu").write_text("".join(
+                f"{k}\t{word}\t_\t{'PUNCT' if word in ',.' else 'NOUN'}\t_\t_\t{k - 1}\tnext\t_\t_\n" for k, word in enumerate(words, 1)))
+            inspect(folder, "model", "--tags", "text.conllu", "--rollout", "--out", "page.html", "--files", "files")
+            browser = Browser()
+            self.addCleanup(browser.close)
+            browser.open(folder / "page.html")
+            self.assertEqual(browser.run("document.querySelectorAll('.thumb').length"), HEADS + 1)
+            self.assertIn("all layers", browser.run("[...document.querySelectorAll('.layer')].at(-1).textContent"))
+            self.assertEqual(browser.run("[...document.querySelectorAll('figure')][0].querySelectorAll('.keys span span').length"), 3)  # layers, the diagonal
+            browser.run("[...document.querySelectorAll('.thumb')].at(-1).click()")
+            browser.wait("window.inspectPage && inspectPage.map.frames")
+            (_, n, _), numbers = Page.read_weights(folder / "files" / "rollout.npy")
+            for row, column in [(0, 0), (8, 3), (10, 10)]:
+                shown = browser.run(f"inspectPage.map.data.weight({row}, {column}).value")
+                self.assertAlmostEqual(shown, numbers[row * n + column], delta=0.05 * numbers[row * n + column])
+            facts = browser.run("document.querySelector('.facts').textContent")
+            self.assertIn("mass on delimiters", facts)
+            self.assertEqual(browser.errors, [])
 
 
 class Long(unittest.TestCase):
