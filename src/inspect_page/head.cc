@@ -173,9 +173,8 @@ const std::vector<ClassText>& class_texts() {
        "nothing to read here and does next to nothing.",
        "pink"},
       {HeadClass::delimiter, "delimiter",
-       "Nearly all rows read special tokens, punctuation or white space: the head has found nothing to read here and "
-       "does "
-       "next to nothing.",
+       "Most of the mass goes to special tokens, punctuation or white space. Where tokens are words, the head has "
+       "found nothing to read here and does next to nothing.",
        "wine"},
       {HeadClass::syntactic, "syntactic",
        "Words read the one they depend on, or those that depend on them, more often than any fixed distance would find "

@@ -58,14 +58,14 @@ function howTo() {
     meta.command ? element("pre", {}, meta.command) : null);
 }
 
-// What can be said of a model at once: which layers are local and global, which heads find nothing to read.
+// What can be said of a model at once: which layers are local and global, how many heads may have found nothing to read.
 function shortly(model, index) {
   const layers = meta.layers.filter((layer) => layer.model === index && !isRollout(layer));
   const heads = layers.flatMap((layer) => layer.heads.map((id) => meta.heads[id]));
   const idle = heads.filter((head) => head.class === "delimiter" || head.class === "broadcast").length;
   const reaches = ["local", "mixed", "global"].map((reach) => [reach, layers.filter((layer) => layer.reach === reach).map((layer) => layer.number)]);
   const words = reaches.filter(([, numbers]) => numbers.length).map(([reach, numbers]) => `${reach}: ${numbers.length > 1 ? "layers" : "layer"} ${numbers.join(", ")}`);
-  if (idle) words.push(`${idle} of ${heads.length} heads find nothing to read here (delimiter, broadcast)`);
+  if (idle) words.push(`${idle} of ${heads.length} heads read little but delimiters or one token`);
   return words.length ? element("p", { class: "shortly" }, meta.models.length > 1 ? element("b", {}, `${model.name}  `) : null, words.join(" · ")) : null;
 }
 
