@@ -101,9 +101,10 @@ struct HeadVerdict {
   std::int64_t broadcast_key = 0;  // the key with the most mass of other rows
   double broadcast_mass = 0.0;     // their mean mass on it
   std::int64_t block_width = 0;
-  double block_mass = 0.0;        // mass inside the row's own block
-  double entropy = 0.0;           // mean over rows, divided by the logarithm of the keys a row may read
-  ComparedShare delimiters = {};  // mass on delimiters; of a row that reads all keys alike
+  double block_mass = 0.0;         // mass inside the row's own block
+  double block_by_distance = 0.0;  // the same of a head with these distances that knows no blocks
+  double entropy = 0.0;            // mean over rows, divided by the logarithm of the keys a row may read
+  ComparedShare delimiters = {};   // mass on delimiters; of a row that reads all keys alike
   // Words whose largest weight on another word is on that of the relation it follows best ("nsubj"; "nsubj back": from
   // the word that others depend on); of the best fixed distance.
   ComparedShare relation = {};

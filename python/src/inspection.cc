@@ -136,6 +136,7 @@ nb::dict verdict_of(const HeadVerdict& v) {
   out["broadcast_mass"] = v.broadcast_mass;
   out["block_width"] = v.block_width;
   out["block_mass"] = v.block_mass;
+  out["block_by_distance"] = v.block_by_distance;
   out["entropy"] = v.entropy;
   out["delimiters"] = compared(v.delimiters);
   out["relation"] = compared(v.relation);
