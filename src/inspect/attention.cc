@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "fovea/inspect.h"
 #include "inspect/layer.h"
@@ -33,22 +34,25 @@ void check(const InspectOptions& options) {
   if (options.block < 0) fail(ErrorCode::usage, "a block has no fewer than 0 tokens", "block");
 }
 
-// Keeps the first call that is to be made, in its place.
+// Uses the first call that is to be made, in its place.
 class FirstCall final : public AttentionWatch {
  public:
-  FirstCall(const Context& host, std::int64_t sequence) : host_(host), sequence_(sequence) {}
+  explicit FirstCall(std::function<void(const Call&)> use) : use_(std::move(use)) {}
 
   bool lets_run(const Call& call) override {
-    kept = inspection::sequence_of(host_, call, sequence_);
+    use_(call);
     return false;
   }
 
-  std::optional<SequenceCall> kept;
-
  private:
-  const Context& host_;
-  std::int64_t sequence_;
+  std::function<void(const Call&)> use_;
 };
+
+void use_call(Context& context, const inspection::AttentionArguments& a, std::function<void(const Call&)> use) {
+  Tape tape(context, {.record = false});
+  const FirstCall first(std::move(use));
+  attention(tape, a.q, a.k, a.v, a.mechanism, a.call);
+}
 
 // Copies the part of each row that is asked for.
 class Rectangle final : public inspection::MapSink {
@@ -110,10 +114,9 @@ Context host_context(const Context& context) { return Context({.threads = contex
 
 SequenceCall single_sequence(Context& context, const AttentionArguments& a, std::int64_t sequence) {
   const Context host = host_context(context);
-  Tape tape(context, {.record = false});
-  FirstCall first(host, sequence);
-  attention(tape, a.q, a.k, a.v, a.mechanism, a.call);
-  return std::move(*first.kept);
+  std::optional<SequenceCall> kept;
+  use_call(context, a, [&](const Call& call) { kept = sequence_of(host, call, sequence); });
+  return std::move(*kept);
 }
 
 LayerRecord measure(Context& host, const SequenceCall& call, const InspectOptions& options) {
@@ -179,8 +182,10 @@ MapRectangle rectangle(Context& host, const SequenceCall& call, const MapRequest
 LayerRecord inspect_attention(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Mechanism& mechanism, const AttentionOptions& call, const InspectOptions& options) {
   Context host = inspection::host_context(context);
-  const SequenceCall kept = inspection::single_sequence(context, {q, k, v, mechanism, call}, options.sequence);
-  LayerRecord record = inspection::measure(host, kept, options);
+  LayerRecord record;
+  use_call(context, {q, k, v, mechanism, call}, [&](const Call& made) {
+    record = inspection::measure(host, inspection::sequence_of(host, made, options.sequence, false), options);
+  });
   record.place = "attention";
   inspection::judge_tokens(options.notes, record);
   return record;

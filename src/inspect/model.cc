@@ -82,7 +82,7 @@ InspectRecord inspect(Context& context, const Model& model, const Batch& batch, 
   const std::int64_t count = run(context, model, batch, [&](const SeenLayer& seen) {
     const bool rolls = options.rollout && !seen.cross && !reads_second(seen);
     if (!wanted(seen.index) && !rolls) return;
-    const SequenceCall call = inspection::sequence_of(host, seen.call, options.sequence);
+    const SequenceCall call = inspection::sequence_of(host, seen.call, options.sequence, false);
     if (rolls) rollout.add(host, call);
     if (!wanted(seen.index)) return;
     LayerRecord layer = inspection::measure(host, call, options);
@@ -107,7 +107,7 @@ std::vector<MapRectangle> map_rectangles(Context& context, const Model& model, c
     std::optional<SequenceCall> call;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (requests[i].layer != seen.index) continue;
-      if (!call) call = inspection::sequence_of(host, seen.call, sequence);
+      if (!call) call = inspection::sequence_of(host, seen.call, sequence, false);
       out[i] = inspection::rectangle(host, *call, requests[i]);
     }
   });
