@@ -364,14 +364,15 @@ void add_sources(const Arguments& verb, InspectVerb& o) {
   verb.add_option("--second", o.second, "what a decoder reads, or the other text").type_name("TEXT");
   verb.add_option("--length", o.length, "tokens of the text at most [512]").type_name("N").check(in_range(1, 1e7));
   verb.add_option("--beside", o.beside, "another model on the same page (repeatable)").type_name("MODEL").repeatable();
-  verb.add_option("--layers", o.layers, "only these: 0,3 [all]").type_name("LIST");
+  verb.add_option("--layers", o.layers, "only these: 0,3 [all]").type_name("LIST").common();
   verb.add_flag("--rollout", o.rollout, "attention rollout: all layers in one map");
   verb.add_flag("--importance", o.importance, "what each head is worth, by gradient and by taking it out");
   verb.add_flag("--prune", o.prune, "the score as heads are taken out, least important first");
   verb.add_option("--examples", o.examples, "of the run's data, for these two")
       .type_name("N")
       .show_default()
-      .check(in_range(1, 1e6));
+      .check(in_range(1, 1e6))
+      .common();
   verb.add_option("--approximation", o.mechanisms, "how far these are from softmax on the model's q, k, v")
       .type_name("A,B");
 }
@@ -380,7 +381,10 @@ void add_sources(const Arguments& verb, InspectVerb& o) {
 void add_outputs(const Arguments& verb, InspectVerb& o) {
   verb.add_option("--out", o.out, "the page").type_name("FILE");
   verb.add_option("--files", o.files, "folder for CSV, .npy, PNG and SVG").type_name("FOLDER");
-  verb.add_option("--exact", o.exact, "LAYER,HEAD,ROW,ROW,KEY,KEY as .npy (repeatable)").type_name("PART").repeatable();
+  verb.add_option("--exact", o.exact, "LAYER,HEAD,ROW,ROW,KEY,KEY as .npy (repeatable)")
+      .type_name("PART")
+      .repeatable()
+      .common();
   verb.add_option("--size", o.size, "about how large the page may be [14MB, long texts 28MB]")
       .type_name("BYTES")
       .common();
