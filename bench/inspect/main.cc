@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -104,9 +105,10 @@ int main(int argc, char** argv) {
       cost.megabytes = static_cast<double>(peak.extra_bytes()) / 1e6;
       cost.ratios.push_back(cost.seconds.back() / costs[0].seconds.back());
     }
-  std::printf("%s, %lld tokens, %lld heads of 64, %d threads, medians of %d rounds\n", name.c_str(),
+  const auto best = [](const Cost& cost) { return *std::min_element(cost.seconds.begin(), cost.seconds.end()); };
+  std::printf("%s, %lld tokens, %lld heads of 64, %d threads, medians of %d rounds; the best of them\n", name.c_str(),
               static_cast<long long>(n), static_cast<long long>(heads), context.threads(), rounds);
   for (const Cost& cost : costs)
-    std::printf("  %-50s %8.3f s, %.2f times forward, %.0f MB\n", cost.name.c_str(), median(cost.seconds),
-                median(cost.ratios), cost.megabytes);
+    std::printf("  %-50s %8.3f s, %.2f times forward, %.0f MB; %.3f s, %.2f times\n", cost.name.c_str(),
+                median(cost.seconds), median(cost.ratios), cost.megabytes, best(cost), best(cost) / best(costs[0]));
 }

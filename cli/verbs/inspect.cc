@@ -25,11 +25,11 @@ namespace {
 
 struct InspectVerb {
   MachineOptions machine;
-  std::string model, text, prompt, tokens, second, picture, out, files, tokenizer, layers, split = "test", size,
-                                                                                           mechanisms;
+  std::string model, text, prompt, tokens, tags, second, picture, out, files, tokenizer, layers, split = "test", size,
+                                                                                                 mechanisms;
   std::vector<std::string> beside, exact;
   std::optional<std::int64_t> length, example;
-  bool paper_curve = false, force = false, importance = false, prune = false;
+  bool paper_curve = false, rollout = false, force = false, importance = false, prune = false;
   std::int64_t examples = 32;
 
   bool asks_heads() const { return importance || prune; }
@@ -40,14 +40,14 @@ constexpr std::int64_t kUsualLength = 512;
 
 int sources_of(const InspectVerb& verb) {
   return static_cast<int>(!verb.text.empty()) + static_cast<int>(!verb.prompt.empty()) +
-         static_cast<int>(!verb.tokens.empty()) + static_cast<int>(!verb.picture.empty()) +
-         static_cast<int>(verb.example.has_value());
+         static_cast<int>(!verb.tokens.empty()) + static_cast<int>(!verb.tags.empty()) +
+         static_cast<int>(!verb.picture.empty()) + static_cast<int>(verb.example.has_value());
 }
 
 void check(const InspectVerb& verb) {
   if (sources_of(verb) > 1)
     fail(ErrorCode::usage, "more than one thing to read", "fovea inspect",
-         "one of --text, --prompt, --tokens, --picture and --example");
+         "one of --text, --prompt, --tokens, --tags, --picture and --example");
   if (verb.out.empty() && verb.files.empty() && !verb.asks_heads() && verb.mechanisms.empty())
     fail(ErrorCode::usage, "where to write the page?", "fovea inspect", "--out FILE.html");
   if (!verb.out.empty() && !verb.force && is_there(verb.out))
@@ -127,16 +127,18 @@ InspectSubject text_of(const Context& context, const Model& model, const std::st
   if (!tokenizer)
     fail(ErrorCode::bad_input, "the model has no tokeniser", verb.model,
          model.config().vocabulary > 0 ? "--tokens 1,2,3, --example N or --tokenizer FOLDER" : "--example N");
+  const bool is_file = !verb.text.empty() || !verb.tags.empty();
+  const std::int64_t most = verb.length ? *verb.length
+                            : is_file   ? std::min(kUsualLength, model.config().max_length)
+                                        : 0;
+  if (!verb.tags.empty()) return inspect_tagged(context, model, *tokenizer, read_tagged_text(verb.tags), most);
   const std::string text = verb.text.empty() ? verb.prompt : read_text(verb.text);
-  const std::int64_t most = verb.length         ? *verb.length
-                            : verb.text.empty() ? 0
-                                                : std::min(kUsualLength, model.config().max_length);
   return inspect_text(context, model, *tokenizer, text, verb.second, most);
 }
 
 Given given_of(Context& context, const Model& model, const Path& checkpoint, const InspectVerb& verb,
                const Console& console) {
-  const bool text = !verb.text.empty() || !verb.prompt.empty() || !verb.tokens.empty();
+  const bool text = !verb.text.empty() || !verb.prompt.empty() || !verb.tokens.empty() || !verb.tags.empty();
   if (!text && verb.picture.empty()) return example_of(context, model, checkpoint, verb, console);
   Given given{verb.picture.empty() ? text_of(context, model, checkpoint.string(), verb)
                                    : inspect_picture(context, model, verb.picture),
@@ -201,12 +203,18 @@ Looked look(Context& context, const std::string& name, const InspectVerb& verb, 
   if (subject.left_out > 0)
     console.note(fmt::format("the first {} of {} tokens are read; --length N for more", subject.tokens.input.size(),
                              std::ssize(subject.tokens.input) + subject.left_out));
-  InspectOptions options{.paper_curve = verb.paper_curve};
+  InspectOptions options{.paper_curve = verb.paper_curve,
+                         .rollout = verb.rollout,
+                         .notes = subject.notes,
+                         .second_notes = subject.second_notes};
   if (!verb.layers.empty()) options.layers = numbers_of(verb.layers, "--layers");
   const std::int64_t n = longest_of(subject, model);
   options.cells = inspect_page_cells(n, heads_of(model.config(), 1 + std::ssize(verb.beside)), page.bytes);
   if (page.models.empty()) page.picture = subject.picture;
   InspectedModel out{.name = name, .record = inspect(context, model, subject.batch, options), .tokens = subject.tokens};
+  if (verb.rollout && !out.record.rollout)
+    console.note(
+        fmt::format("no rollout: it needs layers with maps, of one length up to {} tokens", options.rollout_tokens));
   WorthQuestion question{subject.batch, given.asked, verb.importance, verb.prune};
   if (!verb.mechanisms.empty()) question.mechanisms = split_names(verb.mechanisms, "--approximation");
   add_worth(context, model, question, out);
@@ -255,6 +263,17 @@ void add_worth_document(const InspectPage& page, Json& out) {
   }
 }
 
+// What the tokens told of a head, where they are known.
+void add_token_document(const HeadVerdict& verdict, Json& head) {
+  const auto add = [&](const char* name, const ComparedShare& found) {
+    if (std::isfinite(found.share))
+      head[name] = {{"of", found.of}, {"share", found.share}, {"baseline", number_or_null(found.baseline)}};
+  };
+  add("delimiters", verdict.delimiters);
+  add("relation", verdict.relation);
+  add("tag", verdict.tag);
+}
+
 Json document_of(const InspectPage& page, const InspectVerb& verb, const std::vector<std::string>& files,
                  double seconds) {
   Json layers = Json::array();
@@ -270,6 +289,7 @@ Json document_of(const InspectPage& page, const InspectVerb& verb, const std::ve
                          {"near_mass", v.near_mass},
                          {"deviation", v.deviation},
                          {"bad_rows", head.bad_rows}});
+        add_token_document(v, heads.back());
       }
       layers.push_back({{"model", model.name},
                         {"place", layer.place},
@@ -332,6 +352,47 @@ void run(const InspectVerb& verb, const Console& console) {
   console.document(document_of(page, verb, files, clock.seconds()));
 }
 
+// What is read and what is asked of it.
+void add_sources(const Arguments& verb, InspectVerb& o) {
+  verb.add_option("--text", o.text, "file with the text to read").type_name("FILE");
+  verb.add_option("--prompt", o.prompt, "the text itself").type_name("TEXT");
+  verb.add_option("--tokens", o.tokens, "the ids themselves: 5,1,7").type_name("IDS");
+  verb.add_option("--tags", o.tags, "CoNLL-U file: a text whose words have tags").type_name("FILE");
+  verb.add_option("--picture", o.picture, "PNG file, for models of pictures").type_name("FILE");
+  verb.add_option("--example", o.example, "example of the run's own data [0]").type_name("N").check(in_range(0, 1e12));
+  verb.add_option("--split", o.split, "of that data: train, validation or test [test]").type_name("NAME").common();
+  verb.add_option("--second", o.second, "what a decoder reads, or the other text").type_name("TEXT");
+  verb.add_option("--length", o.length, "tokens of the text at most [512]").type_name("N").check(in_range(1, 1e7));
+  verb.add_option("--beside", o.beside, "another model on the same page (repeatable)").type_name("MODEL").repeatable();
+  verb.add_option("--layers", o.layers, "only these: 0,3 [all]").type_name("LIST").common();
+  verb.add_flag("--rollout", o.rollout, "attention rollout: all layers in one map");
+  verb.add_flag("--importance", o.importance, "what each head is worth, by gradient and by taking it out");
+  verb.add_flag("--prune", o.prune, "the score as heads are taken out, least important first");
+  verb.add_option("--examples", o.examples, "of the run's data, for these two")
+      .type_name("N")
+      .show_default()
+      .check(in_range(1, 1e6))
+      .common();
+  verb.add_option("--approximation", o.mechanisms, "how far these are from softmax on the model's q, k, v")
+      .type_name("A,B");
+}
+
+// Where it goes.
+void add_outputs(const Arguments& verb, InspectVerb& o) {
+  verb.add_option("--out", o.out, "the page").type_name("FILE");
+  verb.add_option("--files", o.files, "folder for CSV, .npy, PNG and SVG").type_name("FOLDER");
+  verb.add_option("--exact", o.exact, "LAYER,HEAD,ROW,ROW,KEY,KEY as .npy (repeatable)")
+      .type_name("PART")
+      .repeatable()
+      .common();
+  verb.add_option("--size", o.size, "about how large the page may be [14MB, long texts 28MB]")
+      .type_name("BYTES")
+      .common();
+  verb.add_flag("--paper-curve", o.paper_curve, "locality as the TransNormer paper's routine has it").common();
+  verb.add_flag("--force", o.force, "write over what is there");
+  verb.add_option("--tokenizer", o.tokenizer, "tokeniser [the model's own, or bytes]").type_name("FOLDER").common();
+}
+
 }  // namespace
 
 void add_inspect(Program& program) {
@@ -342,35 +403,8 @@ void add_inspect(Program& program) {
                                        "fovea inspect bert --prompt \"The cat sat.\" --out bert.html"}},
                                      [o](const Console& console) { run(*o, console); });
   verb.add_option("model", o->model, "folder of a run, a checkpoint or an import").required();
-  verb.add_option("--text", o->text, "file with the text to read").type_name("FILE");
-  verb.add_option("--prompt", o->prompt, "the text itself").type_name("TEXT");
-  verb.add_option("--tokens", o->tokens, "the ids themselves: 5,1,7").type_name("IDS");
-  verb.add_option("--picture", o->picture, "PNG file, for models of pictures").type_name("FILE");
-  verb.add_option("--example", o->example, "example of the run's own data [0]").type_name("N").check(in_range(0, 1e12));
-  verb.add_option("--split", o->split, "of that data: train, validation or test [test]").type_name("NAME").common();
-  verb.add_option("--second", o->second, "what a decoder reads, or the other text").type_name("TEXT");
-  verb.add_option("--length", o->length, "tokens of the text at most [512]").type_name("N").check(in_range(1, 1e7));
-  verb.add_option("--beside", o->beside, "another model on the same page (repeatable)").type_name("MODEL").repeatable();
-  verb.add_option("--layers", o->layers, "only these: 0,3 [all]").type_name("LIST");
-  verb.add_flag("--importance", o->importance, "what each head is worth, by gradient and by taking it out");
-  verb.add_flag("--prune", o->prune, "the score as heads are taken out, least important first");
-  verb.add_option("--examples", o->examples, "of the run's data, for these two")
-      .type_name("N")
-      .show_default()
-      .check(in_range(1, 1e6));
-  verb.add_option("--approximation", o->mechanisms, "how far these are from softmax on the model's q, k, v")
-      .type_name("A,B");
-  verb.add_option("--out", o->out, "the page").type_name("FILE");
-  verb.add_option("--files", o->files, "folder for CSV, .npy, PNG and SVG").type_name("FOLDER");
-  verb.add_option("--exact", o->exact, "LAYER,HEAD,ROW,ROW,KEY,KEY as .npy (repeatable)")
-      .type_name("PART")
-      .repeatable();
-  verb.add_option("--size", o->size, "about how large the page may be [14MB, long texts 28MB]")
-      .type_name("BYTES")
-      .common();
-  verb.add_flag("--paper-curve", o->paper_curve, "locality as the TransNormer paper's routine has it").common();
-  verb.add_flag("--force", o->force, "write over what is there");
-  verb.add_option("--tokenizer", o->tokenizer, "tokeniser [the model's own, or bytes]").type_name("FOLDER").common();
+  add_sources(verb, *o);
+  add_outputs(verb, *o);
   add_machine_options(verb, o->machine);
 }
 

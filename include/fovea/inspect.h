@@ -32,6 +32,18 @@ struct MapNote {
 };
 FOVEA_EXPORT MapNote map_note(const Mechanism& mechanism);
 
+// What is known of the tokens that a model reads, for the classes of its heads. Lists are by token, or empty.
+struct TaggedWord {
+  std::string tag;         // its kind: "NOUN", "PERSON"; empty: none
+  std::string relation;    // to the word it depends on: "nsubj"
+  std::int64_t head = -1;  // that word; -1: none
+};
+struct TokenNotes {
+  std::vector<std::uint8_t> delimiter;  // 1: a special token, or nothing but punctuation and white space
+  std::vector<std::int32_t> word;       // which of the words; -1: none
+  std::vector<TaggedWord> words = {};
+};
+
 // Every row is divided by the sum of its magnitudes before a statistic is made of it (`row_sum` keeps that sum).
 struct InspectOptions {
   std::vector<std::int64_t> layers = {};  // which attention layers, in the order they run; empty: all
@@ -43,6 +55,7 @@ struct InspectOptions {
   std::int64_t block = 0;              // width of the block-diagonal share; 0: that of the mechanism, or 64
   bool rollout = false;                // of self-attention layers of equal length; up to `rollout_tokens`
   std::int64_t rollout_tokens = 2048;  // it needs a square of them
+  TokenNotes notes = {}, second_notes = {};  // of the input, and of what a decoder reads
 };
 
 // A level of the pyramid: cells of `cell_rows` rows and `cell_keys` keys, the last of each smaller. The first level is
@@ -60,12 +73,23 @@ enum class HeadClass : std::uint8_t {
   self,       // the token itself
   offset,     // another fixed distance
   broadcast,  // one key takes most of the mass of other rows
+  delimiter,  // special tokens and punctuation do
+  syntactic,  // words read the one they depend on, or those that depend on them
+  semantic,   // words of one kind
   block,      // inside blocks of neighbours
   local,      // near by
   diffuse,    // none of these
   undefined,  // rows without numbers
 };
 FOVEA_EXPORT std::string_view name_of(HeadClass head_class);
+
+// A share, and what it would be of a head that knows nothing of tokens. NaN: they are not known.
+struct ComparedShare {
+  std::string of = {};
+  double share = std::numeric_limits<double>::quiet_NaN();
+  double baseline = std::numeric_limits<double>::quiet_NaN();
+  double gain() const { return share - baseline; }
+};
 
 // The class of a head and the numbers it was told by; shares are means over rows that have a key.
 struct HeadVerdict {
@@ -77,8 +101,16 @@ struct HeadVerdict {
   std::int64_t broadcast_key = 0;  // the key with the most mass of other rows
   double broadcast_mass = 0.0;     // their mean mass on it
   std::int64_t block_width = 0;
-  double block_mass = 0.0;  // mass inside the row's own block
-  double entropy = 0.0;     // mean over rows, divided by the logarithm of the keys a row may read
+  double block_mass = 0.0;         // mass inside the row's own block
+  double block_by_distance = 0.0;  // the same of a head with these distances that knows no blocks
+  double entropy = 0.0;            // mean over rows, divided by the logarithm of the keys a row may read
+  ComparedShare delimiters = {};   // mass on delimiters; of a row that reads all keys alike
+  // Words whose largest weight on another word is on that of the relation it follows best ("nsubj"; "nsubj back": from
+  // the word that others depend on); of the best fixed distance.
+  ComparedShare relation = {};
+  // Of the mass on words that on those of one tag, or, of "its own", words whose largest weight on another word is on
+  // one of their own tag; of a row that reads all words alike.
+  ComparedShare tag = {};
 };
 
 // One head of one layer. Numbers that a row does not have (no key, NaN weights) are NaN.
@@ -123,6 +155,7 @@ struct LayerRecord {
 struct InspectRecord {
   std::string model;  // its task
   std::vector<LayerRecord> layers;
+  std::optional<LayerRecord> rollout;  // of all layers that read the input, as one head, where asked for
 };
 
 // Runs the model on a batch and measures layer after layer, in memory of one layer.

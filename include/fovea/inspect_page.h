@@ -42,12 +42,27 @@ struct InspectSubject {
   Batch batch;
   InspectTokens tokens = {};
   std::optional<InspectPicture> picture = {};
-  std::int64_t left_out = 0;  // tokens of the text beyond those asked for
+  std::int64_t left_out = 0;                 // tokens of the text beyond those asked for
+  TokenNotes notes = {}, second_notes = {};  // for the classes of heads, where the tokens are those of a text
 };
+
+// A text whose words are tagged.
+struct TaggedText {
+  std::string text;
+  std::vector<TaggedWord> words;
+  std::vector<std::pair<std::size_t, std::size_t>> places;  // of the words: first and one past the last byte
+};
+// A file of CoNLL-U: words with their part of speech (UPOS), and what they depend on (HEAD, DEPREL), sentence after
+// sentence. Their text is put together of the words and what is said of the spaces between them.
+FOVEA_EXPORT TaggedText read_tagged_text(const std::string& path);
+
 // Text for any model of tokens; `second` for those that read two, of which the last token is left out by a decoder.
 // `most`: tokens at most; 0: all.
 FOVEA_EXPORT InspectSubject inspect_text(const Context& context, const Model& model, const Tokenizer& tokenizer,
                                          std::string_view text, std::string_view second = {}, std::int64_t most = 0);
+// A text with tags, for models that read one.
+FOVEA_EXPORT InspectSubject inspect_tagged(const Context& context, const Model& model, const Tokenizer& tokenizer,
+                                           const TaggedText& tagged, std::int64_t most = 0);
 // Ids as they are; a tokeniser, where there is one, says what they look like.
 FOVEA_EXPORT InspectSubject inspect_ids(const Context& context, const Model& model, const Tokenizer* tokenizer,
                                         std::span<const std::int32_t> ids, std::span<const std::int32_t> second = {});

@@ -32,6 +32,7 @@ struct FOVEA_EXPORT TrainConfig {
   AdamWOptions adamw = {};        // in JSON: beta1, beta2, eps, weight_decay, decoupled
   double clip_norm = 0.0;         // 0: off
   double clip_value = 1.0;        // 0: off
+  double clip_logits = 0.0;       // largest score of softmax that queries and keys may come to; 0: off
   double label_smoothing = 0.0;
   Averaging average = Averaging::none;
   double average_decay = 0.999;       // of the exponential one
@@ -74,6 +75,7 @@ struct StepReport {
   double rate = 0.0;
   double gradient_norm = 0.0;  // before clipping
   double loss_scale = 0.0;     // of f16 models
+  std::int64_t clipped = 0;    // heads whose queries and keys were scaled down by clip_logits
   bool skipped = false;        // its f16 gradients overflowed: nothing was changed
   bool replayed = false;       // played from a recording
   std::string note = {};       // what there is to tell of recordings since the last step

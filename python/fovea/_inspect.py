@@ -122,6 +122,12 @@ class Inspection:
         return self._layers
 
     @property
+    def rollout(self) -> Head | None:
+        """All layers that read the input as one head: of inspect(..., rollout=True)."""
+        found = self._engine.rollout()
+        return None if found is None else Head(found)
+
+    @property
     def pruning(self) -> list[PruningStep]:
         """The score as heads are taken out, the least important first: of inspect(..., prune=True)."""
         return [PruningStep(*step) for step in self._engine.worth()["pruning"]]
@@ -172,10 +178,11 @@ def _split(options: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, A
     return mine, {name: value for name, value in options.items() if name not in names}
 
 
-def inspect(model: Model, text: str | None = None, *, second: str = "", length: int = 0, name: str = "",
-            out: str | PathLike[str] | None = None, force: bool = False, **inputs: Any) -> Inspection:
+def inspect(model: Model, text: str | None = None, *, second: str = "", tags: str | PathLike[str] | None = None, length: int = 0,
+            name: str = "", out: str | PathLike[str] | None = None, force: bool = False, **inputs: Any) -> Inspection:
     """What the heads of a model read in a text, or in other ``inputs`` as for a call of the model (``ids``, ``pictures``).
 
+    ``tags``: a file of CoNLL-U, whose text is read; its tags and relations tell heads that are syntactic or semantic.
     ``length``: tokens of the text at most. ``out``: a page with all of it. Also ``layers``, ``top``, ``cells`` (of the finest
     map, n keeps all weights), ``curve_points``, ``paper_curve``, ``rollout`` and, of a batch, ``sequence``.
 
@@ -190,7 +197,11 @@ def inspect(model: Model, text: str | None = None, *, second: str = "", length: 
     options, inputs = _split(inputs, _OF_MODELS)
     if out is not None and not force and os.path.exists(out):
         raise FileExistsError(f"{fspath(out)} exists: another name, or force=True")
-    if text is not None:
+    if tags is not None:
+        if inputs or text is not None or second:
+            raise TypeError(f"tags come with their own text: not also {', '.join(inputs) or 'another one'}")
+        engine = _fovea.inspect_tagged(engine_of(model, Model, "model"), fspath(tags), natural(length, "length"), options)
+    elif text is not None:
         if inputs:
             raise TypeError(f"a text, or {', '.join(inputs)}, not both")
         if not isinstance(text, str) or not isinstance(second, str):

@@ -5,6 +5,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <memory>
 
 #include "arrays.h"
@@ -46,6 +47,8 @@ InspectOptions options_from(const nb::dict& given) {
 
 Inspected inspected(const OwnedModel& owned, const InspectSubject& subject, const nb::dict& given) {
   InspectOptions options = options_from(given);
+  options.notes = subject.notes;
+  options.second_notes = subject.second_notes;
   const Input& input = subject.batch.input;
   const std::int64_t n = input.ids.defined() ? input.ids.numel() : owned.model.config().max_length;
   if (!given.contains("cells"))
@@ -61,11 +64,21 @@ Inspected inspected(const OwnedModel& owned, const InspectSubject& subject, cons
   return std::make_unique<Inspection>(Inspection{std::move(found), subject.picture, options.paper_curve});
 }
 
-Inspected inspect_a_text(const OwnedModel& owned, const std::string& text, const std::string& second, std::int64_t most,
-                         const nb::dict& options) {
+const Tokenizer& tokenizer_of(const OwnedModel& owned) {
   if (!owned.tokenizer)
     fail(ErrorCode::usage, "this model came without a tokeniser", "inspect", "ids=... in place of a text");
-  return inspected(owned, inspect_text(*owned.context, owned.model, *owned.tokenizer, text, second, most), options);
+  return *owned.tokenizer;
+}
+
+Inspected inspect_a_tagged_text(const OwnedModel& owned, const std::string& path, std::int64_t most,
+                                const nb::dict& options) {
+  return inspected(
+      owned, inspect_tagged(*owned.context, owned.model, tokenizer_of(owned), read_tagged_text(path), most), options);
+}
+
+Inspected inspect_a_text(const OwnedModel& owned, const std::string& text, const std::string& second, std::int64_t most,
+                         const nb::dict& options) {
+  return inspected(owned, inspect_text(*owned.context, owned.model, tokenizer_of(owned), text, second, most), options);
 }
 
 Inspected inspect_a_batch(const OwnedModel& owned, const nb::dict& inputs, const std::vector<std::string>& tokens,
@@ -105,6 +118,12 @@ nb::object array_of(const std::vector<T>& values) {
   return array_of(values, {std::ssize(values)});
 }
 
+// None where nothing is known of the tokens.
+nb::object compared(const ComparedShare& found) {
+  if (std::isnan(found.share)) return nb::none();
+  return nb::make_tuple(found.of, found.share, found.baseline);
+}
+
 nb::dict verdict_of(const HeadVerdict& v) {
   nb::dict out;
   const std::string_view name = name_of(v.head_class);
@@ -117,7 +136,11 @@ nb::dict verdict_of(const HeadVerdict& v) {
   out["broadcast_mass"] = v.broadcast_mass;
   out["block_width"] = v.block_width;
   out["block_mass"] = v.block_mass;
+  out["block_by_distance"] = v.block_by_distance;
   out["entropy"] = v.entropy;
+  out["delimiters"] = compared(v.delimiters);
+  out["relation"] = compared(v.relation);
+  out["tag"] = compared(v.tag);
   return out;
 }
 
@@ -152,26 +175,34 @@ nb::dict head_of(const InspectedModel& model, const LayerRecord& layer, const He
   return out;
 }
 
+nb::dict layer_of(const InspectedModel& model, const LayerRecord& layer) {
+  nb::dict out;
+  const std::string_view kind = name_of(layer.map.kind);
+  out["place"] = layer.place;
+  out["mechanism"] = layer.mechanism;
+  out["map"] = nb::str(kind.data(), kind.size());
+  out["map_text"] = layer.map.text;
+  out["causal"] = layer.causal;
+  out["cross"] = layer.cross;
+  out["n_q"] = layer.n_q;
+  out["n_k"] = layer.n_k;
+  nb::list heads;
+  for (const HeadRecord& head : layer.heads) heads.append(head_of(model, layer, head));
+  out["heads"] = heads;
+  out["rollout"] = layer.rollout.empty() ? nb::none() : array_of(layer.rollout, {layer.n_q, layer.n_k});
+  return out;
+}
+
 nb::list layers_of(const Inspection& inspection) {
   nb::list out;
-  for (const LayerRecord& layer : inspection.model.record.layers) {
-    nb::dict one;
-    const std::string_view kind = name_of(layer.map.kind);
-    one["place"] = layer.place;
-    one["mechanism"] = layer.mechanism;
-    one["map"] = nb::str(kind.data(), kind.size());
-    one["map_text"] = layer.map.text;
-    one["causal"] = layer.causal;
-    one["cross"] = layer.cross;
-    one["n_q"] = layer.n_q;
-    one["n_k"] = layer.n_k;
-    nb::list heads;
-    for (const HeadRecord& head : layer.heads) heads.append(head_of(inspection.model, layer, head));
-    one["heads"] = heads;
-    one["rollout"] = layer.rollout.empty() ? nb::none() : array_of(layer.rollout, {layer.n_q, layer.n_k});
-    out.append(one);
-  }
+  for (const LayerRecord& layer : inspection.model.record.layers) out.append(layer_of(inspection.model, layer));
   return out;
+}
+
+nb::object rollout_of(const Inspection& inspection) {
+  const auto& rollout = inspection.model.record.rollout;
+  if (!rollout) return nb::none();
+  return nb::object(head_of(inspection.model, *rollout, rollout->heads.front()));
 }
 
 nb::dict row_of(const ApproximationRow& row) {
@@ -233,9 +264,13 @@ std::string page_of(const std::vector<const Inspection*>& inspections, const std
 }  // namespace
 
 void bind_inspection(nb::module_& module) {
-  nb::class_<Inspection>(module, "Inspection").def("layers", layers_of).def("worth", worth_of);
+  nb::class_<Inspection>(module, "Inspection")
+      .def("layers", layers_of)
+      .def("worth", worth_of)
+      .def("rollout", rollout_of);
   module.def("approximation", approximation_of);
   module.def("inspect_text", inspect_a_text);
+  module.def("inspect_tagged", inspect_a_tagged_text);
   module.def("inspect_batch", inspect_a_batch);
   module.def("inspect_attention", inspect_a_call);
   module.def("inspect_page", page_of);

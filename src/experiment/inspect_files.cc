@@ -18,11 +18,11 @@
 namespace fovea {
 namespace {
 
-// Calls visit(model, number of the layer in it, layer) for each.
+// Calls visit(model, layer) for each.
 template <class Visit>
 void for_layers(const InspectPage& page, Visit&& visit) {
   for (const InspectedModel& model : page.models)
-    for (const LayerRecord& layer : model.record.layers) visit(model, layer.index, layer);
+    for (const LayerRecord& layer : model.record.layers) visit(model, layer);
 }
 
 std::string_view class_name(const HeadRecord& head) {
@@ -50,8 +50,13 @@ double mean_over(const LayerRecord& layer, Number&& number) {
   return count > 0 ? sum / count : std::nan("");
 }
 
-std::string layer_name(const InspectPage& page, const InspectedModel& model, std::int64_t number) {
-  return page.models.size() > 1 ? fmt::format("{} layer {}", model.name, number) : fmt::format("layer {}", number);
+// "layer 4", of a decoder also what it reads.
+std::string layer_name(const InspectPage& page, const InspectedModel& model, const LayerRecord& layer) {
+  const bool several = page.models.size() > 1, writes = layer.place.starts_with("model.decoder");
+  return fmt::format("{}layer {}{}", several ? model.name + " " : "", layer.index,
+                     layer.cross ? " cross"
+                     : writes    ? " decoder"
+                                 : "");
 }
 
 std::string csv_name(const InspectedModel& model, std::int64_t layer, const HeadRecord& head) {
@@ -71,10 +76,10 @@ double at_or_nan(const std::vector<float>& values, std::size_t i) {
 
 std::string rows_csv(const InspectPage& page) {
   std::string out = "model,layer,head,row,entropy,effective_keys,largest,largest_key,max_logit,row_sum\n";
-  for_layers(page, [&](const InspectedModel& model, std::int64_t number, const LayerRecord& layer) {
+  for_layers(page, [&](const InspectedModel& model, const LayerRecord& layer) {
     for (const HeadRecord& head : layer.heads)
       for (std::size_t i = 0; i < head.entropy.size(); ++i)
-        add_line(out, csv_name(model, number, head),
+        add_line(out, csv_name(model, layer.index, head),
                  std::array{static_cast<double>(i), at_or_nan(head.entropy, i), at_or_nan(head.effective_keys, i),
                             at_or_nan(head.largest, i), static_cast<double>(head.largest_key.at(i)),
                             at_or_nan(head.max_logit, i), at_or_nan(head.row_sum, i)});
@@ -86,12 +91,12 @@ std::string rows_csv(const InspectPage& page) {
 template <class List>
 std::string list_csv(const InspectPage& page, const char* columns, std::int64_t shift, List&& list) {
   std::string out = fmt::format("model,layer,head,{}\n", columns);
-  for_layers(page, [&](const InspectedModel& model, std::int64_t number, const LayerRecord& layer) {
+  for_layers(page, [&](const InspectedModel& model, const LayerRecord& layer) {
     for (const HeadRecord& head : layer.heads) {
       const std::vector<double>& values = list(head);
       const std::int64_t from = shift < 0 ? 1 - layer.n_q : 0;
       for (std::size_t i = 0; i < values.size(); ++i)
-        add_line(out, csv_name(model, number, head),
+        add_line(out, csv_name(model, layer.index, head),
                  std::array{static_cast<double>(static_cast<std::int64_t>(i) + from), values[i]});
     }
   });
@@ -103,12 +108,12 @@ Plot locality_plot(const InspectPage& page) {
             .x = {.name = "share of the keys, nearest first", .include = {0.0, 1.0}},
             .y = {.name = "mass on them", .include = {0.0, 1.0}},
             .series = {}};
-  for_layers(page, [&](const InspectedModel& model, std::int64_t number, const LayerRecord& layer) {
+  for_layers(page, [&](const InspectedModel& model, const LayerRecord& layer) {
     std::size_t points = 0;
     for (const HeadRecord& head : layer.heads) points = head.curve.size();
     if (points == 0) return;
     Series series{
-        .name = fmt::format("{} {}", layer_name(page, model, number), layer.mechanism), .x = {0.0}, .y = {0.0}};
+        .name = fmt::format("{} {}", layer_name(page, model, layer), layer.mechanism), .x = {0.0}, .y = {0.0}};
     for (std::size_t p = 0; p < points; ++p) {
       const double share = static_cast<double>(p + 1) / static_cast<double>(points);
       const double value = mean_over(layer, [p](const HeadRecord& head) { return head.curve[p]; });
@@ -128,9 +133,9 @@ Plot entropy_plot(const InspectPage& page) {
   for (const InspectedModel& model : page.models) plot.series.push_back({.name = model.name});
   std::size_t index = 0;
   const InspectedModel* last = &page.models.front();
-  for_layers(page, [&](const InspectedModel& model, std::int64_t number, const LayerRecord& layer) {
+  for_layers(page, [&](const InspectedModel& model, const LayerRecord& layer) {
     if (&model != last) ++index, last = &model;
-    plot.series[index].x.push_back(static_cast<double>(number));
+    plot.series[index].x.push_back(static_cast<double>(layer.index));
     plot.series[index].y.push_back(mean_over(layer, [](const HeadRecord& head) { return head.verdict.entropy; }));
   });
   return plot;
@@ -201,6 +206,9 @@ class Files {
 
 void add_worth_files(const InspectPage& page, Files& files) {
   const auto any = [&](auto&& has) { return std::any_of(page.models.begin(), page.models.end(), has); };
+  for (const bool by_ablation : {false, true})
+    if (const Plot plot = inspect_importance_plot(page, by_ablation); !plot.series.empty())
+      files.plot(by_ablation ? "loss-without" : "importance", plot);
   if (any([](const InspectedModel& model) { return !model.pruning.steps.empty(); })) {
     files.text("pruning.csv", inspect_pruning_table(page).csv());
     files.plot("pruning", inspect_pruning_plot(page));
@@ -230,6 +238,10 @@ void add_maps(const Context& context, const InspectPage& page, Files& files) {
       }
     }
     if (alike && !layers.empty()) write_weights(context, layers, false, files.add(before + "weights.npy"));
+    if (const auto& rollout = model.record.rollout) {
+      files.text(before + "rollout.png", map_png(rollout->heads.front().pyramid.front()));
+      if (has_single_weights(*rollout)) write_weights(context, {&*rollout}, true, files.add(before + "rollout.npy"));
+    }
   }
 }
 
@@ -243,10 +255,10 @@ Table inspect_table(const InspectPage& page) {
                {"locality", Quantity::number},
                {"largest weight", Quantity::percent}},
               "layer");
-  for_layers(page, [&](const InspectedModel& model, std::int64_t number, const LayerRecord& layer) {
+  for_layers(page, [&](const InspectedModel& model, const LayerRecord& layer) {
     const auto largest = [&](const HeadRecord& head) { return viewer::numbers_of(layer, head)[2]; };
     table.add(
-        layer_name(page, model, number),
+        layer_name(page, model, layer),
         {layer.mechanism, classes_text(layer), mean_over(layer, [](const HeadRecord& h) { return h.verdict.entropy; }),
          viewer::near_mass(layer, page.paper_curve), mean_over(layer, [](const HeadRecord& h) { return h.area; }),
          mean_over(layer, largest)});
@@ -257,18 +269,20 @@ Table inspect_table(const InspectPage& page) {
 Table inspect_heads_table(const InspectPage& page) {
   std::vector<TableColumn> columns{{"place", Quantity::text}, {"mechanism", Quantity::text}, {"class", Quantity::text}};
   for (const viewer::Column& c : viewer::columns()) columns.push_back({std::string(c.key), Quantity::number});
+  for (const char* name : {"relation", "tag"}) columns.push_back({name, Quantity::text});
   const bool weighed = std::any_of(page.models.begin(), page.models.end(),
                                    [](const InspectedModel& model) { return !model.importance.empty(); });
   if (weighed)
     for (const viewer::Column& c : viewer::worth_columns()) columns.push_back({std::string(c.key), Quantity::number});
   Table table(columns, "head");
-  for_layers(page, [&](const InspectedModel& model, std::int64_t number, const LayerRecord& layer) {
+  for_layers(page, [&](const InspectedModel& model, const LayerRecord& layer) {
     for (const HeadRecord& head : layer.heads) {
       std::vector<TableCell> cells{layer.place, layer.mechanism, std::string(class_name(head))};
       for (const double value : viewer::numbers_of(layer, head)) cells.emplace_back(value);
+      for (const ComparedShare* found : {&head.verdict.relation, &head.verdict.tag}) cells.emplace_back(found->of);
       if (weighed)
         for (const double value : viewer::worth_of(model, layer, head)) cells.emplace_back(value);
-      table.add(fmt::format("{} head {}", layer_name(page, model, number), head.head), std::move(cells));
+      table.add(fmt::format("{} head {}", layer_name(page, model, layer), head.head), std::move(cells));
     }
   });
   return table;

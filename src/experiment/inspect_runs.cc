@@ -29,7 +29,7 @@ void write_inspect_page(const std::vector<FinishedRun>& runs, const Dataset& dat
     const InspectSubject subject = inspect_example(context, model, data, split, 0);
     const ModelConfig& config = model.config();
     const auto heads = std::ssize(config.layers) * config.heads * std::ssize(runs);
-    InspectOptions options;
+    InspectOptions options{.notes = subject.notes, .second_notes = subject.second_notes};
     options.cells = inspect_page_cells(tokens_of(subject.batch, config), heads, kBytes);
     page.models.push_back({run.name, inspect(context, model, subject.batch, options), subject.tokens});
     if (!page.picture) page.picture = subject.picture;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace fovea {
 namespace {
@@ -85,6 +86,23 @@ Table inspect_importance_table(const InspectPage& page) {
     }
   }
   return table;
+}
+
+Plot inspect_importance_plot(const InspectPage& page, bool by_ablation) {
+  Plot plot{.title = by_ablation ? "What the loss grows by without each head" : "How much the loss feels each head",
+            .x = {.name = "heads, the most important first", .include = {1.0}},
+            .y = {.name = by_ablation ? "loss without it" : "importance", .include = {0.0}},
+            .series = {}};
+  for (const InspectedModel& model : page.models) {
+    Series series{.name = model.name};
+    for (const HeadImportance& head : model.importance)
+      if (const double worth = by_ablation ? head.by_ablation : head.by_gradient; std::isfinite(worth))
+        series.y.push_back(worth);
+    std::sort(series.y.begin(), series.y.end(), std::greater());
+    for (std::size_t i = 0; i < series.y.size(); ++i) series.x.push_back(static_cast<double>(i + 1));
+    if (!series.y.empty()) plot.series.push_back(std::move(series));
+  }
+  return plot;
 }
 
 Table inspect_pruning_table(const InspectPage& page) {

@@ -10,6 +10,8 @@ namespace fovea {
 
 // The heads that matter most and least; all of them where there are few.
 Table inspect_importance_table(const InspectPage& page);
+// Heads in the order of what they are worth: by gradient, or what the loss grows by without each.
+Plot inspect_importance_plot(const InspectPage& page, bool by_ablation);
 // The score as heads are taken out.
 Table inspect_pruning_table(const InspectPage& page);
 Plot inspect_pruning_plot(const InspectPage& page);

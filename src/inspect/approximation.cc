@@ -7,6 +7,7 @@
 #include "inspect/layer.h"
 #include "inspect/sampled_rows.h"
 #include "inspect/source.h"
+#include "mechanisms/layout.h"
 #include "mechanisms/watch.h"
 
 namespace fovea {
@@ -101,10 +102,24 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(squares / std::max(all, 1e-300));
 }
 
+// Turns q and k by their positions ahead of a mechanism that does not: it reads what softmax reads.
+void rotate_ahead(Context& host, inspection::SequenceCall& call) {
+  const MapShape shape = call.shape();
+  Tape tape(host, {.record = false});
+  const Call whole{
+      tape, call.q, call.k, call.v, call.mechanism, call.options, {{0, 0, shape.n_q}}, {{0, 0, shape.n_k}}};
+  const auto [q, k] = rotated(whole, whole.q, whole.k);
+  call.q = q.value();
+  call.k = k.value();
+  call.options.rotary.reset();
+  call.options.positions = {};
+}
+
 inspection::SequenceCall call_of(Context& host, const inspection::SequenceCall& like, const Mechanism& mechanism) {
   inspection::SequenceCall call = like;
   call.mechanism = mechanism;
   if (!mechanism.supports(Feature::scale)) call.options.scale.reset();
+  if (call.options.rotary && !mechanism.supports(Feature::rotary)) rotate_ahead(host, call);
   if (mechanism.needs_input())
     fail(ErrorCode::unsupported, "it also reads the input of its layer, which is not given here");
   call.options.weights = make_weights(host, mechanism,

@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include "fovea/inspect.h"
 #include "inspect/layer.h"
 #include "inspect/source.h"
 #include "inspect/statistics.h"
+#include "inspect/token_verdict.h"
 #include "mechanisms/watch.h"
 
 namespace fovea {
@@ -31,22 +34,25 @@ void check(const InspectOptions& options) {
   if (options.block < 0) fail(ErrorCode::usage, "a block has no fewer than 0 tokens", "block");
 }
 
-// Keeps the first call that is to be made, in its place.
+// Uses the first call that is to be made, in its place.
 class FirstCall final : public AttentionWatch {
  public:
-  FirstCall(const Context& host, std::int64_t sequence) : host_(host), sequence_(sequence) {}
+  explicit FirstCall(std::function<void(const Call&)> use) : use_(std::move(use)) {}
 
   bool lets_run(const Call& call) override {
-    kept = inspection::sequence_of(host_, call, sequence_);
+    use_(call);
     return false;
   }
 
-  std::optional<SequenceCall> kept;
-
  private:
-  const Context& host_;
-  std::int64_t sequence_;
+  std::function<void(const Call&)> use_;
 };
+
+void use_call(Context& context, const inspection::AttentionArguments& a, std::function<void(const Call&)> use) {
+  Tape tape(context, {.record = false});
+  const FirstCall first(std::move(use));
+  attention(tape, a.q, a.k, a.v, a.mechanism, a.call);
+}
 
 // Copies the part of each row that is asked for.
 class Rectangle final : public inspection::MapSink {
@@ -73,6 +79,33 @@ class Rectangle final : public inspection::MapSink {
   std::int64_t columns() const { return out.at.key_end - out.at.key_begin; }
 };
 
+// A map (n, n) as it is: one head, whose rows sum to 1.
+class WholeMap final : public inspection::MapSource {
+ public:
+  WholeMap(std::vector<float> map, std::int64_t n) : map_(std::move(map)), n_(n) {}
+
+  void rows(const Context&, const tile::WantedRows& wanted, inspection::MapSink& sink) const override {
+    const inspection::KeyRun all[] = {{0, n_}};
+    for (std::int64_t i = wanted.begin; i < std::min(n_, wanted.end); ++i) {
+      std::vector<float> weights(map_.begin() + i * n_, map_.begin() + (i + 1) * n_);
+      sink.take({.head = 0, .row = i, .weights = weights.data(), .runs = all}, i / wanted.rows_per_share);
+    }
+  }
+
+ private:
+  std::vector<float> map_;
+  std::int64_t n_;
+};
+
+void take_all(Context& host, const inspection::MapSource& source, inspection::MapStatistics& statistics) {
+  if (const inspection::RowFacts* facts = source.facts()) {
+    statistics.take(*facts);
+    source.tiles(host, statistics.wanted(), statistics);
+  } else {
+    source.rows(host, statistics.wanted(), statistics);
+  }
+}
+
 }  // namespace
 
 namespace inspection {
@@ -81,10 +114,9 @@ Context host_context(const Context& context) { return Context({.threads = contex
 
 SequenceCall single_sequence(Context& context, const AttentionArguments& a, std::int64_t sequence) {
   const Context host = host_context(context);
-  Tape tape(context, {.record = false});
-  FirstCall first(host, sequence);
-  attention(tape, a.q, a.k, a.v, a.mechanism, a.call);
-  return std::move(*first.kept);
+  std::optional<SequenceCall> kept;
+  use_call(context, a, [&](const Call& call) { kept = sequence_of(host, call, sequence); });
+  return std::move(*kept);
 }
 
 LayerRecord measure(Context& host, const SequenceCall& call, const InspectOptions& options) {
@@ -104,13 +136,21 @@ LayerRecord measure(Context& host, const SequenceCall& call, const InspectOption
     return record;
   }
   const auto source = source_of(host, call, what.takes_tiles() ? statistics.top() : 0);
-  if (const RowFacts* facts = source->facts()) {
-    statistics.take(*facts);
-    source->tiles(host, statistics.wanted(), statistics);
-  } else {
-    source->rows(host, statistics.wanted(), statistics);
-  }
+  take_all(host, *source, statistics);
   record.heads = statistics.finish(host, source->has_scores());
+  return record;
+}
+
+LayerRecord measure_whole(Context& host, std::vector<float> map, bool causal, const InspectOptions& options) {
+  check(options);
+  const auto n = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(map.size()))));
+  LayerRecord record;
+  record.map = {.kind = MapKind::weights, .text = {}, .sums_to_one = true};
+  record.causal = causal;
+  record.n_q = record.n_k = n;
+  MapStatistics statistics({{1, n, n}, causal, options.block > 0 ? options.block : kUsualBlock, options});
+  take_all(host, WholeMap(std::move(map), n), statistics);
+  record.heads = statistics.finish(host, false);
   return record;
 }
 
@@ -142,9 +182,12 @@ MapRectangle rectangle(Context& host, const SequenceCall& call, const MapRequest
 LayerRecord inspect_attention(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Mechanism& mechanism, const AttentionOptions& call, const InspectOptions& options) {
   Context host = inspection::host_context(context);
-  const SequenceCall kept = inspection::single_sequence(context, {q, k, v, mechanism, call}, options.sequence);
-  LayerRecord record = inspection::measure(host, kept, options);
+  LayerRecord record;
+  use_call(context, {q, k, v, mechanism, call}, [&](const Call& made) {
+    record = inspection::measure(host, inspection::sequence_of(host, made, options.sequence, false), options);
+  });
   record.place = "attention";
+  inspection::judge_tokens(options.notes, record);
   return record;
 }
 

@@ -7,12 +7,13 @@
 namespace fovea::inspection {
 namespace {
 
-// Copied to the host, half types as f32.
-Tensor host_copy(const Context& host, const Tensor& x) {
+// On the host, half types as f32.
+Tensor host_copy(const Context& host, const Tensor& x, bool lasts) {
   if (!x.defined()) return x;
   const Tensor near = on_host(x.device() == Device::cpu ? x.contiguous(host) : x);
-  Tensor copy = Tensor::empty(host, near.shape(), is_float(near.dtype()) ? wide_type(near.dtype()) : near.dtype(),
-                              Lifetime::persistent);
+  const DType dtype = is_float(near.dtype()) ? wide_type(near.dtype()) : near.dtype();
+  if (!lasts && dtype == near.dtype()) return near;
+  Tensor copy = Tensor::empty(host, near.shape(), dtype, Lifetime::persistent);
   copy.copy_from(near);
   return copy;
 }
@@ -47,12 +48,12 @@ bool takes_width(const Mechanism& mechanism, const Tensor& q, const Tensor& v, s
   return true;
 }
 
-SequenceCall sequence_of(const Context& host, const Call& call, std::int64_t s) {
+SequenceCall sequence_of(const Context& host, const Call& call, std::int64_t s, bool lasts) {
   if (s < 0 || s >= std::ssize(call.queries))
     fail(ErrorCode::usage, fmt::format("sequence {} of {}", s, call.queries.size()), "sequence",
          "sequences are counted from 0");
   const Sequences::Rows &q = call.queries[static_cast<std::size_t>(s)], &k = call.keys[static_cast<std::size_t>(s)];
-  const auto copy = [&](const Tensor& x) { return host_copy(host, x); };
+  const auto copy = [&](const Tensor& x) { return host_copy(host, x, lasts); };
   SequenceCall out{copy(rows_of(call.q.value(), q)), copy(rows_of(call.k.value(), k)), copy(rows_of(call.v.value(), k)),
                    call.mechanism, call.options};
   AttentionOptions& options = out.options;

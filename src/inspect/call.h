@@ -17,7 +17,8 @@ struct SequenceCall {
 // Whether the values of a call may have `width` channels instead: no weight has a size of theirs.
 bool takes_width(const Mechanism& mechanism, const Tensor& q, const Tensor& v, std::int64_t width);
 
-// Sequence s of a call, copied to the host.
-SequenceCall sequence_of(const Context& host, const Call& call, std::int64_t s);
+// Sequence s of a call, on the host. What does not outlive the call (`lasts` is false) takes its tensors as they are,
+// where they are there already and wide enough.
+SequenceCall sequence_of(const Context& host, const Call& call, std::int64_t s, bool lasts = true);
 
 }  // namespace fovea::inspection

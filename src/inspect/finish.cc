@@ -125,7 +125,7 @@ std::vector<HeadRecord> MapStatistics::finish(const Context& context, bool has_s
     record.curve = std::move(all.curve);
     record.verdict = verdict_of(measure_.shape, measure_.causal, record);
     record.verdict.block_width = measure_.block;
-    record.verdict.block_mass = all.block * each;
+    set_blocks(measure_.shape, measure_.causal, record, all.block * each);
     classify(record.verdict, {measure_.shape, rows > 0.0});
     for (const double x : record.curve) record.area += x / static_cast<double>(record.curve.size());
     if (grid_.rows > 0) {

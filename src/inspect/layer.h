@@ -18,6 +18,8 @@ Context host_context(const Context& context);
 
 // All but the place of a layer's record.
 LayerRecord measure(Context& host, const SequenceCall& call, const InspectOptions& options);
+// Of a map (n, n) that is there as a whole: one head.
+LayerRecord measure_whole(Context& host, std::vector<float> map, bool causal, const InspectOptions& options);
 MapRectangle rectangle(Context& host, const SequenceCall& call, const MapRequest& request);
 
 }  // namespace fovea::inspection

@@ -7,6 +7,7 @@
 #include "fovea/inspect.h"
 #include "inspect/layer.h"
 #include "inspect/rollout.h"
+#include "inspect/token_verdict.h"
 #include "mechanisms/watch.h"
 
 namespace fovea {
@@ -48,6 +49,20 @@ std::int64_t run(Context& context, const Model& model, const Batch& batch, const
   return layers.count;
 }
 
+// Part of a decoder that reads what it has written so far.
+bool reads_second(const SeenLayer& seen) { return !seen.cross && seen.place.starts_with("model.decoder"); }
+
+LayerRecord rolled_out(Context& host, const inspection::Rollout& rollout, const InspectOptions& options) {
+  LayerRecord record = inspection::measure_whole(host, rollout.so_far(), rollout.causal(), options);
+  record.index = -1;
+  record.place = "all layers";
+  record.mechanism = "rollout";
+  record.map.text =
+      "attention rollout: heads averaged, what a token keeps of itself added, layer by layer from the first up";
+  inspection::judge_tokens(options.notes, record);
+  return record;
+}
+
 [[noreturn]] void refuse_layer(std::int64_t layer, std::int64_t count) {
   fail(ErrorCode::usage, fmt::format("layer {} of a model with {} attention layers", layer, count), "layers",
        "layers are counted from 0, in the order they run");
@@ -65,19 +80,22 @@ InspectRecord inspect(Context& context, const Model& model, const Batch& batch, 
            std::find(options.layers.begin(), options.layers.end(), layer) != options.layers.end();
   };
   const std::int64_t count = run(context, model, batch, [&](const SeenLayer& seen) {
-    if (!wanted(seen.index) && !options.rollout) return;
-    const SequenceCall call = inspection::sequence_of(host, seen.call, options.sequence);
-    if (options.rollout && !seen.cross) rollout.add(host, call);
+    const bool rolls = options.rollout && !seen.cross && !reads_second(seen);
+    if (!wanted(seen.index) && !rolls) return;
+    const SequenceCall call = inspection::sequence_of(host, seen.call, options.sequence, false);
+    if (rolls) rollout.add(host, call);
     if (!wanted(seen.index)) return;
     LayerRecord layer = inspection::measure(host, call, options);
     layer.index = seen.index;
     layer.place = seen.place;
     layer.cross = seen.cross;
-    if (options.rollout && !seen.cross) layer.rollout = rollout.so_far();
+    inspection::judge_tokens(reads_second(seen) ? options.second_notes : options.notes, layer);
+    if (rolls) layer.rollout = rollout.so_far();
     record.layers.push_back(std::move(layer));
   });
   for (const std::int64_t layer : options.layers)
     if (layer < 0 || layer >= count) refuse_layer(layer, count);
+  if (!rollout.so_far().empty()) record.rollout = rolled_out(host, rollout, options);
   return record;
 }
 
@@ -89,7 +107,7 @@ std::vector<MapRectangle> map_rectangles(Context& context, const Model& model, c
     std::optional<SequenceCall> call;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (requests[i].layer != seen.index) continue;
-      if (!call) call = inspection::sequence_of(host, seen.call, sequence);
+      if (!call) call = inspection::sequence_of(host, seen.call, sequence, false);
       out[i] = inspection::rectangle(host, *call, requests[i]);
     }
   });

@@ -75,8 +75,8 @@ std::string_view name_of(MapKind kind) {
 }
 
 std::string_view name_of(HeadClass head_class) {
-  constexpr std::string_view kNames[] = {"previous", "next",  "self",    "offset",   "broadcast",
-                                         "block",    "local", "diffuse", "undefined"};
+  constexpr std::string_view kNames[] = {"previous",  "next",     "self",  "offset", "broadcast", "delimiter",
+                                         "syntactic", "semantic", "block", "local",  "diffuse",   "undefined"};
   return kNames[static_cast<std::size_t>(head_class)];
 }
 

@@ -37,12 +37,9 @@ void Rollout::add(Context& host, const SequenceCall& call) {
   const MapShape shape = call.shape();
   const std::int64_t n = shape.n_q;
   if (n_ < 0) n_ = n;
-  if (ended_ || n != n_ || n != shape.n_k || n > most_ || n == 0) {
-    ended_ = true;
-    product_.clear();
-    return;
-  }
-  const auto source = source_of(host, call);
+  causal_ = causal_ && call.options.causal;
+  const bool fits = !ended_ && n == n_ && n == shape.n_k && n <= most_ && n > 0;
+  const auto source = fits ? source_of(host, call) : nullptr;
   if (source == nullptr) {
     ended_ = true;
     product_.clear();

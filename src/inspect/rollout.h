@@ -15,10 +15,11 @@ class Rollout {
 
   void add(Context& host, const SequenceCall& call);
   const std::vector<float>& so_far() const { return product_; }  // (n, n); empty: there is none
+  bool causal() const { return causal_; }
 
  private:
   std::int64_t most_, n_ = -1;
-  bool ended_ = false;
+  bool ended_ = false, causal_ = true;
   std::vector<float> product_;
 };
 

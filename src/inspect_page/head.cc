@@ -94,6 +94,14 @@ std::string token_name(const std::vector<std::string>& keys, std::int64_t key) {
   return fmt::format("“{}” ({})", keys[static_cast<std::size_t>(key)], key);
 }
 
+std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
+
+std::string why_semantic(const ComparedShare& tag) {
+  const std::string alike = fmt::format(", {} would if all words were read alike", percent(tag.baseline));
+  if (tag.of == "its own") return percent(tag.share) + " of the words read one of their own tag most" + alike;
+  return fmt::format("{} of the mass on words goes to {}", percent(tag.share), tag.of) + alike;
+}
+
 }  // namespace
 
 std::vector<Column> columns() {
@@ -109,6 +117,13 @@ std::vector<Column> columns() {
       {"offset_rate", "rows at that offset", "share of rows that have their largest weight there", true},
       {"broadcast_key", "most read", "the key with the most mass of other rows"},
       {"broadcast_mass", "mass on it", "mean mass of other rows on that key", true},
+      {"delimiter_mass", "mass on delimiters", "special tokens, punctuation and white space", true},
+      {"relation_rate", "words that follow it",
+       "of the relation that the head follows best: words that read the one it leads to most", true},
+      {"relation_baseline", "by distance alone", "words that would, were the one at the best fixed distance read",
+       true},
+      {"tag_mass", "mass on its tag", "of the mass on words; of its own tag: words that read one of theirs most", true},
+      {"tag_baseline", "if all were alike", "the same of a head that reads all words alike", true},
       {"block_mass", "inside its block", "mass inside the row's own block of tokens", true},
       {"max_logit", "largest score", "before the softmax; beyond 50 or so training tends to come apart"},
       {"bad_rows", "bad rows", "rows with weights that are NaN or infinite"}};
@@ -137,6 +152,11 @@ std::vector<double> numbers_of(const LayerRecord&, const HeadRecord& head) {
           v.offset_rate,
           static_cast<double>(v.broadcast_key),
           v.broadcast_mass,
+          v.delimiters.share,
+          v.relation.share,
+          v.relation.baseline,
+          v.tag.share,
+          v.tag.baseline,
           v.block_mass,
           largest_of(head.max_logit),
           static_cast<double>(head.bad_rows)};
@@ -152,6 +172,15 @@ const std::vector<ClassText>& class_texts() {
        "Nearly all rows read one token. Where that is a separator, a full stop or the first token, the head has found "
        "nothing to read here and does next to nothing.",
        "pink"},
+      {HeadClass::delimiter, "delimiter",
+       "Most of the mass goes to special tokens, punctuation or white space. Where tokens are words, the head has "
+       "found nothing to read here and does next to nothing.",
+       "wine"},
+      {HeadClass::syntactic, "syntactic",
+       "Words read the one they depend on, or those that depend on them, more often than any fixed distance would find "
+       "it.",
+       "teal"},
+      {HeadClass::semantic, "semantic", "Words of one kind are read, or words read those of their own kind.", "olive"},
       {HeadClass::block, "block", "Tokens read inside blocks of neighbours.", "amber"},
       {HeadClass::local, "local", "Tokens read what stands near by.", "vermilion"},
       {HeadClass::diffuse, "diffuse",
@@ -163,7 +192,6 @@ const std::vector<ClassText>& class_texts() {
 
 std::string why(const HeadRecord& head, const std::vector<std::string>& keys) {
   const HeadVerdict& v = head.verdict;
-  const auto percent = [](double share) { return fmt::format("{:.0f}%", 100 * share); };
   switch (v.head_class) {
     case HeadClass::previous: return percent(v.offset_rate) + " of the rows read the token before them most";
     case HeadClass::next: return percent(v.offset_rate) + " of the rows read the token after them most";
@@ -173,6 +201,13 @@ std::string why(const HeadRecord& head, const std::vector<std::string>& keys) {
                          std::abs(v.offset), v.offset < 0 ? "before" : "after");
     case HeadClass::broadcast:
       return fmt::format("{} of the mass goes to {}", percent(v.broadcast_mass), token_name(keys, v.broadcast_key));
+    case HeadClass::delimiter:
+      return fmt::format("{} of the mass goes to special tokens and punctuation, {} of the text",
+                         percent(v.delimiters.share), percent(v.delimiters.baseline));
+    case HeadClass::syntactic:
+      return fmt::format("{} of the words with the relation {} follow it, {} would by distance alone",
+                         percent(v.relation.share), v.relation.of, percent(v.relation.baseline));
+    case HeadClass::semantic: return why_semantic(v.tag);
     case HeadClass::block:
       return fmt::format("{} of the mass stays inside blocks of {} tokens", percent(v.block_mass), v.block_width);
     case HeadClass::local:

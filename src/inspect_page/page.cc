@@ -74,17 +74,24 @@ void check(const LayerRecord& layer, const HeadRecord& head) {
       wrong("cells of the map");
 }
 
+// The rollout is a layer like any other.
+template <class Visit>
+void for_layers(const InspectRecord& record, Visit&& visit) {
+  for (const LayerRecord& layer : record.layers) visit(layer);
+  if (record.rollout) visit(*record.rollout);
+}
+
 // Writes the description and the blocks of numbers of all heads.
 class PageMaker {
  public:
   explicit PageMaker(const InspectPage& page) : page_(page) {
     std::int64_t longest = 0;
     for (const InspectedModel& model : page.models)
-      for (const LayerRecord& layer : model.record.layers) {
+      for_layers(model.record, [&](const LayerRecord& layer) {
         longest = std::max({longest, layer.n_q, layer.n_k});
         heads_ += std::ssize(layer.heads);
         for (const HeadRecord& head : layer.heads) check(layer, head);
-      }
+      });
     bytes_ = bytes_of_file(longest, page.bytes);
     weighed_ = std::any_of(page.models.begin(), page.models.end(),
                            [](const InspectedModel& model) { return !model.importance.empty(); });
@@ -145,14 +152,23 @@ class PageMaker {
     const bool decoded = !model.tokens.second.empty();
     const std::vector<LayerRecord>& layers = model.record.layers;
     const bool two = std::any_of(layers.begin(), layers.end(), [](const LayerRecord& layer) { return layer.cross; });
-    for (const LayerRecord& layer : layers) {
+    for_layers(model.record, [&](const LayerRecord& layer) {
       const bool in_decoder = layer.cross || layer.place.find("decoder") != std::string::npos;
       const bool upper = decoded && in_decoder;
       const std::size_t rows = text_index(upper ? model.tokens.second : model.tokens.input, layer.n_q);
       const std::size_t keys = text_index(upper && !layer.cross ? model.tokens.second : model.tokens.input, layer.n_k);
-      const std::string_view part = layer.cross ? "cross" : !two ? "" : in_decoder ? "decoder" : "encoder";
+      const bool all = &layer == rollout_of(model.record);
+      const std::string_view part = all           ? "all"
+                                    : layer.cross ? "cross"
+                                    : !two        ? ""
+                                    : in_decoder  ? "decoder"
+                                                  : "encoder";
       add_layer(layer, index, part, {rows, keys});
-    }
+    });
+  }
+
+  static const LayerRecord* rollout_of(const InspectRecord& record) {
+    return record.rollout ? &*record.rollout : nullptr;
   }
 
   void add_worth(const InspectedModel& model, std::size_t index) {

@@ -8,6 +8,7 @@
 #include "data/pictures/pictures.h"
 #include "fovea/error.h"
 #include "fovea/inspect_page.h"
+#include "inspect_page/token_notes.h"
 
 namespace fovea {
 namespace {
@@ -151,7 +152,19 @@ InspectSubject inspect_text(const Context& context, const Model& model, const To
     out.batch.input.types =
         Tensor::from<std::int32_t>(context, {1, std::ssize(first.encoding.types)}, first.encoding.types);
   out.tokens.input = pieces_of(first.encoding, text, tokenizer);
-  if (reads_two(model)) out.tokens.second = pieces_of(other.encoding, second, tokenizer);
+  out.notes.delimiter = delimiters_of(first.encoding, text);
+  if (reads_two(model)) {
+    out.tokens.second = pieces_of(other.encoding, second, tokenizer);
+    out.second_notes.delimiter = delimiters_of(other.encoding, second);
+  }
+  return out;
+}
+
+InspectSubject inspect_tagged(const Context& context, const Model& model, const Tokenizer& tokenizer,
+                              const TaggedText& tagged, std::int64_t most) {
+  InspectSubject out = inspect_text(context, model, tokenizer, tagged.text, {}, most);
+  out.notes.word = words_of(read(tokenizer, tagged.text, most).encoding, tagged);
+  out.notes.words = tagged.words;
   return out;
 }
 
@@ -160,6 +173,10 @@ InspectSubject inspect_ids(const Context& context, const Model& model, const Tok
   InspectSubject out = subject_of(context, model, ids, second);
   out.tokens.input = names_of(tokenizer, ids);
   if (reads_two(model)) out.tokens.second = names_of(tokenizer, second);
+  if (tokenizer != nullptr) {
+    out.notes.delimiter = delimiters_of(*tokenizer, ids);
+    if (reads_two(model)) out.second_notes.delimiter = delimiters_of(*tokenizer, second);
+  }
   return out;
 }
 

@@ -46,6 +46,9 @@ class AttentionWatch {
   virtual void on_tiled(const TiledSeen&) {}
   virtual void on_scan(const ScanSeen&) {}
 
+ protected:
+  AttentionWatch* outer() const { return outer_; }  // who is not told while this one lives; null: nobody
+
  private:
   AttentionWatch* outer_;
 };

@@ -66,6 +66,8 @@ void TrainConfig::fields(FieldVisitor& v) {
   v("rates", adamw.rates, "parts that move at another rate, as multiples: classifier=10, embedding=0.1");
   v("clip_norm", clip_norm, "largest joint norm of the gradients; 0: no limit", at_least(0));
   v("clip_value", clip_value, "largest entry of a gradient; 0: no limit", at_least(0));
+  v("clip_logits", clip_logits, "largest score of softmax: above it, queries and keys are scaled down; 0: no limit",
+    at_least(0));
   v("label_smoothing", label_smoothing, "share of the target spread over all classes", between(0, 0.999));
   v("average", average, "weights averaged over the steps, for evaluation", one_of({"none", "exponential", "mean"}));
   v("average_decay", average_decay, "of the exponential average", between(0, 0.9999999));

@@ -17,6 +17,7 @@
 #include "train/checkpoint.h"
 #include "train/evaluation.h"
 #include "train/kept.h"
+#include "train/logit_clip.h"
 #include "train/metrics.h"
 #include "train/stepper.h"
 
@@ -60,6 +61,7 @@ struct Trainer::Impl {
     state.version = FOVEA_VERSION;
     state.seed = config.seed;
     state.data = DataMark::of(data);
+    if (config.clip_logits > 0.0) clip.emplace(context, model, config.clip_logits);
   }
 
   StepReport step(Prefetcher& feed);
@@ -98,6 +100,7 @@ struct Trainer::Impl {
   const Dataset& data;
   TrainConfig config;
   Stepper stepper;
+  std::optional<LogitClip> clip;
   TrainState state;
   std::vector<TrainObserver*> observers;
   std::unique_ptr<FolderLock> lock;
@@ -137,7 +140,14 @@ StepReport Trainer::Impl::step(Prefetcher& feed) {
   try {
     const ZoneTimer timer(context.zones(), Zone::other);  // what no zone inside takes for itself
     const std::vector<Batch> parts = draw(feed, report);
-    stepper.step(parts, config.schedule.rate(report.step, budget().expected_steps(spent())), report);
+    const double rate = config.schedule.rate(report.step, budget().expected_steps(spent()));
+    if (clip) {
+      const LogitClip::Watch watch(*clip);
+      stepper.step(parts, rate, report);
+    } else {
+      stepper.step(parts, rate, report);
+    }
+    if (clip && !report.skipped) report.clipped = clip->clip();
   } catch (...) {
     state.position = from;  // the step was not taken
     throw;
@@ -216,6 +226,8 @@ void Trainer::Impl::evaluate_now(const std::atomic<bool>* stop) {
 
 // Ranks that would train different things are found before the first step.
 void Trainer::Impl::join(const dist::Mesh& mesh) {
+  if (clip && mesh.all.size() > 1)
+    fail(ErrorCode::unsupported, "scores are clipped by one rank alone", "train.clip_logits", "0, or one rank");
   fovea::set_mesh(model, mesh);
   stepper.set_mesh(mesh);
   TrainConfig same = config;

@@ -7,7 +7,6 @@ import os
 import struct
 import subprocess
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
@@ -21,7 +20,7 @@ HEADS = 4
 
 
 def inspect(folder, *arguments):
-    result = subprocess.run([PROGRAM, "inspect", *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120,
+    result = subprocess.run([PROGRAM, "inspect", *map(str, arguments)], cwd=folder, capture_output=True, text=True,
                             env={**os.environ, "OMP_NUM_THREADS": "1"})
     if result.returncode != 0:
         raise RuntimeError(result.stderr)
@@ -88,7 +87,16 @@ class Page(unittest.TestCase):
                                 "let s = 0; for (let i = 0; i < d.length; ++i) s = (s * 31 + d[i]) % 1000000007; return s; })()")
 
     def settled(self):
+        """Two frames on: what was to be drawn is drawn."""
         self.browser.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def other_pixels(self, before):
+        """Waits until the map shows something else."""
+        for _ in range(1000):
+            self.settled()
+            if self.pixels() != before:
+                return
+        self.fail("the map stays as it was")
 
     def pointer(self, row, column):
         """Where a weight is in the window."""
@@ -100,6 +108,8 @@ class Page(unittest.TestCase):
         self.assertEqual(self.browser.run("document.querySelectorAll('.thumb').length"), HEADS)
         self.assertEqual(self.browser.run("document.querySelectorAll('.layer').length"), 2)
         self.browser.wait("[...document.querySelectorAll('.thumb canvas')].every((c) => c.width > 0 && c.width <= 64)")
+        told = self.browser.run("document.querySelector('.shortly').textContent")
+        self.assertRegex(told, "(local|mixed|global): layer")
         self.assertIn("not why a model answers", self.browser.run("document.querySelector('.caution').textContent"))
         with open(self.folder / "files" / "heads.csv", newline="") as file:
             classes = [row["class"] for row in csv.DictReader(file)]
@@ -110,7 +120,7 @@ class Page(unittest.TestCase):
         self.open_head(1)
         for row, column in [(30, 12), (41, 0), (7, 7), (20, 40)]:
             self.browser.mouse("mouseMoved", *self.pointer(row, column))
-            self.settled()
+            self.browser.wait(f"String(inspectPage.map.hovered) === '{row},{column}'")
             tip = self.browser.run("document.querySelector('.tip').textContent")
             (heads, n, _), numbers = self.weights
             truth = numbers[(1 * n + row) * n + column]
@@ -132,14 +142,14 @@ class Page(unittest.TestCase):
         self.settled()
         whole, seen = self.view(), self.pixels()
         self.browser.mouse("mouseWheel", *self.pointer(20, 10), deltaX=0, deltaY=-400)
-        self.settled()
+        self.browser.wait(f"inspectPage.map.scale > {1.5 * whole[2]}")
+        self.other_pixels(seen)
         near = self.view()
-        self.assertGreater(near[2], 1.5 * whole[2])
-        self.assertNotEqual(self.pixels(), seen)
         x, y = self.pointer(20, 10)
         self.browser.mouse("mousePressed", x, y, button="left", clickCount=1)
         self.browser.mouse("mouseMoved", x - 60, y - 40, button="left", buttons=1)
         self.browser.mouse("mouseReleased", x - 60, y - 40, button="left", clickCount=1)
+        self.browser.wait(f"inspectPage.map.x !== {near[0]}")
         moved = self.view()
         self.assertAlmostEqual(moved[0], near[0] + 60 / near[2], places=3)
         self.assertAlmostEqual(moved[1], near[1] + 40 / near[2], places=3)
@@ -237,9 +247,7 @@ class Page(unittest.TestCase):
         self.settled()
         light = self.pixels()
         self.browser.prefer("dark")
-        self.settled()
-        self.settled()
-        self.assertNotEqual(self.pixels(), light)
+        self.other_pixels(light)
         self.assertNotEqual(self.browser.run("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)")
         self.keep("dark")
         self.browser.resize(390, 844, mobile=True)
@@ -247,6 +255,34 @@ class Page(unittest.TestCase):
         self.open_head(1)
         self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), 390)
         self.keep("phone")
+
+
+class Together(unittest.TestCase):
+    """What the rollout and the tags of words add to a page."""
+
+    def test_all_layers_are_one_more_map(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_two_layers(folder / "model", ["softmax", "softmax"])
+            words = ["a", "b", ",", "c", "d", "."]
+            (folder / "text.conllu").write_text("".join(
+                f"{k}\t{word}\t_\t{'PUNCT' if word in ',.' else 'NOUN'}\t_\t_\t{k - 1}\tnext\t_\t_\n" for k, word in enumerate(words, 1)))
+            inspect(folder, "model", "--tags", "text.conllu", "--rollout", "--out", "page.html", "--files", "files")
+            browser = Browser()
+            self.addCleanup(browser.close)
+            browser.open(folder / "page.html")
+            self.assertEqual(browser.run("document.querySelectorAll('.thumb').length"), HEADS + 1)
+            self.assertIn("all layers", browser.run("[...document.querySelectorAll('.layer')].at(-1).textContent"))
+            self.assertEqual(browser.run("[...document.querySelectorAll('figure')][0].querySelectorAll('.keys span span').length"), 3)  # layers, the diagonal
+            browser.run("[...document.querySelectorAll('.thumb')].at(-1).click()")
+            browser.wait("window.inspectPage && inspectPage.map.frames")
+            (_, n, _), numbers = Page.read_weights(folder / "files" / "rollout.npy")
+            for row, column in [(0, 0), (8, 3), (10, 10)]:
+                shown = browser.run(f"inspectPage.map.data.weight({row}, {column}).value")
+                self.assertAlmostEqual(shown, numbers[row * n + column], delta=0.05 * numbers[row * n + column])
+            facts = browser.run("document.querySelector('.facts').textContent")
+            self.assertIn("mass on delimiters", facts)
+            self.assertEqual(browser.errors, [])
 
 
 class Long(unittest.TestCase):
@@ -266,16 +302,17 @@ class Long(unittest.TestCase):
             inspect(folder, "model", "--text", "text.txt", "--length", 8192, "--out", "page.html")
             browser = Browser()
             self.addCleanup(browser.close)
-            self.assertLess(browser.open(folder / "page.html"), 5)
-            started = time.monotonic()
+            opened = browser.open(folder / "page.html")  # of processor time: a busy machine does not change it much
+            self.assertLess(opened, 2)
             browser.run("document.querySelector('.thumb').click()")
             browser.wait("window.inspectPage && inspectPage.map.frames")
-            self.assertLess(time.monotonic() - started, 5)
-            slowest = browser.run("""(async () => { const m = inspectPage.map; let slowest = 0;
-                for (let k = 0; k < 60; ++k) { m.zoom(k < 30 ? 1.25 : 0.8, 200, 210); m.x += 3; m.moved();
-                  await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame); slowest += m.drawn; }
-                return slowest / 60; })()""")
-            self.assertLess(slowest, 100, "ms for a frame, on the mean; 10 or so where nothing else runs")
+            shown = browser.processor_seconds()
+            self.assertLess(shown - opened, 2)
+            browser.run("""(async () => { const m = inspectPage.map;
+                for (let k = 0; k < 60; ++k) { const frames = m.frames;
+                  m.zoom(k < 30 ? 1.25 : 0.8, 200, 210); m.x += 3; m.moved();
+                  while (m.frames === frames) await new Promise(requestAnimationFrame); } })()""")
+            self.assertLess((browser.processor_seconds() - shown) / 60, 1 / 30, "seconds for a frame")
             browser.run("(() => { const m = inspectPage.map; m.choose([5000, 4990]); m.scale = 20; m.reveal([5000, 4990]); })()")
             browser.wait("inspectPage.map.showsSingle()")
             self.assertEqual(browser.errors, [])

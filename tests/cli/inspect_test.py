@@ -31,8 +31,40 @@ class Inspect(CliTest):
         heads = self.rows("files/heads.csv")
         self.assertAlmostEqual(float(heads[1]["importance"]), found["importance"][1]["by_gradient"], places=6)
         self.assertEqual(len(self.rows("files/pruning.csv")), 2)
+        for plot in ["importance", "loss-without", "pruning", "locality", "entropy"]:
+            self.assertIn("<svg", (self.folder / f"files/{plot}.svg").read_text())
         for word in ["What heads are worth", "loss_without"]:
             self.assertIn(word, (self.folder / "page.html").read_text())
+
+    def test_tags_of_words_tell_classes(self):
+        words = ["To", "be", "or", "not", "to", "be"]
+        lines = [f"{k}\t{word}\t_\t{'VERB' if word == 'be' else 'X'}\t_\t_\t{0 if k == 1 else 1}\tdep\t_\t_" for k, word in enumerate(words, 1)]
+        (self.folder / "text.conllu").write_text("\n".join(lines * 2).replace("be\t_\tVERB\t_\t_\t1\tdep\t_\t_\n1\t", "be\t_\tVERB\t_\t_\t1\tdep\t_\t_\n\n1\t"))
+        found = self.document("inspect", "model", "--tags", "text.conllu", "--files", "files", "--threads", "1")
+        head = found["layers"][0]["heads"][0]
+        self.assertEqual(head["tag"]["of"] in ("X", "VERB", "its own"), True)
+        self.assertEqual(head["relation"]["of"], "dep")
+        self.assertAlmostEqual(head["delimiters"]["baseline"], self.share_of_spaces("To be or not to be To be or not to be"), places=5)
+        row = self.rows("files/heads.csv")[0]
+        self.assertEqual(row["relation"], "dep")
+        self.assertAlmostEqual(float(row["relation_rate"]), head["relation"]["share"], places=5)
+        self.bad(2, "more than one thing", *self.inspect("--tags", "text.conllu", "--out", "x.html"))
+        (self.folder / "text.conllu").write_text("not a table\n")
+        self.bad(3, ["text.conllu:1", "CoNLL-U"], "inspect", "model", "--tags", "text.conllu", "--out", "x.html")
+
+    @staticmethod
+    def share_of_spaces(text):
+        """Of what a causal row may read, the mean over rows."""
+        return sum(text[:k + 1].count(" ") / (k + 1) for k in range(len(text))) / len(text)
+
+    def test_all_layers_in_one_map(self):
+        self.good(*self.inspect("--rollout", "--files", "files", "--out", "page.html"))
+        whole = self.numbers("files/rollout.npy")
+        for row in range(19):
+            self.assertAlmostEqual(sum(whole[row * 19:(row + 1) * 19]), 1, places=5)
+        self.assertGreater(whole[0], 0.99)
+        self.assertTrue((self.folder / "files/rollout.png").exists())
+        self.assertIn("attention rollout", (self.folder / "page.html").read_text())
 
     def test_tables_need_no_page(self):
         text = self.good(*self.inspect("--importance", "--prune")).stdout

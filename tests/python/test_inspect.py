@@ -95,6 +95,21 @@ def test_heads_are_weighed_and_other_mechanisms_tried():
     assert "importance" not in fovea.inspect(model, ids=ids).layers[0].heads[0]
 
 
+def test_tags_and_rollout(tmp_path):
+    (tmp_path / "text.conllu").write_text("".join(
+        f"{k}\t{word}\t_\t{tag}\t_\t_\t{k - 1}\tnext\t_\t_\n" for k, (word, tag) in enumerate([("ab", "X"), ("c", "Y")] * 12, 1)))
+    model = fovea.Model("softmax", vocabulary=256, classes=3, width=16)
+    model.tokenizer = fovea.Tokenizer.bytes() if model.tokenizer is None else model.tokenizer
+    found = fovea.inspect(model, tags=tmp_path / "text.conllu", rollout=True)
+    verdict = found.layers[0].heads[0]["verdict"]
+    assert verdict["relation"][0] in ("next", "next back") and 0 <= verdict["relation"][1] <= 1 and verdict["relation"][2] == 1
+    assert verdict["tag"][0] in ("X", "Y", "its own") and 0 < verdict["delimiters"][2] < 1
+    np.testing.assert_allclose(found.rollout.weights, found.layers[-1].rollout, atol=1e-6)
+    assert fovea.inspect(model, ids=[[1, 2]]).rollout is None
+    with pytest.raises(TypeError, match="own text"):
+        fovea.inspect(model, "a text", tags=tmp_path / "text.conllu")
+
+
 def test_approximation_of_a_call(qkv):
     rows = fovea.approximation(*qkv, ["softmax", "linear", "gla"], [5, 20], causal=True)
     assert [(row.mechanism, row.length) for row in rows[:2]] == [("softmax", 5), ("linear", 5)]

@@ -81,11 +81,10 @@ RowSums pointwise(const W& policy, float* HWY_RESTRICT s, std::int64_t n) {
   return {};
 }
 
-RowSums exponential_weights(float* HWY_RESTRICT s, std::int64_t n) {
-  const ExponentialWeight policy;
-  for (std::int64_t i = 0; i < n; ++i) s[i] = policy.weigh(s[i] * ExponentialWeight::kUnit<float>);
-  return {};
-}
+// Of scores as they are: the engine hands the policy others.
+struct ExponentialOfScore {
+  float weigh(float score) const { return ExponentialWeight().weigh(score * ExponentialWeight::kUnit<float>); }
+};
 
 RowSums weigh_row(const RowWeighing& how, float* scores, std::int64_t n, float top) {
   switch (how.weight) {
@@ -94,7 +93,7 @@ RowSums weigh_row(const RowWeighing& how, float* scores, std::int64_t n, float t
     case tile::Weight::rela: return pointwise(Rela(), scores, n);
     case tile::Weight::relu2: return pointwise(Relu2(), scores, n);
     case tile::Weight::sigmoid: return pointwise(SigmoidWeight{how.offset}, scores, n);
-    case tile::Weight::exp: return exponential_weights(scores, n);
+    case tile::Weight::exp: return pointwise(ExponentialOfScore(), scores, n);
     case tile::Weight::power: return pointwise(PolynomialWeight::power(how.degree), scores, n);
     case tile::Weight::taylor: return pointwise(PolynomialWeight::taylor(how.degree), scores, n);
   }

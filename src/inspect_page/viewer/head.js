@@ -10,7 +10,7 @@ function entropyPlot(data) {
   return plotFigure({
     title: `Entropy along the ${wordsOf(head).all}`, file: `${headName(head)} entropy`, x: { name: `${wordsOf(head).one} that reads` }, y: { name: "entropy (nats)", include: [0] },
     caption: "How spread out each row reads. 0: one key alone; on the dashed line: all keys alike.",
-    series: [{ name: "entropy", ink: "blue", points: indexed(data.parts.entropy) }, { name: "all keys alike", ink: "grey", dashed: true, points: most }],
+    series: [{ name: "entropy", ink: "blue", points: indexed(data.parts.entropy) }, { name: "all keys alike", ink: "grey", dash: "dashed", points: most }],
   });
 }
 

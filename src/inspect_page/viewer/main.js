@@ -8,16 +8,16 @@ function meanCurve(heads) {
 }
 
 function localityFigure() {
-  const layers = meta.layers.filter((layer) => layer.heads.length && layer.heads.some((id) => meta.heads[id].curve.length));
+  const layers = meta.layers.filter((layer) => !isRollout(layer) && layer.heads.some((id) => meta.heads[id].curve.length));
   if (!layers.length) return null;
   const several = meta.models.length > 1, series = [];
   for (const [k, layer] of layers.entries()) {
     const heads = layer.heads.map((id) => meta.heads[id]).filter((h) => h.curve.every((y) => y !== null));
     if (!heads.length) continue;
-    const dashed = several && layer.model % 2 === 1, ink = inks[(several ? layer.number : k) % inks.length];
-    series.push({ name: `${several ? `${meta.models[layer.model].name} ` : ""}layer ${layer.number} ${layer.mechanism}`, ink, dashed, points: curvePoints({ curve: meanCurve(heads) }) });
+    const dash = several ? dashes[layer.model % dashes.length] : "solid", ink = inks[(several ? layer.number : k) % inks.length];
+    series.push({ name: `${several ? `${meta.models[layer.model].name} ` : ""}${layerName(layer)} ${layer.mechanism}`, ink, dash, points: curvePoints({ curve: meanCurve(heads) }) });
   }
-  series.push({ name: "near and far alike", ink: "grey", dashed: true, points: [[0, 0], [1, 1]] });
+  series.push({ name: "near and far alike", ink: "grey", dash: "dashed", points: [[0, 0], [1, 1]] });
   return plotFigure({
     title: "Which layers are local", x: { name: "share of the keys, nearest first", include: [0, 1] }, y: { name: "mass on them", include: [0, 1] }, series,
     caption: "Locally accumulated attention (Figure 2a of the TransNormer paper), the mean over the heads of each layer. A layer that rises at once reads its neighbourhood; one along the diagonal reads the whole text.",
@@ -27,7 +27,7 @@ function localityFigure() {
 function entropyFigure() {
   const series = [];
   for (const kind of meta.classes) {
-    const points = meta.heads.filter((h) => h.class === kind.name && Number.isFinite(h.entropy)).map((h) => [meta.layers[h.layer].number, h.entropy, headName(h)]);
+    const points = meta.heads.filter((h) => h.class === kind.name && Number.isFinite(h.entropy) && !isRollout(meta.layers[h.layer])).map((h) => [meta.layers[h.layer].number, h.entropy, headName(h)]);
     if (points.length) series.push({ name: kind.name, ink: kind.ink, dots: true, points });
   }
   return plotFigure({
@@ -38,10 +38,11 @@ function entropyFigure() {
 }
 
 function numbersTable(open) {
-  const head = element("thead", {}, element("tr", {}, ["head", "class", ...meta.columns.map((c) => c.name)].map((name) => element("th", { scope: "col" }, name))));
+  const known = meta.columns.map((c, k) => k).filter((k) => meta.heads.some((h) => h.numbers[k] !== null));
+  const head = element("thead", {}, element("tr", {}, ["head", "class", ...known.map((k) => meta.columns[k].name)].map((name) => element("th", { scope: "col" }, name))));
   const body = element("tbody", {}, meta.heads.map((h, id) => element("tr", {},
     element("th", { scope: "row" }, element("a", { href: `#head-${id}`, onclick: (e) => { e.preventDefault(); open(id); } }, headName(h))),
-    element("td", { class: "words" }, h.class), h.numbers.map((value, k) => element("td", {}, formatted(value, meta.columns[k].format))))));
+    element("td", { class: "words" }, h.class), known.map((k) => element("td", {}, formatted(h.numbers[k], meta.columns[k].format))))));
   const csv = () => csvText([["model", "layer", "place", "mechanism", "head", "class", ...meta.columns.map((c) => c.key)],
     ...meta.heads.map((h) => { const l = meta.layers[h.layer]; return [meta.models[l.model].name, l.number, l.place, l.mechanism, h.head, h.class, ...h.numbers]; })]);
   return element("details", {}, element("summary", {}, "Numbers of all heads"), element("div", { class: "wide" }, element("table", {}, head, body)),
@@ -57,6 +58,17 @@ function howTo() {
     meta.command ? element("pre", {}, meta.command) : null);
 }
 
+// What can be said of a model at once: which layers are local and global, how many heads may have found nothing to read.
+function shortly(model, index) {
+  const layers = meta.layers.filter((layer) => layer.model === index && !isRollout(layer));
+  const heads = layers.flatMap((layer) => layer.heads.map((id) => meta.heads[id]));
+  const idle = heads.filter((head) => head.class === "delimiter" || head.class === "broadcast").length;
+  const reaches = ["local", "mixed", "global"].map((reach) => [reach, layers.filter((layer) => layer.reach === reach).map((layer) => layer.number)]);
+  const words = reaches.filter(([, numbers]) => numbers.length).map(([reach, numbers]) => `${reach}: ${numbers.length > 1 ? "layers" : "layer"} ${numbers.join(", ")}`);
+  if (idle) words.push(`${idle} of ${heads.length} heads read little but delimiters or one token`);
+  return words.length ? element("p", { class: "shortly" }, meta.models.length > 1 ? element("b", {}, `${model.name}  `) : null, words.join(" · ")) : null;
+}
+
 function start() {
   const page = document.getElementById("page");
   const panel = new HeadPanel((id) => { overview.mark(-1); overview.focus(id); history.replaceState(null, "", " "); });
@@ -65,7 +77,7 @@ function start() {
   page.replaceChildren(element("h1", {}, meta.title), element("p", { class: "lead" }, meta.sentence),
     element("p", { class: "caution" }, "A map shows what a head reads, not why a model answers as it does: what a head reads may be undone, repeated or ignored further up. "
       + "To learn whether a head matters, take it away and see what it costs."),
-    overview.root, panel.root,
+    ...meta.models.map(shortly).filter(Boolean), overview.root, panel.root,
     element("section", {}, element("h2", {}, "The model as a whole"), element("div", { class: "plots" }, localityFigure(), entropyFigure())), ...[worthSection(), approximationSection()].filter(Boolean),
     numbersTable(open), howTo(), element("footer", {}, `Made by fovea ${meta.version}. This file needs nothing else and asks for nothing over the network.`));
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") panel.close(); });

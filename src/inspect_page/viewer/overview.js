@@ -13,9 +13,12 @@ function paintThumbnail(canvas, head, bytes) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
+// Of encoder and decoder also the part; the rollout is of all layers.
+const isRollout = (layer) => layer.part === "all";
+const layerName = (layer) => (isRollout(layer) ? "all layers" : `layer ${layer.number}${layer.part ? ` ${layer.part}` : ""}`);
 const headName = (head) => {
   const layer = meta.layers[head.layer], model = meta.models.length > 1 ? `${meta.models[layer.model].name}: ` : "";
-  return `${model}layer ${layer.number}, head ${head.head}`;
+  return `${model}${isRollout(layer) ? "all layers, rolled out" : `layer ${layer.number}, head ${head.head}`}`;
 };
 
 class Overview {
@@ -48,7 +51,7 @@ class Overview {
       for (const id of layer.heads) row.append(this.thumbnail(id, at));
       if (!layer.heads.length) row.append(element("p", { class: "note" }, layer.reason));
       box.append(element("div", { class: "layer" }, element("div", { class: "name", title: layer.place },
-        `layer ${layer.number}${layer.part ? ` ${layer.part}` : ""}${layer.reach ? `: ${layer.reach}` : ""}`, element("small", {}, layer.mechanism),
+        `${layerName(layer)}${layer.reach ? `: ${layer.reach}` : ""}`, element("small", {}, layer.mechanism),
         layer.heads.length ? element("small", {}, layer.reach_text) : null), row));
     });
     this.root.append(box);

@@ -1,5 +1,6 @@
 // Small plots in SVG, each with its data to save.
 
+const dashes = ["solid", "dashed", "dotted"];
 const kPlot = { width: 520, height: 300, left: 66, right: 14, top: 12, bottom: 44 };
 
 function ticks(low, high, log) {
@@ -56,7 +57,7 @@ function thinned(points) {
   return { line, band: [...upper, ...lower.reverse()] };
 }
 
-// plot: {title, caption, x: {name, log, include, whole}, y, series: [{name, points, ink, faint, dots, dashed}]}
+// plot: {title, caption, x: {name, log, include, whole}, y, series: [{name, points, ink, faint, dots, dash}]}
 function plotSvg(plot) {
   const { width, height, left, right, top, bottom } = kPlot;
   const points = (k) => plot.series.flatMap((s) => s.points.map((p) => p[k]));
@@ -98,7 +99,7 @@ function drawSeries(svg, series, plot, at) {
   if (band) svg.append(element("svg:path", { d: path(band) + "Z", style: `fill:${ink}`, "fill-opacity": 0.18 }));
   svg.append(element("svg:path", {
     d: path(line), fill: "none", style: `stroke:${ink}`, "stroke-width": series.faint ? 1 : 2, "stroke-opacity": series.faint ? 0.35 : 1,
-    "stroke-dasharray": series.dashed ? "5 4" : null, "stroke-linejoin": "round",
+    "stroke-dasharray": { dashed: "7 4", dotted: "2 4" }[series.dash] ?? null, "stroke-linejoin": "round",
   }, element("svg:title", {}, series.name)));
 }
 
@@ -133,7 +134,8 @@ function plotFigure(plot) {
   const named = plot.series.filter((s) => s.key !== false);
   return element("figure", { class: "card" }, element("h3", {}, plot.title), svg,
     named.length > 1 && element("div", { class: "keys" }, named.map((s) =>
-      element("span", {}, element("span", { class: "dot", style: `background:var(--${s.ink})` }), s.name))),
+      element("span", {}, element("span", s.dots ? { class: "dot", style: `background:var(--${s.ink})` }
+        : { class: "line", style: `border-top:3px ${s.dash || "solid"} var(--${s.ink})` }), s.name))),
     element("figcaption", {}, plot.caption),
     element("div", { class: "save" },
       element("button", { onclick: () => saveText(`${name}.svg`, "image/svg+xml", loneSvg(svg)) }, "SVG"),

@@ -84,7 +84,7 @@ function strength(value, kind, top) {
 }
 
 function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(); }
-const inks = ["blue", "vermilion", "green", "pink", "amber", "cyan", "violet", "grey"];
+const inks = ["blue", "vermilion", "green", "pink", "amber", "cyan", "violet", "wine", "teal", "olive", "grey"];
 const classInk = (name) => (meta.classes.find((c) => c.name === name) || { ink: "grey" }).ink;
 
 function save(name, blob) {

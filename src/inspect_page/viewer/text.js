@@ -133,12 +133,11 @@ class PictureView {
     for (const w of weights) if (Math.abs(w) > top) top = Math.abs(w);
     for (let p = 0; p < rows * columns; ++p) {
       const t = strength(weights[this.first() + p], "root", top), x = p % columns * size, y = Math.floor(p / columns) * size;
-      g.globalAlpha = 0.72 * Math.abs(t);
-      g.fillStyle = css(t < 0 ? "blue" : "vermilion");
-      g.fillRect(x, y, size, size);
-      g.globalAlpha = 1;
-      if (this.first() + p === this.token) { g.strokeStyle = "#fff"; g.lineWidth = 2; g.strokeRect(x + 1, y + 1, size - 2, size - 2); }
+      const veil = (ink, alpha) => { g.globalAlpha = alpha; g.fillStyle = css(ink); g.fillRect(x, y, size, size); g.globalAlpha = 1; };
+      veil("card", 0.9 * (1 - Math.abs(t)));  // what is read stays clear
+      if (t < 0) veil("vermilion", 0.5 * -t);
+      if (this.first() + p === this.token) { g.strokeStyle = css("vermilion"); g.lineWidth = 3; g.strokeRect(x + 1.5, y + 1.5, size - 3, size - 3); }
     }
-    this.said.textContent = `${tokenName(textOf(this.data.head, "row"), this.token)} reads the coloured patches; the strongest colour is ${number(top)}. Click another patch.`;
+    this.said.textContent = `${tokenName(textOf(this.data.head, "row"), this.token)} reads the clear patches; the clearest has ${number(top)}. Click another patch.`;
   }
 }

@@ -160,5 +160,20 @@ TEST(Approximation, OfAModelReadsItsOwnCalls) {
   EXPECT_GT(found[2].row.length, 2);
 }
 
+// With all queries kept, informer is softmax: of q and k that are turned for it, too.
+TEST(Approximation, OfRotaryModelsTurnsForThoseThatDoNot) {
+  Context context = testing::poisoned();
+  const Model model(context, families::family("llama"));
+  const Batch batch = families::random_batch(context, model.config(), 4);
+  const std::string names[] = {"linear", "performer", "informer:factor=100"};
+  for (const LayerApproximation& of : approximation(context, model, batch, names)) {
+    EXPECT_EQ(of.row.reason, "") << of.row.mechanism;
+    EXPECT_TRUE(std::isfinite(of.row.output_error)) << of.row.mechanism;
+    if (of.row.mechanism == names[2]) {
+      EXPECT_LT(of.row.output_error, 1e-6);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fovea

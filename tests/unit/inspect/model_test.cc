@@ -114,6 +114,10 @@ TEST(Rollout, HasRowsThatSumToOneAndStaysCausal) {
       EXPECT_NEAR(sum, 1.0, 1e-5);
     }
   }
+  ASSERT_TRUE(record.rollout.has_value());  // and as a head like others
+  const HeadRecord& all = record.rollout->heads.at(0);
+  EXPECT_TRUE(record.rollout->causal);
+  for (std::size_t i = 0; i < 81; ++i) EXPECT_NEAR(all.pyramid[0].mean[i], record.layers.back().rollout[i], 1e-6);
   // The first layer by hand: half the mean of its heads, half itself.
   const LayerRecord& first = record.layers[0];
   for (std::size_t at_pair = 0; at_pair < 81; ++at_pair) {
@@ -121,6 +125,33 @@ TEST(Rollout, HasRowsThatSumToOneAndStaysCausal) {
     for (const HeadRecord& head : first.heads)
       mean += head.pyramid[0].mean[at_pair] / static_cast<double>(first.heads.size());
     EXPECT_NEAR(first.rollout[at_pair], (mean + (at_pair % 10 == 0 ? 1.0 : 0.0)) / 2.0, 1e-5);
+  }
+}
+
+TEST(Rollout, OfAnEncoderEndsWhereTheDecoderBegins) {
+  Context context = testing::poisoned();
+  const Model model(context, small("seq2seq"));
+  const InspectRecord record =
+      inspect(context, model, families::random_batch(context, model.config(), 4), {.sequence = 1, .rollout = true});
+  ASSERT_TRUE(record.rollout.has_value());
+  EXPECT_EQ(record.rollout->n_q, 9);
+  for (const LayerRecord& layer : record.layers)
+    EXPECT_EQ(layer.rollout.empty(), layer.place.starts_with("model.decoder")) << layer.place;
+}
+
+TEST(TokenNotes, AreThoseOfWhatALayerReads) {
+  Context context = testing::poisoned();
+  const Model model(context, small("seq2seq"));
+  InspectOptions options{.sequence = 1};
+  options.notes.delimiter = {1, 0, 0, 0, 0, 0, 0, 0, 1};
+  options.second_notes.delimiter = {0, 0, 0, 1, 0, 0};
+  for (const LayerRecord& layer :
+       inspect(context, model, families::random_batch(context, model.config(), 4), options).layers) {
+    const HeadRecord& head = layer.heads[0];
+    const double all = static_cast<double>(layer.n_q);
+    const bool own = layer.place.starts_with("model.decoder") && !layer.cross;
+    const double mass = own ? head.received[3] : head.received[0] + head.received[8];
+    EXPECT_NEAR(head.verdict.delimiters.share, mass / all, 1e-5) << layer.place;
   }
 }
 

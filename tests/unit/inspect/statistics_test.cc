@@ -264,10 +264,10 @@ Made made(const Context& context, std::int64_t n, const std::function<double(std
           random(context, {1, n, 1, 4}, 5, DType::f32)};
 }
 
-HeadVerdict told(const std::function<double(std::int64_t, std::int64_t)>& score) {
+HeadVerdict told(const std::function<double(std::int64_t, std::int64_t)>& score, std::int64_t block = 16) {
   Context context = testing::poisoned();
   const Made x = made(context, 96, score);
-  return inspect_attention(context, x.q, x.k, x.v, Mechanism("softmax"), {}, {.block = 16}).heads[0].verdict;
+  return inspect_attention(context, x.q, x.k, x.v, Mechanism("softmax"), {}, {.block = block}).heads[0].verdict;
 }
 
 TEST(HeadClasses, AreToldByTheirNumbers) {
@@ -285,6 +285,12 @@ TEST(HeadClasses, AreToldByTheirNumbers) {
   EXPECT_GT(sink.broadcast_mass, 0.9);
   EXPECT_EQ(told([](std::int64_t i, std::int64_t j) { return i / 16 == j / 16 ? 9.0 : 0.0; }).head_class,
             HeadClass::block);
+  // A band that reaches over the bounds of blocks is mostly inside them, too, and not because of them.
+  const auto in_band = [](std::int64_t i, std::int64_t j) { return std::abs(i - j) < 12 ? 12.0 : 0.0; };
+  const HeadVerdict band = told(in_band, 48);
+  EXPECT_GT(band.block_mass, 0.9);
+  EXPECT_NEAR(band.block_mass, band.block_by_distance, 0.08);
+  EXPECT_EQ(band.head_class, HeadClass::diffuse);
   // A bell of known width, its peak a token away in turns, so that no one distance has most of the rows.
   const HeadVerdict bell = told([](std::int64_t i, std::int64_t j) {
     const auto t = static_cast<double>(j - i - i % 3 + 1);
