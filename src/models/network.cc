@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/loss.h"
 #include "parallel/rows.h"
 
 namespace fovea {
@@ -34,6 +35,16 @@ Loss Network::report_of_rows(Tape& tape, const ClassLoss& loss) const {
 
 Loss Network::report_of(Tape& tape, const ClassLoss& loss) const {
   return {.value = divided::alike(tape, loss.value, sharers_.ranks), .asked = loss.asked, .correct = loss.correct};
+}
+
+Loss Network::report_of_numbers(Tape& tape, const Var& guess, const Tensor& targets) const {
+  const Tensor wanted = targets.to(tape.context(), guess.dtype());
+  Loss loss;
+  loss.value = divided::alike(tape, mse(tape, guess, wanted), sharers_.ranks);
+  loss.asked = Tensor::empty(tape.context(), {}, DType::f64);
+  loss.asked.fill(static_cast<double>(wanted.numel()));
+  loss.deviation = sum_of_errors(tape.context(), guess.value(), wanted);
+  return loss;
 }
 
 Loss Network::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {

