@@ -22,7 +22,7 @@ std::string bytes_text(std::size_t bytes) {
 }
 
 // A model of texts is timed by its tokens: how many a step has depends on their lengths.
-bool counts_tokens(const Scores& scores) { return !scores.classes() && scores.task != Task::forecast; }
+bool counts_tokens(const Scores& scores) { return !scores.classes() && !scores.numbers(); }
 
 ProgressOptions bar_options(const Console& console, const Scores& scores, std::string name,
                             const TrainProgress::Form& form) {

@@ -167,9 +167,8 @@ void add_bench_threads(Program& program, const Arguments& bench) {
   const auto o = std::make_shared<ThreadsOptions>();
   const Arguments verb = program.add(
       {"threads",
-       "Times mechanisms with 1, 2, 4, ... threads: what more threads gain, beside products and copies of memory.",
-       {"fovea bench threads --attention softmax,norm,window:left=256,right=256 --out threads",
-        "fovea bench threads --n 8192 --causal"}},
+       "Times mechanisms with 1, 2, 4 and more threads: what those gain, beside products and copies of memory.",
+       {"fovea bench threads --attention softmax,norm,diag --out threads", "fovea bench threads --n 8192 --causal"}},
       [o](const Console& console) {
         o->problem.default_heads(8);
         run(*o, console);

@@ -66,6 +66,16 @@ std::optional<ClassMetrics> metrics_of(Context& context, const Model& model, con
   return class_metrics(predictions, model.config().classes);
 }
 
+// Of numbers.
+void add_correlations(Context& context, const Model& model, const Split& split, const EvalVerbOptions& options,
+                      Scores& scores) {
+  if (scores.task != Task::regress) return;
+  const Correlations found =
+      correlations(predict_numbers(context, model, split, {.examples = options.examples, .batch = options.batch}));
+  scores.pearson = found.pearson;
+  scores.spearman = found.spearman;
+}
+
 void run(const EvalVerbOptions& options, const Console& console) {
   split_of({}, options.split);  // a mistyped name is found before the work, not after
   Context context(options.machine.context(console));
@@ -86,7 +96,8 @@ void run(const EvalVerbOptions& options, const Console& console) {
   if (!std::isfinite(report.loss))
     fail(ErrorCode::bad_input, fmt::format("the loss on {} is not a finite number", options.split), checkpoint.string(),
          "a checkpoint from before the training left the finite numbers");
-  const Scores scores = scores_of(data.task, report, *split);
+  Scores scores = scores_of(data.task, report, *split);
+  add_correlations(context, model, *split, options, scores);
   console.print(fmt::format("{}  {} of {}: {}, {} examples, {:.1f} s", checkpoint.string(), options.split, data.name,
                             scores_text(scores), report.examples, report.seconds));
   const std::optional<ClassMetrics> metrics = metrics_of(context, model, *split, options);

@@ -72,7 +72,7 @@ std::size_t longest_name(const std::vector<const MechanismKind*>& kinds) {
 }
 
 std::string summaries(const std::vector<const MechanismKind*>& kinds) {
-  const std::size_t name = longest_name(kinds) + 2, family = 15;
+  const std::size_t name = longest_name(kinds) + 2, family = 16;
   std::string out;
   for (const MechanismKind* kind : kinds)
     out += fmt::format("{:<{}}{:<{}}{}\n", kind->name, name, kind->family, family,

@@ -21,6 +21,7 @@ class Tokenizer;
 enum class Task : std::uint8_t {
   classify,    // a class of a sequence of tokens
   match,       // a class of two sequences
+  regress,     // a number of a sequence, or of two
   lm,          // the next token, everywhere
   mlm,         // the tokens that were masked
   seq2seq,     // a second sequence, token by token
@@ -47,8 +48,9 @@ struct Input {
 struct Batch {
   Input input = {};
   Input second = {};  // the other document; what the decoder reads; the texts of pictures
-  // i32: a class for each sequence, or a token for each row of what is asked for, -1 where nothing is; f32 (b, horizon,
-  // channels): the numbers to be foretold. Undefined where there is nothing to compare with.
+  // i32: a class for each sequence, or a token for each row of what is asked for, -1 where nothing is; f32 (b): a
+  // number for each sequence; f32 (b, horizon, channels): the numbers to be foretold. Undefined where there is nothing
+  // to compare with.
   Tensor targets = {};
   std::vector<std::int64_t> examples = {};  // which ones, as indices into the split
 
@@ -78,11 +80,13 @@ struct Dataset {
   std::int64_t classes = 0;
   std::int64_t vocabulary = 0;         // ids are below this
   std::int64_t max_length = 0;         // of any first input
+  std::int64_t types = 0;              // of tokens: parts of a text that are told apart
   std::int64_t second_vocabulary = 0;  // of the second input; 0: the same vocabulary
   std::int64_t second_max_length = 0;
   std::int64_t height = 0, width = 0, channels = 0;  // of pictures; of measurements only channels
   std::int64_t horizon = 0, marks = 0;               // rows to forecast, features of a row's time
-  // Of pictures and measurements, by channel: values are (x - mean) / deviation, x in [0, 1] for pictures.
+  // Of pictures and measurements, by channel: values are (x - mean) / deviation, x in [0, 1] for pictures. Of
+  // numbers that texts are to be given: their mean alone, and they stay as they are.
   std::vector<double> mean = {}, deviation = {};
   std::vector<std::string> class_names = {};        // where the data has some: as it writes them
   std::shared_ptr<const Tokenizer> tokenizer = {};  // of the ids; none where they stand for something else
@@ -103,6 +107,8 @@ struct FOVEA_EXPORT DataSettings {
   std::int64_t vocabulary = 8000;  // of a tokeniser that is trained
   // Of labelled texts with a line of names, CSV and JSON lines: the columns to read; empty: found by their names.
   std::string label_column, text_column, second_column;
+  std::string answers;  // of labelled texts: "classes" or "numbers"; empty: numbers where some have a fraction
+  bool joined = false;  // of pairs of texts: read as one, as BERT does, not one beside the other
   std::string source_language, target_language;  // of parallel text: the ends of its files' names
   std::int64_t shift = 0;                        // pixels by which training pictures are moved at random
   std::int64_t size = 0;  // pictures with texts are drawn to it; 0: as the first is; of generated ones 32 or 64

@@ -135,6 +135,7 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   Task task = Task::classify;
   std::int64_t vocabulary = 0;  // token ids are 0 .. vocabulary - 1
   std::int64_t classes = 0;
+  bool pairs = false;  // of regress: the number is of two texts
   double embedding_scale = 1.0;
   bool embedding_norm = false;       // a norm after the embedding
   std::int64_t types = 0;            // parts of a text that have a vector of their own (BERT's segments)
@@ -172,7 +173,7 @@ struct FOVEA_EXPORT ModelConfig : StackSpec {
   void check();
 
   // Fills in the sizes that are still 0 from the data, and refuses data that is for another task or too large. A
-  // classifier that is given pairs compares them.
+  // classifier that is given pairs compares them, one that is given numbers foretells them.
   void fit(const Dataset& data);
 
   void fields(FieldVisitor& v);  // names, help and ranges of all of the above
@@ -225,9 +226,10 @@ class FOVEA_EXPORT Model {
   std::int64_t parameter_count() const;  // of the whole model, also where ranks share its weights
   const Network& network() const;
 
-  // What the task asks for, in f32 (f64): logits (sequences, classes) of classify, match and vision; logits (b, n,
-  // vocabulary) of lm, mlm and seq2seq, where n are the rows of the input (seq2seq: of the second one); similarities
-  // (pictures, texts) of image_text; (b, horizon, channels) of forecast; the rows themselves, (b, n, width), of encode.
+  // What the task asks for, in f32 (f64): logits (sequences, classes) of classify, match and vision; numbers
+  // (sequences, 1) of regress; logits (b, n, vocabulary) of lm, mlm and seq2seq, where n are the rows of the input
+  // (seq2seq: of the second one); similarities (pictures, texts) of image_text; (b, horizon, channels) of forecast; the
+  // rows themselves, (b, n, width), of encode.
   Var forward(Tape& tape, const Batch& batch) const;
   // The same of one input. ids i32 (1, total) with packed rows, or (b, n) with lengths; the same result either way, row
   // for row.

@@ -11,6 +11,7 @@ _TYPES: dict[str, type[BaseException]] = {
     "missing": FileNotFoundError, "argument": TypeError, "unsupported": NotImplementedError, "io": OSError,
     "out_of_memory": MemoryError, "interrupted": KeyboardInterrupt, "diverged": ArithmeticError, "internal": RuntimeError}
 _WORDS = {"true": "True", "false": "False", "null": "None", "none": "None"}
+_NO_PARAMETER = re.compile(r'attention "[^"]*" has no parameter "')
 _NUMBER = re.compile(r"-?\d+(\.\d*)?([eE][-+]?\d+)?$")
 _ASSIGNED = re.compile(r"(?:--set (?:(?:model|train|data)\.)?|(?:model|train|data)\.|fovea\.\w+ (?:options\.)?)(\w+)=(\S*[^\s;,])")
 
@@ -22,6 +23,8 @@ def three_lines(what: str, where: str = "", hint: str = "") -> str:
 
 def make(kind: str, what: str, where: str, hint: str) -> BaseException:
     """The exception of an error of the engine; `kind` is its code, or "missing" (a file), "argument" (of an unknown name)."""
+    if _NO_PARAMETER.match(what):
+        kind = "argument"
     if kind == "argument":
         what = what.replace("unknown key", "unknown argument")
     made = _TYPES.get(kind, ValueError)(three_lines(_in_python(what), _place(where), _advice(where, hint)))
@@ -64,6 +67,7 @@ def _place(where: str) -> str:
 
 
 def _advice(where: str, hint: str) -> str:
-    if where.startswith("attention."):  # of a mechanism: `diag:block=64` is an argument, too
+    if where.startswith("attention"):  # of a mechanism: `diag:block=64` is an argument, too
         hint = re.sub(r"^[\w-]+:(\w+)=(\S+)", lambda found: f"{found[1]}={_literal(found[2])}", hint)
+    hint = re.sub(r"^ls ([^\s;]+)(?:; or listops, pathfinder: fovea list data)?$", r'os.listdir("\1")', hint)
     return _in_python(hint)

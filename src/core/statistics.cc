@@ -55,6 +55,13 @@ double share_margin(double share, std::int64_t cases) {
   return kZ / (1.0 + part) * std::sqrt(share * (1.0 - share) / n + part / (4.0 * n));
 }
 
+double correlation_margin(double correlation, std::int64_t cases) {
+  if (cases < 4 || !(std::abs(correlation) < 1.0)) return 0.0;
+  constexpr double kZ = 1.96;
+  const double half = kZ / std::sqrt(static_cast<double>(cases - 3)), middle = std::atanh(correlation);
+  return 0.5 * (std::tanh(middle + half) - std::tanh(middle - half));
+}
+
 bool apart(double a, double margin_of_a, double b, double margin_of_b) {
   return std::abs(a - b) > std::hypot(margin_of_a, margin_of_b);
 }

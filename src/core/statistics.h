@@ -31,6 +31,9 @@ double t_quantile(std::int64_t degrees);
 // Half of the 95% interval of a share that was found in so many cases (Wilson's); 0 without a case.
 double share_margin(double share, std::int64_t cases);
 
+// Half of the 95% interval of a correlation that was found in so many cases (Fisher's); 0 of fewer than four.
+double correlation_margin(double correlation, std::int64_t cases);
+
 // Whether the 95% interval of the difference of two numbers leaves out 0.
 bool apart(double a, double margin_of_a, double b, double margin_of_b);
 

@@ -128,10 +128,8 @@ std::string_view kind_of_folder(const DataSettings& settings) {
   if (is_parallel(settings)) return "parallel";
   if (is_text(folder)) return "text";
   if (is_series(folder)) return "series";
-  std::vector<std::string_view> known;
-  for (const Kind& kind : kKinds) known.push_back(kind.text.name);
   fail(ErrorCode::bad_input, "no kind of data has files like the ones in this folder", settings.source,
-       fmt::format("one with files for {}: see docs/data.md", fmt::join(known, ", ")));
+       "fovea list data   (what the files of each kind are called)");
 }
 
 // Where no file is near, it may have been meant to be generated.
@@ -177,7 +175,10 @@ std::span<const DataKind> data_kinds() {
 }
 
 std::string_view data_kind(const DataSettings& settings) { return kind_of(settings).text.name; }
-Task usual_task(const DataSettings& settings) { return kind_of(settings).task; }
+Task usual_task(const DataSettings& settings) {
+  const Task task = kind_of(settings).task;
+  return task == Task::match && settings.joined ? Task::classify : task;
+}
 
 Dataset load_data(const Context& context, const DataSettings& settings, const DataUse& use) {
   return kind_of(settings).load(context, settings, use);
@@ -197,6 +198,9 @@ void DataSettings::fields(FieldVisitor& v) {
   v("label_column", label_column, "of labelled texts in columns: name of the label's; empty: found by its name");
   v("text_column", text_column, "the same: of the text, or the first of two");
   v("second_column", second_column, "the same: of the second text");
+  v("answers", answers,
+    "of labelled texts: classes or numbers; empty: numbers where all are, and some have a fraction");
+  v("joined", joined, "of pairs of texts: read as one with a mark between, as BERT does, not one beside the other");
   v("source_language", source_language, "of parallel text: the end of its files' names");
   v("target_language", target_language, "of parallel text: the end of its files' names");
   v("shift", shift, "pixels by which training pictures are moved at random", between(0, 1 << 10));

@@ -14,9 +14,22 @@ namespace {
 
 bool has_classes(const CompareReport& report) { return report.scores().classes(); }
 
-Axis score_axis(const CompareReport& report) {
+// Of what is watched while training: accuracy where there is one, else the loss.
+Axis validation_axis(const CompareReport& report) {
   if (has_classes(report)) return {"accuracy", "%"};
-  return report.scores().task == Task::forecast ? Axis{"squared error"} : Axis{"loss", "nats"};
+  return report.scores().numbers() ? Axis{"squared error"} : Axis{"loss", "nats"};
+}
+
+// Of what models are judged by in the end.
+struct Judged {
+  const char* title;
+  Axis axis;
+  bool up;
+};
+Judged judged_by(const CompareReport& report) {
+  if (report.scores().task == Task::regress) return {"Correlation", {"Pearson's correlation"}, true};
+  const bool classes = has_classes(report);
+  return {classes ? "Accuracy" : "Loss", validation_axis(report), classes};
 }
 
 std::vector<Level> baseline(const CompareReport& report) {
@@ -26,10 +39,10 @@ std::vector<Level> baseline(const CompareReport& report) {
 
 // Score against speed, as large as the memory.
 Figure speed_figure(const CompareReport& report) {
-  const bool classes = has_classes(report);
+  const Judged judged = judged_by(report);
   Plot plot;
-  plot.title = classes ? "Accuracy against speed" : "Loss against speed";
-  plot.y = score_axis(report);
+  plot.title = fmt::format("{} against speed", judged.title);
+  plot.y = judged.axis;
   plot.levels = baseline(report);
   plot.labelled = true;
   std::vector<double> speeds;
@@ -40,7 +53,7 @@ Figure speed_figure(const CompareReport& report) {
       memory.push_back(static_cast<double>(result.peak_memory));
     }
     const Estimate score = estimate_of(report, rival, score_columns(report.scores()).front());
-    const double factor = classes ? 100.0 : 1.0;
+    const double factor = has_classes(report) ? 100.0 : 1.0;
     Series series{.name = rival.name, .x = {describe(speed).mean}, .y = {factor * score.value}};
     series.size = {describe(memory).mean};
     if (std::isfinite(score.margin)) series.margin = {factor * score.margin};
@@ -52,7 +65,7 @@ Figure speed_figure(const CompareReport& report) {
   return {std::move(plot),
           fmt::format("{}, right is faster, and the larger a circle the more memory training takes. The upright lines "
                       "are 95% intervals on the test part: where they overlap much, nothing is decided.",
-                      classes ? "Up is better" : "Down is better")};
+                      judged.up ? "Up is better" : "Down is better")};
 }
 
 using Member = std::vector<double> Curve::*;
@@ -89,7 +102,7 @@ Figure validation_figure(const CompareReport& report) {
   Plot plot;
   plot.title = classes ? "Validation accuracy by time" : "Validation loss by time";
   plot.x = {"training time", "s", Scale::linear, {0.0}};
-  plot.y = score_axis(report);
+  plot.y = validation_axis(report);
   plot.levels = baseline(report);
   plot.series = curves(report, "validation", &Curve::seconds, classes ? &Curve::accuracy : &Curve::loss);
   return {std::move(plot),
@@ -108,7 +121,7 @@ Figure loss_figure(const CompareReport& report, bool by_tokens) {
   Plot plot;
   plot.title = by_tokens ? "Training loss by tokens" : "Training loss by time";
   plot.x = by_tokens ? Axis{"tokens read", "", Scale::linear, {0.0}} : Axis{"training time", "s", Scale::linear, {0.0}};
-  plot.y = report.scores().task == Task::forecast ? Axis{"squared error"} : Axis{"cross-entropy", "nats"};
+  plot.y = report.scores().numbers() ? Axis{"squared error"} : Axis{"cross-entropy", "nats"};
   plot.series = curves(report, "train", by_tokens ? &Curve::tokens : &Curve::seconds, &Curve::loss);
   if (by_tokens && !counts_tokens(plot.series)) {
     plot.title = "Training loss by step";
@@ -161,8 +174,8 @@ Figure time_figure(const CompareReport& report) {
     bars.bars.push_back(std::move(bar));
   }
   Figure figure{{},
-                "The shorter a bar the faster a model, on the mean over all its steps; the rest of the settings being "
-                "equal, what differs is the attention."};
+                report.rivals.size() > 1 ? "The shorter a bar the faster a model, on the mean over all its steps."
+                                         : "The mean over all steps; evaluations are not in it."};
   figure.bars = std::move(bars);
   return figure;
 }

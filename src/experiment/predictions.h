@@ -17,7 +17,13 @@ struct Prediction {
   double confidence = 0.0;             // the probability of what was given
 };
 
-// Of the first examples of a split, at most so many, by a model of classes.
+// The same of a number.
+struct NumberPrediction {
+  std::int64_t example = 0;
+  double answer = 0.0, given = 0.0;
+};
+
+// Of the first examples of a split, at most so many, by a model of classes or of numbers.
 struct PredictOptions {
   std::int64_t examples = 0;  // 0: all
   std::int64_t batch = 32;
@@ -26,6 +32,9 @@ struct PredictOptions {
 std::vector<Prediction> predict(Context& context, const Model& model, const Split& split,
                                 const PredictOptions& options);
 
+std::vector<NumberPrediction> predict_numbers(Context& context, const Model& model, const Split& split,
+                                              const PredictOptions& options);
+
 struct ClassMetrics {
   double f1 = 0.0, correlation = 0.0;
 };
@@ -33,6 +42,12 @@ struct ClassMetrics {
 // Matthews' correlation of answers and what was given (of several classes in Gorodkin's form), and F1: of class 1 where
 // there are two, else the mean over classes.
 ClassMetrics class_metrics(std::span<const Prediction> predictions, std::int64_t classes);
+
+// Of answers and what was given; 0 where one of them is always the same.
+struct Correlations {
+  double pearson = 0.0, spearman = 0.0;  // of the numbers; of their ranks, equal ones sharing theirs
+};
+Correlations correlations(std::span<const NumberPrediction> predictions);
 
 // rows: what is right; columns: what was given.
 std::vector<std::vector<std::int64_t>> confusion(std::span<const Prediction> predictions, std::int64_t classes);

@@ -8,7 +8,9 @@
 #include <algorithm>
 
 #include "experiment/health_log.h"
+#include "experiment/predictions.h"
 #include "experiment/run_folder.h"
+#include "experiment/start.h"
 #include "inspect/gradient_health.h"
 #include "measure/load.h"
 #include "models/adapter.h"
@@ -21,7 +23,12 @@ namespace {
 // Data that has no test split is judged by its validation split.
 const Split& judged_split(const Dataset& data) { return empty(data.test) ? *data.validation : *data.test; }
 
-LengthReport test_best(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment) {
+struct Tested {
+  LengthReport report;
+  Correlations correlations = {};  // of numbers
+};
+
+Tested test_best(const RunSettings& settings, const Dataset& data, const RunEnvironment& environment) {
   ContextOptions options = environment.machine;
   options.seed = settings.train.seed;
   Context context(options);
@@ -30,14 +37,19 @@ LengthReport test_best(const RunSettings& settings, const Dataset& data, const R
   set_mesh(model, environment.mesh);
   RunObserver& observer = environment.observer;
   observer.on_testing(environment.name, empty(data.test) ? "validation" : "test");
-  LengthReport report = evaluate_by_length(
-      context, model, judged_split(data),
+  const Split& split = judged_split(data);
+  Tested tested;
+  tested.report = evaluate_by_length(
+      context, model, split,
       {.batch = settings.train.eval_batch,
        .stop = environment.stop,
        .progress = [&](std::int64_t done, std::int64_t all) { observer.on_test_progress(done, all); }},
       environment.mesh);
+  if (data.task == Task::regress)
+    tested.correlations = correlations(
+        predict_numbers(context, model, split, {.batch = settings.train.eval_batch, .stop = environment.stop}));
   observer.on_tested();
-  return report;
+  return tested;
 }
 
 // Any of the ranks.
@@ -175,7 +187,13 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   Model model(context, settings.model);
   const bool begun = is_there(folder / "metrics.csv") || is_there(folder / "last");  // else there is only run.json
   const std::string start = environment.start.empty() ? settings.from : environment.start;
-  if (!start.empty() && !begun) tell_start(environment, adopt_weights(context, model, checkpoint_of(start, "--from")));
+  if (!start.empty() && !begun) {
+    const std::vector<std::string> drawn = adopt_weights(context, model, checkpoint_of(start, "--from"));
+    tell_start(environment, drawn);
+    begin_numbers(context, model, data, &drawn);
+  } else if (!begun) {
+    begin_numbers(context, model, data);
+  }
   const dist::Group& ranks = environment.mesh.all;
   Trainer trainer(context, model, data, settings.train);
   trainer.set_mesh(environment.mesh);
@@ -201,12 +219,14 @@ RunResult run_model(const RunSettings& settings, const Dataset& data, const RunE
   if (result.reason == StopReason::interrupted) stopped(settings, environment, result.steps);
   ranks.barrier();  // the best one is written
   if (environment.mesh.leads()) write_adapter(settings);
-  LengthReport tested = test_best(settings, data, environment);
+  Tested tested = test_best(settings, data, environment);
   if (asked_to_stop(environment)) stopped(settings, environment, result.steps);
   RunResult summary = summarize(environment, model, result);
   summary.seed = settings.train.seed;
-  summary.scores = scores_of(data.task, tested.all, judged_split(data));
-  summary.by_length = std::move(tested.groups);
+  summary.scores = scores_of(data.task, tested.report.all, judged_split(data));
+  summary.scores.pearson = tested.correlations.pearson;
+  summary.scores.spearman = tested.correlations.spearman;
+  summary.by_length = std::move(tested.report.groups);
   summary.other_load = others;
   measuring.tell(summary);
   if (environment.mesh.leads()) write_file(folder / kResultFile, json_text(write_fields(summary)));

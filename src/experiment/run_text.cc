@@ -30,7 +30,7 @@ std::string zones_text(const RunResult& result) {
                    [](const ZoneTime& a, const ZoneTime& b) { return a.seconds > b.seconds; });
   std::string out;
   for (const ZoneTime& zone : zones)
-    if (zone.seconds > 0.005 * all)
+    if (zone.seconds > 0.01 * all)  // one line of 80 columns
       out += fmt::format("{}{} {:.0f}%", out.empty() ? "" : ", ", zone.name, 100.0 * zone.seconds / all);
   out = "where the time went: " + (out.empty() ? "nothing was timed" : out);
   if (result.input_seconds > kInputWaitShown * result.train_seconds)
@@ -49,6 +49,8 @@ std::string describe_data(const Dataset& data) {
     text += fmt::format(", {} channels, {} rows from {}", data.channels, data.horizon, data.max_length);
   if (data.classes > 0)
     text += fmt::format(", {} classes (majority {:.1f}%)", data.classes, 100.0 * data.test->majority());
+  else if (data.task == Task::regress)
+    text += fmt::format(", numbers (mean {:.3g})", data.mean.front());
   else if (data.vocabulary > 0)
     text += fmt::format(", {} token ids", data.vocabulary);
   return text;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "data/batches.h"
 #include "fovea/generate.h"
@@ -32,6 +33,17 @@ Section examples_section(std::string title, const Context& context, const Datase
   for (std::size_t i = 0; i < shown.size(); ++i)
     table.add(std::to_string(shown[i].example + 1),
               {class_name(data, shown[i].answer), class_name(data, shown[i].given), shown[i].confidence, texts[i]});
+  return {std::move(title), std::move(table)};
+}
+
+Section numbers_section(std::string title, const Context& context, const Dataset& data, const Split& split,
+                        std::span<const NumberPrediction> shown) {
+  Table table({{"right answer", Quantity::number}, {"given", Quantity::number}, {"example", Quantity::text}}, "number");
+  std::vector<std::int64_t> picks;
+  for (const NumberPrediction& p : shown) picks.push_back(p.example);
+  const std::vector<std::string> texts = example_texts(context, data, split, picks);
+  for (std::size_t i = 0; i < shown.size(); ++i)
+    table.add(std::to_string(shown[i].example + 1), {shown[i].answer, shown[i].given, texts[i]});
   return {std::move(title), std::move(table)};
 }
 
@@ -121,6 +133,17 @@ std::vector<Section> class_sections(const Context& context, const Dataset& data,
   if (!wrong.empty()) sections.push_back(examples_section("Wrong, the surest first", context, data, split, wrong));
   if (!right.empty()) sections.push_back(examples_section("Right", context, data, split, right));
   return sections;
+}
+
+std::vector<Section> number_sections(const Context& context, const Dataset& data, const Split& split,
+                                     std::span<const NumberPrediction> predictions) {
+  std::vector<NumberPrediction> sorted(predictions.begin(), predictions.end());
+  const auto error = [](const NumberPrediction& p) { return std::abs(p.given - p.answer); };
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) { return error(a) > error(b); });
+  const std::size_t count = std::min(kShown, sorted.size());
+  const std::span<const NumberPrediction> all(sorted);
+  return {numbers_section("Furthest off", context, data, split, all.first(count)),
+          numbers_section("Nearest", context, data, split, all.last(count))};
 }
 
 std::vector<Section> text_sections(Context& context, const Model& model, const Dataset& data, const Split& split) {

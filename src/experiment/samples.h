@@ -22,6 +22,10 @@ std::vector<std::string> example_texts(const Context& context, const Dataset& da
 std::vector<Section> class_sections(const Context& context, const Dataset& data, const Split& split,
                                     std::span<const Prediction> predictions);
 
+// Numbers of texts that it gets most wrong, and some that it gets right.
+std::vector<Section> number_sections(const Context& context, const Dataset& data, const Split& split,
+                                     std::span<const NumberPrediction> predictions);
+
 // How a language model goes on after the beginnings of some texts, or what a translator makes of some lines. None where
 // the model does not generate, or the tokens stand for no text.
 std::vector<Section> text_sections(Context& context, const Model& model, const Dataset& data, const Split& split);

@@ -11,15 +11,18 @@ namespace fovea {
 // How good a model is, in the numbers of its task.
 struct Scores {
   Task task = Task::classify;
-  double loss = 0.0;                  // of forecast the mean squared error
+  double loss = 0.0;                  // of numbers the mean squared error
   double accuracy = 0.0;              // where there are classes
-  double deviation = 0.0;             // of forecast the mean absolute error
+  double deviation = 0.0;             // of numbers the mean absolute error
+  double pearson = 0.0;               // of regress: correlation of what was given and what is right
+  double spearman = 0.0;              // the same of their ranks
   double majority = 0.0;              // accuracy of always giving the most frequent answer
   double characters_per_token = 0.0;  // of the text, where it is known
   std::int64_t examples = 0;          // that they were measured on; 0: unknown
   double loss_margin = 0.0;           // half of the 95% interval of the loss; 0: unknown
 
   bool classes() const { return task == Task::classify || task == Task::match || task == Task::vision; }
+  bool numbers() const { return task == Task::forecast || task == Task::regress; }
   double interval() const;  // half of the 95% interval of the accuracy (Wilson's); 0: unknown
   double perplexity() const;
   double bits_per_character() const;  // NaN: unknown

@@ -105,6 +105,12 @@ void make_absolute(std::string& path) {
 
 constexpr const char* kUsualAttention = "transnormer-t2";
 
+bool names_joined(const Json& file, const RunChoices& o) {
+  const auto names = [](const std::string& assignment) { return assignment.starts_with("data.joined="); };
+  return (file.is_object() && file.contains("data") && file["data"].contains("joined")) ||
+         std::any_of(o.set.begin(), o.set.end(), names);
+}
+
 // The model in a folder, with the head that the data needs.
 void choose_start(const Json& file, const RunChoices& o, std::optional<Task> asked, RunSettings& settings) {
   settings.from = chosen_name(file, "from", o.from, settings.from);
@@ -112,7 +118,11 @@ void choose_start(const Json& file, const RunChoices& o, std::optional<Task> ask
     fail(ErrorCode::usage, "the folder decides model and attention", "--from " + settings.from,
          "without --model and --attention");
   make_absolute(settings.from);
-  const std::optional<Task> task = asked ? asked : task_of_data(settings.data, file, o);
+  std::optional<Task> task = asked ? asked : task_of_data(settings.data, file, o);
+  if (task == Task::match && !names_joined(file, o) && joins_texts(settings.from)) {
+    settings.data.joined = true;
+    task = Task::classify;
+  }
   settings.model = start_model(settings.from, task);
 }
 
@@ -180,7 +190,9 @@ void apply_choices(const Json& file, const RunChoices& o, RunSettings& settings)
 // Says which preset would do.
 void check_task(const RunSettings& settings, const Dataset& data) {
   const Task task = settings.model.task;
+  const bool reads_texts = task == Task::classify || task == Task::match;
   if (task == data.task || (task == Task::classify && data.task == Task::match)) return;
+  if (reads_texts && data.task == Task::regress) return;
   const auto name = [](Task t) { return task_names()[static_cast<std::size_t>(t)]; };
   const std::string_view preset = usual_preset(data.task);
   fail(ErrorCode::usage,

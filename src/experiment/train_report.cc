@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "core/statistics.h"
 #include "experiment/compare_figures.h"
 #include "experiment/compare_tables.h"
 #include "experiment/curves.h"
@@ -22,7 +25,7 @@ namespace {
 constexpr std::int64_t kMostPredicted = 5000;
 
 Figure loss_figure(const TrainReport& report) {
-  const bool numbers = report.result.scores.task == Task::forecast;
+  const bool numbers = report.result.scores.numbers();
   Plot plot;
   plot.title = "Loss";
   plot.x = {"step", "", Scale::linear, {0.0}};
@@ -52,6 +55,36 @@ std::optional<Figure> accuracy_figure(const TrainReport& report) {
   return Figure{std::move(plot), "The thin line is what always giving the most frequent answer reaches."};
 }
 
+// What is given for answers of like size: groups of about as many examples, with their deviations.
+std::optional<Figure> numbers_figure(const TrainReport& report) {
+  constexpr std::size_t kGroups = 10;
+  std::vector<NumberPrediction> sorted = report.numbers;
+  std::sort(sorted.begin(), sorted.end(),
+            [](const NumberPrediction& a, const NumberPrediction& b) { return a.answer < b.answer; });
+  if (sorted.size() < 2 * kGroups) return {};
+  Plot plot;
+  plot.title = "Given against right";
+  plot.x = {"right answer", ""};
+  plot.y = {"given", ""};
+  Series given{.name = report.result.name};
+  for (std::size_t g = 0; g < kGroups; ++g) {
+    std::vector<double> answers, gifts;
+    for (std::size_t i = g * sorted.size() / kGroups; i < (g + 1) * sorted.size() / kGroups; ++i) {
+      answers.push_back(sorted[i].answer);
+      gifts.push_back(sorted[i].given);
+    }
+    given.x.push_back(describe(answers).mean);
+    given.y.push_back(describe(gifts).mean);
+    given.margin.push_back(describe(gifts).deviation);
+  }
+  plot.series.push_back({"right", given.x, given.x});
+  plot.series.push_back(std::move(given));
+  return Figure{
+      std::move(plot),
+      "The test part in ten groups by their right answers: the mean of what is given, and its deviation within "
+      "the group. Where the lines meet, the answers are right on the mean."};
+}
+
 std::string sentence(const TrainReport& report, const Dataset& data) {
   const RunResult& r = report.result;
   return fmt::format(
@@ -63,9 +96,8 @@ std::string sentence(const TrainReport& report, const Dataset& data) {
 std::string note(const TrainReport& report, const Dataset& data) {
   std::string text = describe_data(data) + ". Scores are those of the best checkpoint, of step " +
                      std::to_string(report.result.best_step) + ", on the test part.";
-  if (report.result.scores.classes())
-    text += fmt::format(" Another {} examples would give an accuracy within the ± given, 95 times of 100.",
-                        report.result.scores.examples);
+  if (report.result.scores.classes() || data.task == Task::regress)
+    text += fmt::format(" ± is half of the 95% interval, by the {} examples tested.", report.result.scores.examples);
   if (report.metrics)
     text += fmt::format(" F1 {:.3f}, Matthews' correlation {:.3f}.", report.metrics->f1, report.metrics->correlation);
   return text;
@@ -97,10 +129,14 @@ std::vector<Section> sections(TrainReport& report, const Dataset& data, const Ru
   options.seed = report.settings.train.seed;
   Context context(options);
   const Model model = load_model(context, checkpoint_of(report.settings.train.out, "train").string());
+  const PredictOptions most{
+      .examples = kMostPredicted, .batch = report.settings.train.eval_batch, .stop = environment.stop};
+  if (data.task == Task::regress) {
+    report.numbers = predict_numbers(context, model, split, most);
+    return number_sections(context, data, split, report.numbers);
+  }
   if (!report.result.scores.classes()) return text_sections(context, model, data, split);
-  const std::vector<Prediction> predictions =
-      predict(context, model, split,
-              {.examples = kMostPredicted, .batch = report.settings.train.eval_batch, .stop = environment.stop});
+  const std::vector<Prediction> predictions = predict(context, model, split, most);
   if (split.size() <= kMostPredicted) report.metrics = class_metrics(predictions, data.classes);
   return class_sections(context, data, split, predictions);
 }
@@ -141,6 +177,7 @@ void write_train_report(TrainReport& report, const Dataset& data, const RunEnvir
   page.figures.push_back(loss_figure(report));
   write_png(page.figures.back().plot, folder / "loss.png");
   if (auto figure = accuracy_figure(report)) page.figures.push_back(std::move(*figure));
+  if (auto figure = numbers_figure(report)) page.figures.push_back(std::move(*figure));
   page.figures.push_back(time_figure(run));
   if (report.result.health) add_health(*report.result.health, folder, page);
   for (Detail& detail : details(report)) page.details.push_back(std::move(detail));

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "experiment/predictions.h"
 #include "experiment/run_model.h"
@@ -13,7 +14,8 @@ struct TrainReport {
   std::string command;
   RunSettings settings;
   RunResult result;
-  std::optional<ClassMetrics> metrics = {};  // of classes
+  std::optional<ClassMetrics> metrics = {};    // of classes
+  std::vector<NumberPrediction> numbers = {};  // of numbers: what the best checkpoint gave
 };
 
 // The command that people reach for next, by task.

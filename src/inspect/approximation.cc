@@ -7,7 +7,7 @@
 #include "inspect/layer.h"
 #include "inspect/sampled_rows.h"
 #include "inspect/source.h"
-#include "mechanisms/layout.h"
+#include "mechanisms/positions.h"
 #include "mechanisms/watch.h"
 
 namespace fovea {

@@ -69,7 +69,9 @@ Read read(const Tokenizer& tokenizer, std::string_view text, std::int64_t most) 
 }
 
 bool has_decoder(const Model& model) { return model.config().task == Task::seq2seq; }
-bool reads_two(const Model& model) { return has_decoder(model) || model.config().task == Task::match; }
+bool reads_two(const Model& model) {
+  return has_decoder(model) || model.config().task == Task::match || model.config().pairs;
+}
 
 std::int64_t most_of_second(const ModelConfig& config) {
   return config.decoder_max_length > 0 ? config.decoder_max_length : config.max_length;

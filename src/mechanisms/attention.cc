@@ -25,7 +25,9 @@ void check_shapes(const Var& q, const Var& k, const Var& v) {
            fmt::format("{} must have 4 axes (batch, n, heads, dim), got {}", name,
                        x->defined() ? x->shape().text() : "nothing"),
            name);
-    if (!is_float(x->dtype()) || x->dtype() != q.dtype())
+    if (x == &q && !is_float(q.dtype()))
+      fail(ErrorCode::shape, fmt::format("q is {}: it must be a floating dtype", name_of(q.dtype())), "q");
+    if (x->dtype() != q.dtype())
       fail(ErrorCode::shape,
            fmt::format("{} is {}, q is {}: they must be one floating dtype", name, name_of(x->dtype()),
                        name_of(q.dtype())),

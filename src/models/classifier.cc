@@ -8,13 +8,15 @@
 namespace fovea {
 namespace {
 
-// Tokens -> stack -> one vector -> classes. Two documents go through the same stack and meet as [a, b, a b, a - b].
+// Tokens -> stack -> one vector -> classes, or a number. Two documents go through the same stack and meet as [a, b, a
+// b, a - b].
 class SequenceClassifier final : public Network {
  public:
   SequenceClassifier(const nn::Scope& root, const ModelConfig& config)
       : pooling_(config.pooling),
         wide_(wide_type(config.dtype)),
-        pairs_(config.task == Task::match),
+        pairs_(config.task == Task::match || config.pairs),
+        number_(config.task == Task::regress),
         embedding_(root / "embedding", config, nn::EmbeddingSpec::of(config)),
         stack_(root, config),
         classifier_(root / "classifier", config, (pairs_ ? 4 : 1) * config.width) {}
@@ -35,10 +37,18 @@ class SequenceClassifier final : public Network {
     return classifier_(tape, concat(tape, parts, 1));
   }
 
+  Loss loss(Tape& tape, const Batch& batch, const LossOptions& options) const override {
+    if (!number_) return Network::loss(tape, batch, options);
+    const Var guess = forward(tape, batch);
+    if (batch.targets.numel() != guess.dim(0))
+      fail(ErrorCode::shape, "every text needs the number that it is to be given", "batch.targets");
+    return report_of_numbers(tape, guess, batch.targets.reshape({-1, 1}));
+  }
+
  private:
   Pooling pooling_;
   DType wide_;
-  bool pairs_;
+  bool pairs_, number_;
   nn::Embedding embedding_;
   nn::Stack stack_;
   nn::Classifier classifier_;

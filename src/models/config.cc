@@ -247,6 +247,7 @@ void ModelConfig::fields(FieldVisitor& v) {
   v("task", task, "what is asked of the model", one_of(task_names()));
   v("vocabulary", vocabulary, "number of token ids; 0: taken from the data", between(0, kMost));
   v("classes", classes, "number of classes; 0: taken from the data", between(0, kMost));
+  v("pairs", pairs, "of regress: the number is of two texts");
   v("max_length", max_length, "longest sequence", between(1, kMost));
   StackConfig::fields(v);
   v("embedding_scale", embedding_scale, "factor on token embeddings", above(0));

@@ -25,6 +25,7 @@ void check_length(std::string_view what, std::int64_t needed, std::int64_t taken
 
 void ModelConfig::fit(const Dataset& data) {
   if (task == Task::classify && data.task == Task::match) task = Task::match;
+  if ((task == Task::classify || task == Task::match) && data.task == Task::regress) task = Task::regress;
   if (task != data.task) {
     const auto name = [](Task t) { return task_names()[static_cast<std::size_t>(t)]; };
     fail(ErrorCode::usage,
@@ -33,7 +34,10 @@ void ModelConfig::fit(const Dataset& data) {
   }
   fill(vocabulary, data.vocabulary);
   fill(classes, data.classes);
+  fill(types, data.types);
+  if (task == Task::regress) pairs = data.second_max_length > 0;
   check_size("token ids", vocabulary, data.vocabulary, "vocabulary");
+  check_size("types of tokens", types, data.types, "types");
   check_size("classes", classes, data.classes, "classes");
   if (image) {
     fill(image->height, data.height);

@@ -4,7 +4,6 @@
 #include "nn/reversible_norm.h"
 #include "nn/series.h"
 #include "nn/stack.h"
-#include "ops/loss.h"
 
 namespace fovea {
 namespace {
@@ -25,13 +24,7 @@ class ForecastNetwork : public Network {
     const Var forecast = forward(tape, batch);
     if (forecast.dim(0) != batch.targets.dim(0))
       fail(ErrorCode::shape, "every series needs the rows that follow on it", "batch.targets");
-    const Tensor wanted = batch.targets.to(tape.context(), forecast.dtype());
-    Loss loss;
-    loss.value = alike(tape, mse(tape, forecast, wanted));
-    loss.asked = Tensor::empty(tape.context(), {}, DType::f64);
-    loss.asked.fill(static_cast<double>(wanted.numel()));
-    loss.deviation = sum_of_errors(tape.context(), forecast.value(), wanted);
-    return loss;
+    return report_of_numbers(tape, forecast, batch.targets);
   }
 
  protected:

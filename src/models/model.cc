@@ -54,7 +54,8 @@ void check_frozen(const std::vector<Parameter>& parameters, const std::vector<st
 std::unique_ptr<Network> make_network(const nn::Scope& root, const ModelConfig& config) {
   switch (config.task) {
     case Task::classify:
-    case Task::match: return make_classifier(root, config);
+    case Task::match:
+    case Task::regress: return make_classifier(root, config);
     case Task::lm:
     case Task::mlm: return make_language_model(root, config);
     case Task::seq2seq: return make_seq2seq(root, config);

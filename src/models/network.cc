@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/loss.h"
 #include "parallel/rows.h"
 
 namespace fovea {
@@ -37,6 +38,16 @@ Loss Network::report_of(Tape& tape, const ClassLoss& loss) const {
 }
 
 Var Network::alike(Tape& tape, const Var& loss) const { return divided::alike(tape, loss, same_examples_); }
+
+Loss Network::report_of_numbers(Tape& tape, const Var& guess, const Tensor& targets) const {
+  const Tensor wanted = targets.to(tape.context(), guess.dtype());
+  Loss loss;
+  loss.value = alike(tape, mse(tape, guess, wanted));
+  loss.asked = Tensor::empty(tape.context(), {}, DType::f64);
+  loss.asked.fill(static_cast<double>(wanted.numel()));
+  loss.deviation = sum_of_errors(tape.context(), guess.value(), wanted);
+  return loss;
+}
 
 Loss Network::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
   return report_of(tape,

@@ -44,6 +44,8 @@ class Network {
   // What is reported of a loss between classes: of rows, of which this rank has some, or of what every rank has whole.
   Loss report_of_rows(Tape& tape, const ClassLoss& loss) const;
   Loss report_of(Tape& tape, const ClassLoss& loss) const;
+  // The squared error of numbers that every rank has whole.
+  Loss report_of_numbers(Tape& tape, const Var& guess, const Tensor& targets) const;
   Var alike(Tape& tape, const Var& loss) const;  // one that all have computed
 
  private:
@@ -54,7 +56,8 @@ class Network {
 // Another stack of a model.
 StackSpec stack_spec(const ModelConfig& config, const StackConfig& stack, std::int64_t max_length);
 
-std::unique_ptr<Network> make_classifier(const nn::Scope& scope, const ModelConfig& config);      // classify, match
+// classify, match, regress
+std::unique_ptr<Network> make_classifier(const nn::Scope& scope, const ModelConfig& config);
 std::unique_ptr<Network> make_language_model(const nn::Scope& scope, const ModelConfig& config);  // lm, mlm
 std::unique_ptr<Network> make_seq2seq(const nn::Scope& scope, const ModelConfig& config);
 std::unique_ptr<Network> make_vision(const nn::Scope& scope, const ModelConfig& config);

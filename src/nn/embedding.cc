@@ -12,8 +12,8 @@ EmbeddingSpec EmbeddingSpec::of(const ModelConfig& config) {
           .max_length = config.max_length,
           .types = config.types,
           .offset = config.position_offset,
-          .front = config.pooling == Pooling::cls &&
-                   (config.task == Task::classify || config.task == Task::match || config.task == Task::image_text),
+          .front = config.pooling == Pooling::cls && (config.task == Task::classify || config.task == Task::match ||
+                                                      config.task == Task::regress || config.task == Task::image_text),
           .positions = config.positions,
           .scale = config.embedding_scale,
           .dropout = config.dropout,

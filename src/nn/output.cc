@@ -5,7 +5,8 @@
 namespace fovea::nn {
 
 Classifier::Classifier(const Scope& scope, const ModelConfig& config, std::int64_t in)
-    : out_(scope / "out", config.classifier_hidden > 0 ? config.classifier_hidden : in, config.classes) {
+    : out_(scope / "out", config.classifier_hidden > 0 ? config.classifier_hidden : in,
+           config.task == Task::regress ? 1 : config.classes) {
   if (config.classifier_hidden > 0)
     hidden_.emplace(scope / "hidden", in, config.classifier_hidden,
                     Linear::Options{.activation = config.classifier_activation});

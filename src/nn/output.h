@@ -8,7 +8,8 @@
 
 namespace fovea::nn {
 
-// Features (sequences, in) -> logits (sequences, classes), through a hidden layer where the model has one.
+// Features (sequences, in) -> logits (sequences, classes), or a number (sequences, 1), through a hidden layer where the
+// model has one.
 class Classifier {
  public:
   Classifier(const Scope& scope, const ModelConfig& config, std::int64_t in);

@@ -29,6 +29,7 @@ th,td{padding:.5rem .6rem;text-align:right;border-bottom:1px solid var(--line);w
 th:first-child{text-align:left;padding-left:0}
 thead th{color:var(--muted);font-weight:500;font-size:.9rem}
 tbody th{font-weight:500}
+td.long,th.long{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:14rem;vertical-align:top}
 .best{font-weight:700}
 .missed{color:var(--bad)}
 figure{margin:2rem 0 0;padding:1rem;border:1px solid var(--line);border-radius:12px;background:var(--card)}

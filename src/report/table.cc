@@ -167,15 +167,22 @@ std::string Table::block(const BlockStyle& style) const {
 }
 
 std::string Table::html() const {
-  std::string head = "<th scope=\"col\">" + escape_html(row_title_) + "</th>";
   const std::vector<ShownColumn> columns = show();
-  for (const ShownColumn& column : columns) head += "<th scope=\"col\">" + escape_html(column.head()) + "</th>";
-  std::string body;
+  constexpr std::size_t kLong = 40;  // characters: from there on a text is read in lines, from the left
+  const auto long_name = [&](const Row& row) { return text_width(row.name) > kLong; };
+  const auto long_cell = [&](const Shown& cell) { return text_width(cell.text) > kLong; };
+  const std::string_view name_kind = std::any_of(rows_.begin(), rows_.end(), long_name) ? " class=\"long\"" : "";
+  std::string head = fmt::format("<th scope=\"col\"{}>{}</th>", name_kind, escape_html(row_title_)), body;
+  std::vector<std::string_view> kinds;
+  for (const ShownColumn& column : columns) {
+    kinds.push_back(std::any_of(column.cells.begin(), column.cells.end(), long_cell) ? " class=\"long\"" : "");
+    head += fmt::format("<th scope=\"col\"{}>{}</th>", kinds.back(), escape_html(column.head()));
+  }
   for (std::size_t r = 0; r < rows_.size(); ++r) {
-    body += "<tr><th scope=\"row\">" + escape_html(rows_[r].name) + "</th>";
-    for (const ShownColumn& column : columns) {
-      const Shown& cell = column.cells[r];
-      const char* kind = cell.missed ? " class=\"missed\"" : cell.best ? " class=\"best\"" : "";
+    body += fmt::format("<tr><th scope=\"row\"{}>{}</th>", name_kind, escape_html(rows_[r].name));
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const Shown& cell = columns[c].cells[r];
+      const std::string_view kind = cell.missed ? " class=\"missed\"" : cell.best ? " class=\"best\"" : kinds[c];
       body += fmt::format("<td{}>{}</td>", kind, escape_html(cell.text));
     }
     body += "</tr>\n";

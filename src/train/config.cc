@@ -13,7 +13,7 @@ namespace fovea {
 TrainConfig TrainConfig::usual(const ModelConfig& model) {
   constexpr double kRate = 1e-3, kWidth = 256.0;
   TrainConfig config;
-  if (model.task == Task::classify || model.task == Task::match) return config;
+  if (model.task == Task::classify || model.task == Task::match || model.task == Task::regress) return config;
   config.schedule.peak = kRate * std::min(1.0, kWidth / static_cast<double>(model.width));
   config.schedule.warmup = 100;
   config.clip_norm = 1.0;

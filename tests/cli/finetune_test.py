@@ -4,11 +4,10 @@ import json
 import random
 import struct
 import unittest
-from pathlib import Path
 
-from support import CliTest
+from models import ENCODER, bert, stories
+from support import SMALL, CliTest
 
-ENCODER = Path(__file__).resolve().parents[1] / "fixtures/pretrained/tiny-encoder"
 WORDS = {"good": ["cat", "tree"], "bad": ["dog", "house"]}
 
 
@@ -124,6 +123,69 @@ class FineTune(CliTest):
             self.assertGreater(found["f1"], 0.9, (task, found))
             self.assertGreater(found["matthews"], 0.8, (task, found))
 
+    def test_an_imported_bert_reads_pairs_as_one(self):
+        bert(self.folder / "plain")
+        self.good("import", "plain", "--out", "bert")
+        generator = random.Random(4)
+        (self.folder / "RTE").mkdir()
+        for part, count in (("train", 160), ("dev", 40)):
+            rows = ["index\tsentence1\tsentence2\tlabel\n"]
+            for i in range(count):
+                label = generator.choice(["good", "bad"])
+                rows.append(f"{i}\tthe house sits\tthe {generator.choice(WORDS[label])} sits\t{label}\n")
+            (self.folder / f"RTE/{part}.tsv").write_text("".join(rows))
+        common = ["--data", "RTE", "--batch", 16, "--threads", 1, "--lr", "3e-3"]
+        self.good("train", "--from", "bert", "--steps", 200, "--out", "run", *common)
+        settings = json.loads((self.folder / "run/run.json").read_text())
+        self.assertEqual((settings["model"]["task"], settings["model"]["types"], settings["data"]["joined"]), ("classify", 2, True))
+        found = self.document("eval", "run")
+        self.assertGreater(found["accuracy"], 0.9, found)
+        before, after = tensors(self.folder / "bert/model.safetensors"), tensors(self.folder / "run/last/model.safetensors")
+        self.assertNotEqual(before["embedding.types"], after["embedding.types"])
+        self.assertIn("the house sits the ", (self.folder / "run/report.html").read_text())
+        self.good("export", "run", "--out", "back")
+        self.assertEqual(json.loads((self.folder / "back/config.json").read_text())["architectures"], ["BertForSequenceClassification"])
+        self.good("train", "--from", "bert", "--steps", 2, "--out", "apart", "--set", "data.joined=false", *common)
+        self.assertEqual(json.loads((self.folder / "apart/run.json").read_text())["model"]["task"], "match")
+        self.good("train", "--from", "encoder", "--steps", 2, "--out", "vectors", *common)  # of sentences: one by one
+        self.assertEqual(json.loads((self.folder / "vectors/run.json").read_text())["model"]["task"], "match")
+        self.bad(2, ["no token to stand between", "data.joined=false"], "train", *common, "--steps", 2, "--set", "data.joined=true")
+
+    def test_numbers_of_pairs_as_sts_b_has_them(self):
+        generator = random.Random(3)
+        head = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+        (self.folder / "STS-B").mkdir()
+        for part, count in (("train", 200), ("dev", 60)):
+            rows = []
+            for i in range(count):
+                one, other = (generator.choice(["cat", "dog", "house"]) for _ in range(2))
+                score = (4.5 if one == other else 0.75) + generator.choice([0.0, 0.25, 0.5])
+                rows.append(f"{i}\tg\tf\t2012\t{i}\tnone\tnone\tthe {one} sits\tthe {other} sits\t{score:.3f}\n")
+            (self.folder / f"STS-B/{part}.tsv").write_text(head + "".join(rows))
+        result = self.good("train", "--from", "encoder", "--data", "STS-B", "--steps", 300, "--out", "run", "--batch", 16, "--threads", 1,
+                           "--lr", "3e-3")
+        self.assertIn("numbers (mean ", result.stderr)
+        for word in ("Pearson", "Spearman", "MSE", "MAE"):
+            self.assertIn(word, result.stdout)
+        found = self.document("eval", "run")
+        self.assertGreater(found["pearson"], 0.6, found)
+        self.assertGreater(found["spearman"], 0.4, found)
+        self.assertLess(found["mse"], 2.2, found)
+        self.good("train", "--from", "encoder", "--data", "STS-B", "--steps", 1, "--lr", "1e-9", "--out", "begun", "--threads", 1)
+        begun = self.document("eval", "begun")
+        self.assertTrue(0.25 < begun["pearson"] < found["pearson"], begun)  # the head begins as a line through the products
+        settings = json.loads((self.folder / "run/run.json").read_text())
+        self.assertEqual((settings["model"]["task"], settings["model"]["pairs"]), ("regress", True))
+        page = (self.folder / "run/report.html").read_text()
+        for word in ("Given against right", "Furthest off", "Nearest", "the cat sits | the dog sits"):
+            self.assertIn(word, page)
+        again = self.good("train", "--from", "run", "--data", "STS-B", "--steps", 1, "--lr", "1e-9", "--out", "on", "--threads", 1)
+        self.assertNotIn("new, and not in the folder", again.stderr)
+        self.assertAlmostEqual(self.document("eval", "on")["pearson"], found["pearson"], places=4)
+        rivals = self.good("compare", "--data", "STS-B", "--attention", "norm,softmax", "--steps", 3, "--out", "cmp", *SMALL)
+        self.assertIn("Pearson", rivals.stdout)
+        self.assertIn("Correlation against speed", (self.folder / "cmp/report.html").read_text())
+
     def series(self):
         rows = ["date,a"] + [f"2020-01-{d:02d} {h:02d}:00:00,{d + h}" for d in range(1, 29) for h in range(24)]
         (self.folder / "series.csv").write_text("\n".join(rows) + "\n")
@@ -154,6 +216,16 @@ class Stories(CliTest):
         self.good("import", "llama", "--out", "again")
         again = self.document("eval", "again", "--data", "b.txt", "--set", "data.length=32")["loss"]
         self.assertAlmostEqual(again, loss, places=4)
+
+    def test_a_file_of_llama2_c_goes_on(self):
+        stories(self.folder)
+        self.good("import", "stories260K.bin", "--out", "stories")
+        (self.folder / "a.txt").write_text("Once upon a time there was a cat. The cat sat. " * 120)
+        before = self.document("eval", "stories", "--data", "a.txt", "--set", "data.length=64")["loss"]
+        for out, more in (("on", ["--lr", "1e-2"]), ("adapted", ["--lora", 4, "--lr", "3e-2"])):
+            self.good("train", "--from", "stories", "--data", "a.txt", "--steps", 60, "--out", out, "--set", "data.length=64", "--threads", 1, *more)
+            self.assertLess(self.document("eval", out)["loss"], 0.7 * before, (out, before))
+        self.assertIn("Once", self.good("generate", "on", "--prompt", "Once", "--tokens", 20).stdout)
 
 
 if __name__ == "__main__":

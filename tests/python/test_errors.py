@@ -23,7 +23,7 @@ def test_wrong_types(rng):
     refuse(TypeError, "v must be an array .* not str", q, k, "v")
     refuse(ValueError, "k is f32, q is f64", q, k.astype(np.float32), v)
     refuse(TypeError, "a dtype that fovea does not know", q.astype(np.complex128), k, v)
-    refuse(ValueError, "floating dtype", q.astype(np.int64), k.astype(np.int64), v.astype(np.int64))
+    refuse(ValueError, "^q is i64: it must be a floating dtype", q.astype(np.int64), k.astype(np.int64), v.astype(np.int64))
     refuse(TypeError, "mechanism must be a name", q, k, v, 3)
     refuse(TypeError, "window cannot be", q, k, v, window=("a", "b"))
     refuse(TypeError, "scale cannot be 'large'", q, k, v, scale="large")
@@ -204,6 +204,8 @@ def test_arguments_have_their_names_in_python(model, writer, data, files):
     assert 'text_column="NAME"' in told(ValueError, lambda: fovea.load_data("input.txt", kind="labels"))
     assert 'try     split="test"' in told(ValueError, lambda: model.evaluate(data, "tst"))
     assert "try     lengths=..." in told(TypeError, lambda: model(np.array([[1]]), lenghts=[1]))
+    assert told(TypeError, lambda: fovea.Mechanism("diag", blok=4)) == (
+        'attention "diag" has no parameter "blok"\n  at      attention\n  try     block=...')
     q = np.ones((1, 4, 2, 8), np.float32)
     assert '\n  try     score="dot"' in told(ValueError, lambda: fovea.attention(q, q, q, score="dto"))
     assert "\n  try     block=64" in told(ValueError, lambda: fovea.attention(q, q, q, "diag", block="x"))
@@ -218,6 +220,8 @@ def test_what_is_not_there_is_a_file_that_is_not_found(model, data, files):
                  lambda: fovea.load_data("input.txt", tokenizer="nowhere/tok"), lambda: fovea.load("runs")):
         assert "no such f" in told(FileNotFoundError, call)
     assert told(FileNotFoundError, lambda: fovea.load_data("inptu.txt")).endswith('try     "input.txt"?')
+    for call in (lambda: fovea.load_data("nothing/like/it"), lambda: fovea.import_model("nothing")):
+        assert 'try     os.listdir("' in told(FileNotFoundError, call)
     assert told(FileNotFoundError, lambda: fovea.load("rusn")).endswith('try     fovea.load("runs")')
     with pytest.raises(OSError) as raised:
         fovea.load_data("inptu.txt")

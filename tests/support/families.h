@@ -53,12 +53,13 @@ inline Batch random_batch(const Context& context, const ModelConfig& config, std
     batch.input = random_series(context, random, *config.series, config.series->length);
   else
     batch.input = random_input(context, random, {5, 9, 2});
-  if (config.task == Task::match || config.task == Task::image_text)
+  if (config.task == Task::match || config.pairs || config.task == Task::image_text)
     batch.second = random_input(context, random, {4, 1, 8});
   if (config.task == Task::seq2seq) batch.second = random_input(context, random, {3, 6, 1});
   switch (config.task) {
     case Task::lm: batch.targets = random_targets(context, random, 16, kVocabulary); break;
     case Task::seq2seq: batch.targets = random_targets(context, random, 10, kVocabulary); break;
+    case Task::regress: batch.targets = random_values(context, random, {3}); break;
     case Task::image_text: break;  // the texts are the targets
     case Task::forecast:
       batch.second = random_series(context, random, *config.series, config.series->label + config.series->horizon);
@@ -111,19 +112,25 @@ inline ModelConfig small(const std::string& preset, DType dtype = DType::f64) {
   return config;
 }
 
-// A preset, or "matcher": the transformer preset for pairs.
+// A preset, or the transformer preset for pairs: "matcher", and "rater" of their numbers.
 inline ModelConfig family(const std::string& name, DType dtype = DType::f64) {
   if (name == "matcher") {
     ModelConfig config = small("transformer", dtype);
     config.task = Task::match;
     return config;
   }
+  if (name == "rater") {
+    ModelConfig config = small("transformer", dtype);
+    config.task = Task::regress;
+    config.pairs = true;
+    return config;
+  }
   return small(name, dtype);
 }
 
 inline std::vector<std::string> names() {
-  return {"transformer", "matcher", "gpt", "llama", "transnormer-t1-lm", "transnormer-t2-lm", "roberta",
-          "seq2seq",     "t5",      "vit", "clip",  "clip-cross",        "informer-forecast", "memformer-forecast"};
+  return {"transformer", "matcher", "rater", "gpt",  "llama",      "transnormer-t1-lm", "transnormer-t2-lm", "roberta",
+          "seq2seq",     "t5",      "vit",   "clip", "clip-cross", "informer-forecast", "memformer-forecast"};
 }
 
 }  // namespace fovea::families

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <set>
+
+#include "core/nearest.h"
 
 namespace fovea {
 namespace {
@@ -15,6 +19,13 @@ std::optional<std::int64_t> integer(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+std::optional<float> number(std::string_view text) {
+  float value = 0.0F;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return {};
   return value;
 }
 
@@ -46,7 +57,7 @@ std::optional<LabelColumns> LabelColumns::of(std::span<const std::string_view> f
     return LabelColumns{.label = label, .first = text, .second = {}, .fields = text + 1, .header = false};
   };
   if (is_number(0) && is_number(1) && is_number(2) && fields.size() >= 4) return plain(0, 3);
-  if (is_number(0) && fields.size() >= 2) return plain(0, 1);
+  if (fields.size() >= 2 && number(fields[0])) return plain(0, 1);
   if (is_number(1) && fields.size() == 4) return plain(1, 3);
   return {};
 }
@@ -68,8 +79,6 @@ bool begin_with_names(std::string_view text) {
 LabelTable read_labels(const TextLines& file, const LabelColumns& columns) {
   LabelTable table;
   if (file.size() == 0) return table;
-  if (columns.header && file.fields(0)[*columns.label] == "score")
-    fail(ErrorCode::unsupported, "the answers are scores, and only classes can be learned", file.where(0));
   const std::size_t expected = columns.fields;
   for (std::size_t line = columns.header ? 1 : 0; line < file.size(); ++line) {
     const std::vector<std::string_view> fields = tab_fields(file[line], columns.header ? SIZE_MAX : expected);
@@ -89,11 +98,25 @@ LabelTable read_labels(const TextLines& file, const LabelColumns& columns) {
   return table;
 }
 
+bool asks_numbers(std::span<const std::string_view> labels, std::string_view answers) {
+  constexpr std::array<std::string_view, 2> kAnswers{"classes", "numbers"};
+  if (!answers.empty()) return place_of_name(answers, kAnswers, "kind of answers", "data.answers") == 1;
+  return std::all_of(labels.begin(), labels.end(), [](std::string_view x) { return number(x).has_value(); }) &&
+         std::any_of(labels.begin(), labels.end(), [](std::string_view x) { return !integer(x); });
+}
+
+float number_of(std::string_view label, const std::string& where) {
+  if (const auto value = number(label)) return *value;
+  fail(ErrorCode::bad_input, fmt::format("\"{}\" is no number, and numbers are asked for", label.substr(0, 40)), where,
+       "--set data.answers=classes");
+}
+
 LabelNames::LabelNames(std::span<const std::string_view> labels) {
   for (const std::string_view label : labels) {
     ids_.emplace(label, 0);
     if (size() > kMostClasses)
-      fail(ErrorCode::bad_input, fmt::format("more than {} different labels: are these classes?", kMostClasses));
+      fail(ErrorCode::bad_input, fmt::format("more than {} different labels: are these classes?", kMostClasses),
+           "data.answers", "--set data.answers=numbers, where they are");
   }
   std::vector<std::string> names;
   for (const auto& [name, id] : ids_) names.push_back(name);

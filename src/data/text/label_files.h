@@ -9,8 +9,8 @@
 
 namespace fovea {
 
-// Texts with the names of their classes, from one tab-separated file: a label and a text, IMDB's with rating and number
-// between them, CoLA's; or the columns of GLUE's other tasks, found by their header.
+// Texts with the names of their classes, or with numbers, from one tab-separated file: a label and a text, IMDB's with
+// rating and number between them, CoLA's; or the columns of GLUE's other tasks, found by their header.
 struct LabelTable {
   std::vector<std::string_view> first = {}, second = {}, labels = {};  // second: only of pairs
   std::vector<std::size_t> lines = {};                                 // of each
@@ -34,6 +34,10 @@ struct LabelColumns {
 bool begin_with_names(std::string_view text);
 
 LabelTable read_labels(const TextLines& file, const LabelColumns& columns);
+
+// Are these numbers rather than classes: as the settings say, else where all are numbers, and one has a fraction?
+bool asks_numbers(std::span<const std::string_view> labels, std::string_view answers);
+float number_of(std::string_view label, const std::string& where);  // refuses what is none
 
 // The classes of the training labels: numbers in their order, else names in alphabetical order.
 class LabelNames {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <memory>
 
 #include "data/kinds.h"
@@ -8,7 +9,7 @@
 #include "data/text/records.h"
 #include "io/xz.h"
 
-// Texts and pairs of texts that have a class.
+// Texts and pairs of texts that have a class or a number.
 namespace fovea {
 namespace {
 
@@ -80,12 +81,31 @@ PartPointer read_part(const DataSettings& settings, std::span<const std::string_
   return path ? read_part_file(*path, settings, cap) : nullptr;
 }
 
-LabelledLists lists_of(const LabelPart& part, const LabelNames& names, const TextEncoder& encode) {
-  LabelledLists lists{encode(part.table.first), {}, {}};
-  if (!part.table.second.empty()) lists.second = encode(part.table.second);
+// How texts and labels become numbers.
+struct Encoders {
+  TextEncoder texts;
+  std::optional<LabelNames> names;  // none: the labels are numbers
+  bool joined = false;              // two texts as one
+};
+
+LabelledLists lists_of(const LabelPart& part, const Encoders& encoders) {
+  const auto& [encode, names, joined] = encoders;
+  LabelledLists lists;
+  if (joined) {
+    const JoinedTexts both = encode.joined(part.table.first, part.table.second);
+    lists.first = both.ids;
+    lists.types = both.types;
+  } else {
+    lists.first = encode(part.table.first);
+    if (!part.table.second.empty()) lists.second = encode(part.table.second);
+  }
   for (std::size_t i = 0; i < part.table.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
-    lists.examples.push_back({at, at, names.id(part.table.labels[i], part.where(i))});
+    LabelledPick& pick = lists.examples.emplace_back(LabelledPick{at, at});
+    if (names)
+      pick.label = names->id(part.table.labels[i], part.where(i));
+    else
+      pick.number = number_of(part.table.labels[i], part.where(i));
   }
   return lists;
 }
@@ -105,13 +125,13 @@ LabelParts read_label_parts(const DataSettings& settings, std::size_t cap) {
 }
 
 // A tenth of the training part is held out for each part that has no file.
-void fill_parts(const LabelParts& files, const LabelNames& names, const TextEncoder& encode, TextParts& parts) {
-  parts.train = lists_of(*files.train, names, encode);
+void fill_parts(const LabelParts& files, const Encoders& encoders, TextParts& parts) {
+  parts.train = lists_of(*files.train, encoders);
   const auto fill = [&](const PartPointer& file, LabelledLists& part) {
     if (file) {
-      part = lists_of(*file, names, encode);
+      part = lists_of(*file, encoders);
     } else {
-      part = {parts.train.first, parts.train.second, {}};
+      part = {parts.train.first, parts.train.second, {}, parts.train.types};
       hold_out(parts.train.examples, part.examples);
     }
   };
@@ -119,26 +139,38 @@ void fill_parts(const LabelParts& files, const LabelNames& names, const TextEnco
   fill(files.validation, parts.validation);
 }
 
-Dataset load_tables(const Context& context, const DataSettings& settings, const DataUse& use, Task task) {
+double mean_number(std::span<const LabelledPick> examples) {
+  double sum = 0.0;
+  for (const LabelledPick& pick : examples) sum += pick.number;
+  return sum / std::fmax(1.0, static_cast<double>(examples.size()));
+}
+
+Dataset load_tables(const Context& context, const DataSettings& settings, const DataUse& use, bool pairs) {
   const std::size_t cap = within_memory(kTextCap, context);
   const LabelParts files = read_label_parts(settings, cap);
   if (!files.train) fail(ErrorCode::bad_input, "no train.tsv with labels", settings.source, "fovea list data");
   const std::vector<std::string_view>& texts = files.train->table.first;
-  if (files.train->table.second.empty() != (task == Task::classify))
+  if (files.train->table.second.empty() == pairs)
     fail(ErrorCode::usage, files.train->table.second.empty() ? "these are single texts" : "these are pairs of texts",
          settings.source, files.train->table.second.empty() ? "--set data.kind=labels" : "--set data.kind=pairs");
-  const LabelNames names(files.train->table.labels);
+  const bool numbers = asks_numbers(files.train->table.labels, settings.answers);
+  std::optional<LabelNames> names;
   Dataset data;
   data.name = data_name(settings);
-  data.task = task;
-  data.classes = names.size();
-  data.class_names = names.names();
+  const bool joined = pairs && settings.joined;
+  data.task = numbers ? Task::regress : pairs && !joined ? Task::match : Task::classify;
+  if (!numbers) {
+    names.emplace(files.train->table.labels);
+    data.classes = names->size();
+    data.class_names = names->names();
+  }
   data.tokenizer = chosen_tokenizer(context, settings, use, "bytes", texts);
   data.vocabulary = data.tokenizer->vocabulary();
-  const TextEncoder encode(context, data.tokenizer, chosen_length(settings, use, kUsualTextLength));
   TextParts parts;
-  fill_parts(files, names, encode, parts);
+  fill_parts(files, {{context, data.tokenizer, chosen_length(settings, use, kUsualTextLength)}, names, joined}, parts);
+  if (parts.train.types) data.types = 2;
   parts.cut(settings);
+  if (numbers) data.mean = {mean_number(parts.train.examples)};
   parts.fill(data);
   return data;
 }
@@ -161,12 +193,12 @@ bool is_labelled(const DataSettings& settings, bool pairs) {
 }
 
 Dataset load_labelled(const Context& context, const DataSettings& settings, const DataUse& use) {
-  return load_tables(context, settings, use, Task::classify);
+  return load_tables(context, settings, use, false);
 }
 
 Dataset load_pairs(const Context& context, const DataSettings& settings, const DataUse& use) {
   if (is_paper_pairs(settings.source)) return load_paper_pairs(context, settings, use);
-  return load_tables(context, settings, use, Task::match);
+  return load_tables(context, settings, use, true);
 }
 
 }  // namespace fovea

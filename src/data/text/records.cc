@@ -15,8 +15,8 @@
 namespace fovea {
 namespace {
 
-constexpr std::string_view kLabels[] = {"label",  "labels",    "class", "category",
-                                        "target", "sentiment", "stars", "rating"};
+constexpr std::string_view kLabels[] = {"label",     "labels", "class",  "category", "target",
+                                        "sentiment", "stars",  "rating", "score"};
 constexpr std::string_view kTexts[] = {"text", "sentence", "review", "comment", "content", "body", "message", "title"};
 constexpr std::pair<std::string_view, std::string_view> kPairs[] = {
     {"sentence1", "sentence2"}, {"text1", "text2"}, {"question1", "question2"}, {"premise", "hypothesis"}};

@@ -49,6 +49,19 @@ struct ListSource {
     }
     batch.input = packed(context, *lists.first, first);
     if (lists.second) batch.second = packed(context, *lists.second, second);
+    if (lists.types) batch.input.types = packed(context, *lists.types, first).ids;
+  }
+};
+
+// The same with numbers.
+struct NumberSource : ListSource {
+  float label(std::int64_t i) const { return at(i).number; }
+  std::uint64_t hash() const {
+    Hash hash;
+    const std::uint64_t texts = ListSource::hash();
+    hash.add_all<std::uint64_t>(std::span(&texts, 1));
+    for (const LabelledPick& pick : lists.examples) hash.add_all<float>(std::span(&pick.number, 1));
+    return hash.value();
   }
 };
 
@@ -100,6 +113,10 @@ std::int64_t TokenLists::longest() const {
 
 std::shared_ptr<const Split> labelled_split(LabelledLists lists) {
   return std::make_shared<LabelledSplit<ListSource>>(ListSource{std::move(lists)});
+}
+
+std::shared_ptr<const Split> numbered_split(LabelledLists lists) {
+  return std::make_shared<LabelledSplit<NumberSource>>(NumberSource{{std::move(lists)}});
 }
 
 std::shared_ptr<const Split> parallel_split(ParallelLists lists) {

@@ -23,19 +23,22 @@ class TokenLists {
   std::vector<std::size_t> offsets_ = {0};
 };
 
-// An example of classify or match: which sequences, and their class.
+// An example of classify, match or regress: which sequences, and their class or number.
 struct LabelledPick {
   std::int64_t first = 0, second = 0;
   std::int32_t label = 0;
+  float number = 0.0F;
 };
 
-// Sequences with a class each, packed into batches. `second` is given for pairs and may be the same lists: a document
-// that belongs to several pairs is kept once.
+// Sequences with a class or a number each, packed into batches. `second` is given for pairs and may be the same lists:
+// a document that belongs to several pairs is kept once.
 struct LabelledLists {
   std::shared_ptr<const TokenLists> first, second = {};
   std::vector<LabelledPick> examples = {};
+  std::shared_ptr<const TokenLists> types = {};  // where `first` are two texts each: which of them a token belongs to
 };
 std::shared_ptr<const Split> labelled_split(LabelledLists lists);
+std::shared_ptr<const Split> numbered_split(LabelledLists lists);
 
 // Sequence i of `source` belongs to sequence i of `target`; the decoder reads bos and the target, and is asked for the
 // target and eos.

@@ -240,6 +240,38 @@ TEST(LabelledData, ReadsColumnsOfGlue) {
   EXPECT_EQ(load_data(kContext, source(folder.path())).task, Task::classify);
 }
 
+TEST(LabelledData, AnswersWithFractionsAreNumbers) {
+  const TemporaryFolder folder;
+  put(folder / "train.tsv", "sentence1\tsentence2\tscore\na\tb\t3.5\nc\td\t1\n");
+  put(folder / "dev.tsv", "sentence1\tsentence2\tscore\ne\tf\t0.25\n");
+  DataSettings settings = source(folder.path());
+  Dataset data = load_data(kContext, settings);
+  EXPECT_EQ(data.task, Task::regress);
+  EXPECT_EQ(data.classes, 0);
+  EXPECT_EQ(data.mean, std::vector<double>{2.25});
+  EXPECT_EQ(first(*data.test, 1).targets.to_vector<float>(), std::vector<float>{0.25F});
+  EXPECT_TRUE(first(*data.test, 1).second.ids.defined());
+  EXPECT_EQ(data.test->majority(), 0.0);
+  const std::uint64_t before = data.test->hash();
+  put(folder / "dev.tsv", "sentence1\tsentence2\tscore\ne\tf\t0.5\n");
+  EXPECT_NE(load_data(kContext, settings).test->hash(), before);
+
+  put(folder / "train.tsv", "4.5\tlong\n1\tshort\n");
+  put(folder / "dev.tsv", "2\tmiddle\n");
+  EXPECT_EQ(load_data(kContext, settings).task, Task::regress);
+  settings.answers = "classes";
+  put(folder / "dev.tsv", "1\tmiddle\n");
+  data = load_data(kContext, settings);
+  EXPECT_EQ(data.task, Task::classify);
+  EXPECT_EQ(data.class_names, (std::vector<std::string>{"1", "4.5"}));
+  put(folder / "train.tsv", "4\tlong\n1\tshort\n");
+  EXPECT_EQ(load_data(kContext, settings).task, Task::classify);
+  settings.answers = "numbers";
+  EXPECT_EQ(load_data(kContext, settings).task, Task::regress);
+  settings.answers = "number";
+  EXPECT_ERROR(load_data(kContext, settings), ErrorCode::usage, "unknown kind of answers", "data.answers", "numbers");
+}
+
 TEST(LabelledData, NamesTheLineThatIsWrong) {
   const TemporaryFolder folder;
   put(folder / "train.tsv", "1\ta\n0\tb\n");
@@ -252,8 +284,9 @@ TEST(LabelledData, NamesTheLineThatIsWrong) {
   EXPECT_ERROR(read("1\ta\n0\t\n"), kBad, "field 2 is empty", "test.tsv:2", "");
   EXPECT_ERROR(read("what is this\n"), kBad, "neither a label and a text", "test.tsv:1", "");
   EXPECT_ERROR(read(""), kBad, "neither a label and a text", "test.tsv:1", "");
-  put(folder / "train.tsv", "sentence1\tsentence2\tscore\na\tb\t3.4\n");
-  EXPECT_ERROR(read("x"), ErrorCode::unsupported, "scores", "train.tsv:1", "");
+  put(folder / "train.tsv", "sentence1\tsentence2\tscore\na\tb\t3.4\nc\td\t1\n");
+  EXPECT_ERROR(read("sentence1\tsentence2\tscore\na\tb\tx\n"), kBad, "\"x\" is no number", "test.tsv:2",
+               "data.answers=classes");
 }
 
 TEST(PairData, KeepsEachPaperOnce) {
@@ -306,7 +339,8 @@ TEST(PictureData, TaskDecidesHowPicturesAreRead) {
 
 TEST(Kinds, AreToldByTheirFilesOrRefused) {
   const TemporaryFolder folder;
-  EXPECT_ERROR(load_data(kContext, source(folder.path())), kBad, "no kind of data", folder.path().string(), "pictures");
+  EXPECT_ERROR(load_data(kContext, source(folder.path())), kBad, "no kind of data", folder.path().string(),
+               "fovea list data");
   EXPECT_ERROR(load_data(kContext, source(folder / "none")), kBad, "no such file or folder", "data.source", "");
   DataSettings settings = source(folder.path());
   settings.kind = "picturs";

@@ -41,6 +41,32 @@ TEST(Predictions, OneAnswerForAllHasNoCorrelation) {
   EXPECT_EQ(metrics.f1, 0.0);
 }
 
+// As SciPy has them: pearsonr, spearmanr.
+TEST(Predictions, CorrelationsOfNumbers) {
+  std::vector<NumberPrediction> all;
+  for (const auto& [answer, given] : {std::pair(1.0, 2.0), {2.0, 1.0}, {2.0, 4.0}, {4.0, 8.0}, {5.0, 9.0}})
+    all.push_back({.answer = answer, .given = given});
+  const Correlations found = correlations(all);
+  EXPECT_NEAR(found.pearson, 21.8 / std::sqrt(10.8 * 50.8), 1e-12);
+  EXPECT_NEAR(found.spearman, 8.0 / std::sqrt(9.5 * 10.0), 1e-12);  // 2.0 comes twice: both have rank 1.5
+  for (NumberPrediction& p : all) p.given = 3.0;
+  EXPECT_EQ(correlations(all).pearson, 0.0);
+  EXPECT_EQ(correlations(all).spearman, 0.0);
+}
+
+TEST(Predictions, NumbersAreJudgedByTheirCorrelation) {
+  const Scores scores{
+      .task = Task::regress, .loss = 0.5, .deviation = 0.4, .pearson = 0.8, .spearman = 0.7, .examples = 103};
+  EXPECT_FALSE(scores.classes());
+  const std::vector<ScoreColumn> columns = score_columns(scores);
+  ASSERT_EQ(columns.size(), 4u);
+  EXPECT_EQ(columns[0].value(scores), 0.8);
+  EXPECT_NEAR(columns[0].margin(scores), 0.0714, 1e-4);  // (tanh(1.0986 + 0.196) - tanh(1.0986 - 0.196)) / 2
+  const Json json = scores_json(scores);
+  EXPECT_EQ(json["spearman"], 0.7);
+  EXPECT_EQ(json["mse"], 0.5);
+}
+
 TEST(Predictions, IntervalOfAnAccuracy) {
   Scores scores{.task = Task::classify, .accuracy = 0.375, .examples = 2000};
   EXPECT_NEAR(scores.interval(), 0.0212, 1e-4);

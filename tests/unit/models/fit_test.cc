@@ -56,6 +56,23 @@ TEST(Fit, AClassifierOfPairsComparesThem) {
   EXPECT_EQ(config.task, Task::match);
 }
 
+TEST(Fit, AClassifierOfNumbersForetellsThem) {
+  for (const bool pairs : {true, false}) {
+    ModelConfig config = ModelConfig::preset("transformer");
+    Dataset numbers = text(Task::regress);
+    if (!pairs) numbers.second_max_length = 0;
+    config.fit(numbers);
+    EXPECT_EQ(config.task, Task::regress);
+    EXPECT_EQ(config.pairs, pairs);
+    Context context({.threads = 1});
+    const Model model(context, config);
+    for (const Parameter& p : model.parameters())
+      if (p.name == "classifier.out.bias") {
+        EXPECT_EQ(p.var.value().numel(), 1);
+      }
+  }
+}
+
 TEST(Fit, RefusesDataThatDoesNotFit) {
   ModelConfig config = ModelConfig::preset("gpt");
   EXPECT_ERROR(config.fit(text(Task::mlm)), ErrorCode::usage, "a model for lm, but the data \"text\" is for mlm",
