@@ -92,7 +92,31 @@ def keep_numbers(roots, fovea, numbers):
             if fovea:
                 subprocess.run([fovea, "reproduce", "--report", file.parent], check=True, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
-            (numbers / f"{file.parent.name}.json").write_text(json.dumps(load(file.parent), indent=1) + "\n")
+            kept = numbers / f"{file.parent.name}.json"
+            results = load(file.parent)
+            if kept.exists():
+                add_rows(results, json.loads(kept.read_text()))
+            kept.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def add_rows(results, before):
+    """Rows and columns that the folder of this name had before and has no more, where it ran with the same choices."""
+    chosen = ({k: v for k, v in r["choices"].items() if k not in ("rows", "columns", "seeds")} for r in (results, before))
+    if next(chosen) != next(chosen):
+        return
+    place = {(c["row"], c["column"]) for c in results["results"] if c["mean"] is not None}
+    old = [c for c in before["results"] if c["mean"] is not None and (c["row"], c["column"]) not in place]
+    if not old:
+        return
+    replaced = {(c["row"], c["column"]) for c in old}
+    results["results"] = old + [c for c in results["results"] if (c["row"], c["column"]) not in replaced]
+    for key in BASELINES:
+        results[key] = before.get(key, {}) | results.get(key, {})
+    for key in ("rows", "columns"):  # none: all
+        both = [before["choices"][key], results["choices"][key]]
+        results["choices"][key] = list(dict.fromkeys(both[0] + both[1])) if all(both) else []
+    if before["machine"] != results["machine"]:
+        results["machine"] = f"{before['machine']} ({before['date']}); {results['machine']}"
 
 
 def kept_numbers(numbers):
