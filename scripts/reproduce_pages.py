@@ -376,6 +376,19 @@ def by_length(folders):
             *table(["length", "fastest three", "Transformer"], rows)]
 
 
+def by_text(folders):
+    """Language models of table-4, the best first; a column's runs had the same steps, and shared the machine alike."""
+    texts = [f for f in folders if f.study == "table-4"]
+    if not texts:
+        return []
+    folder = max(texts, key=lambda f: (f.on_card, not f.choices["quick"]))
+    cells = [c for c in folder.results["results"] if c["value"] == "validation_perplexity" and c["mean"] is not None]
+    cells.sort(key=lambda c: c["mean"])
+    return ["## For text", "", f"Language models of [table-4](table-4.md), {cells[0]['budget']} each, on {folder.where}:", "",
+            *table(["model", "perplexity", "thousand tokens/s", "peak memory"],
+                   [[c["row"], ours(c), f"{rate(c) / 1e3:,.0f}", number(c["peak_memory"], "bytes")] for c in cells])]
+
+
 def which_page(folders, discussion, has_picture):
     tasks = arena_tasks(folders)
     lines = ["# Which attention?", "", "Answers from our own measurements: models of 2 layers of width 64 on the tasks of the "
@@ -386,7 +399,7 @@ def which_page(folders, discussion, has_picture):
                   "Up is better, right is faster, a small disc needs little memory. Means over the tasks above on which somebody is above chance; models "
                   "that ran all of them.", ""]
     speeds = by_length(folders)
-    return "\n".join(lines + (["## By length", "", *speeds] if speeds else []))
+    return "\n".join(lines + by_text(folders) + (["## By length", "", *speeds] if speeds else []))
 
 
 def list_pages(out, folders):
