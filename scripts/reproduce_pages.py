@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Turns folders of `fovea reproduce` into docs/reproduce: a page for each table, which.md with its picture, and the list of them in README.md.
 
-    python scripts/reproduce_pages.py RUNS... [--out docs/reproduce] [--fovea build/release/bin/fovea]
+    python scripts/reproduce_pages.py [RUNS...] [--out docs/reproduce] [--fovea build/release/bin/fovea]
 
 Every folder below RUNS with a study.json counts; folders of one table (other columns, other budgets, another machine) become one
-page. With --fovea their reports are written anew first, for folders that came from another machine. What stands in a page between
-`<!-- discussion -->` and `<!-- end -->` stays, pages of tables that are not below RUNS do too.
+page. With --fovea their reports are written anew first, for folders that came from another machine. The numbers of a folder are
+kept in docs/reproduce/numbers under its name, until a folder of that name brings others: pages are made from all that are
+there. What stands in a page between `<!-- discussion -->` and `<!-- end -->` stays.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from pathlib import Path
 
 BEGIN, END = "<!-- discussion -->", "<!-- end -->"
 BEGIN_PAGES, END_PAGES = "<!-- pages -->", "<!-- end of pages -->"
+BASELINES = {"most_frequent_class": "most frequent class", "token_frequencies": "token frequencies"}
 ARENA = ("table-6", "arena-rest")  # the same protocol: their rows stand beside each other
 POINTS = 0.02  # accuracies closer than this are taken for equal
 LEAST_GAIN = 0.05  # of what is to be gained, for the best of a task that says something
@@ -29,9 +31,12 @@ UNITS = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")]
 
 @dataclass
 class Folder:
-    path: Path
+    name: str
     results: dict
-    date: str
+
+    @property
+    def date(self):
+        return self.results["date"]
 
     @property
     def study(self):
@@ -72,11 +77,14 @@ def load(path):
     if "choices" not in results:
         sys.exit(f"{file} is of an older fovea: fovea reproduce --report {path}")
     newest = max(outcome.stat().st_mtime for outcome in path.glob("*/*/seed-*/outcome.json"))
-    return Folder(path, results, time.strftime("%Y-%m-%d", time.gmtime(newest)))
+    results["date"] = time.strftime("%Y-%m-%d", time.gmtime(newest))
+    if results["choices"]["data"]:
+        results["choices"]["data"] = "DIR"
+    return results
 
 
-def found(roots, fovea):
-    folders = []
+def keep_numbers(roots, fovea, numbers):
+    numbers.mkdir(exist_ok=True)
     for root in roots:
         for file in sorted(root.rglob("study.json")):
             if not any(file.parent.glob("*/*/seed-*/outcome.json")):
@@ -84,8 +92,35 @@ def found(roots, fovea):
             if fovea:
                 subprocess.run([fovea, "reproduce", "--report", file.parent], check=True, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
-            folders.append(load(file.parent))
-    return folders
+            kept = numbers / f"{file.parent.name}.json"
+            results = load(file.parent)
+            if kept.exists():
+                add_rows(results, json.loads(kept.read_text()))
+            kept.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def add_rows(results, before):
+    """Rows and columns that the folder of this name had before and has no more, where it ran with the same choices."""
+    chosen = ({k: v for k, v in r["choices"].items() if k not in ("rows", "columns", "seeds")} for r in (results, before))
+    if next(chosen) != next(chosen):
+        return
+    place = {(c["row"], c["column"]) for c in results["results"] if c["mean"] is not None}
+    old = [c for c in before["results"] if c["mean"] is not None and (c["row"], c["column"]) not in place]
+    if not old:
+        return
+    replaced = {(c["row"], c["column"]) for c in old}
+    results["results"] = old + [c for c in results["results"] if (c["row"], c["column"]) not in replaced]
+    for key in BASELINES:
+        results[key] = before.get(key, {}) | results.get(key, {})
+    for key in ("rows", "columns"):  # none: all
+        both = [before["choices"][key], results["choices"][key]]
+        results["choices"][key] = list(dict.fromkeys(both[0] + both[1])) if all(both) else []
+    if before["machine"] != results["machine"]:
+        results["machine"] = f"{before['machine']} ({before['date']}); {results['machine']}"
+
+
+def kept_numbers(numbers):
+    return [Folder(file.stem, json.loads(file.read_text())) for file in sorted(numbers.glob("*.json"))]
 
 
 def digits(value):
@@ -153,11 +188,30 @@ def column_table(folder, column):
             row += [number(cell["parameters"], "count"), clock(cell["seconds"]), f"{rate(cell) / 1e3:,.0f}",
                     number(cell["peak_memory"], "bytes")] if cell["seeds"] else ["-"] * len(costs)
         rows.append(row)
-    base = folder.results["most_frequent_class"].get(column)
-    if base is not None:
-        rows.append(["most frequent class", "-", number(base, "percent")] + ["-"] * (3 + len(costs)))
+    for key, name in BASELINES.items():
+        if (base := folder.results.get(key, {}).get(column)) is not None:
+            rows.append([name, "-", number(base, cells[0]["quantity"])] + ["-"] * (3 + len(costs)))
     unit = " (%)" if cells[0]["quantity"] == "percent" else ""
-    return table([column + unit, "paper", "ours", "difference", "budget", "seeds", *costs], rows)
+    return table([column + unit, "paper", "ours", "difference", "budget", "seeds", *costs], rows) + order(cells)
+
+
+def apart(a, b):
+    """Whether two means differ by more than twice the error of their difference; of single seeds nobody knows."""
+    if min(a["seeds"], b["seeds"]) < 2:
+        return False
+    return abs(a["mean"] - b["mean"]) > 2 * math.sqrt(a["spread"] ** 2 / a["seeds"] + b["spread"] ** 2 / b["seeds"])
+
+
+def order(cells):
+    """How many pairs of rows stand as in the paper, and how many of them are apart."""
+    known = [c for c in cells if c["mean"] is not None and c["published"] is not None]
+    pairs = [(a, b) for i, a in enumerate(known) for b in known[i + 1:] if a["published"] != b["published"]]
+    if not pairs or cells[0]["best"] == "none":
+        return []
+    same = [(a, b) for a, b in pairs if (a["mean"] < b["mean"]) == (a["published"] < b["published"])]
+    sure, against = sum(apart(*p) for p in same), sum(apart(*p) for p in pairs if p not in same)
+    seeds = f"; beyond the seeds' spread {sure} as there, {against} the other way" if max(c["seeds"] for c in known) > 1 else ""
+    return [f"Order: {len(same)} of {len(pairs)} pairs of rows stand as in the paper{seeds}.", ""]
 
 
 def wide_table(folder):
@@ -204,7 +258,7 @@ def page_text(folders, discussion):
              "Ours are means and sample deviations over the seeds, on the test part, of the checkpoint that was best on the "
              "validation part (perplexities as the table says). A budget of `full` is the published one; others say what of it was run.", ""]
     lines += [BEGIN, discussion.rstrip("\n"), END, ""] if discussion else [BEGIN, END, ""]
-    for folder in sorted(folders, key=lambda f: (f.choices["quick"], str(f.path))):
+    for folder in sorted(folders, key=lambda f: (f.choices["quick"], f.name)):
         lines += section(folder)
     return "\n".join(lines)
 
@@ -224,7 +278,7 @@ def arena_tasks(folders):
         if folder.study not in ARENA:
             continue
         for cell in folder.results["results"]:
-            base = folder.results["most_frequent_class"].get(cell["column"])
+            base = folder.results.get("most_frequent_class", {}).get(cell["column"])
             if cell["value"] == "accuracy" and cell["mean"] is not None and base is not None:
                 tasks.setdefault((cell["column"], folder.on_card, cell["budget"]), {}).setdefault(cell["row"], (cell, base))
     most = {}
@@ -322,6 +376,19 @@ def by_length(folders):
             *table(["length", "fastest three", "Transformer"], rows)]
 
 
+def by_text(folders):
+    """Language models of table-4, the best first; a column's runs had the same steps, and shared the machine alike."""
+    texts = [f for f in folders if f.study == "table-4"]
+    if not texts:
+        return []
+    folder = max(texts, key=lambda f: (f.on_card, not f.choices["quick"]))
+    cells = [c for c in folder.results["results"] if c["value"] == "validation_perplexity" and c["mean"] is not None]
+    cells.sort(key=lambda c: c["mean"])
+    return ["## For text", "", f"Language models of [table-4](table-4.md), {cells[0]['budget']} each, on {folder.where}:", "",
+            *table(["model", "perplexity", "thousand tokens/s", "peak memory"],
+                   [[c["row"], ours(c), f"{rate(c) / 1e3:,.0f}", number(c["peak_memory"], "bytes")] for c in cells])]
+
+
 def which_page(folders, discussion, has_picture):
     tasks = arena_tasks(folders)
     lines = ["# Which attention?", "", "Answers from our own measurements: models of 2 layers of width 64 on the tasks of the "
@@ -332,7 +399,7 @@ def which_page(folders, discussion, has_picture):
                   "Up is better, right is faster, a small disc needs little memory. Means over the tasks above on which somebody is above chance; models "
                   "that ran all of them.", ""]
     speeds = by_length(folders)
-    return "\n".join(lines + (["## By length", "", *speeds] if speeds else []))
+    return "\n".join(lines + by_text(folders) + (["## By length", "", *speeds] if speeds else []))
 
 
 def list_pages(out, folders):
@@ -353,13 +420,14 @@ def list_pages(out, folders):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("runs", type=Path, nargs="*", help="folders to add; none: the pages are made anew")
     parser.add_argument("--out", type=Path, default=Path("docs/reproduce"))
     parser.add_argument("--fovea", help="program that writes the reports anew first")
     arguments = parser.parse_args()
-    folders = found(arguments.runs, arguments.fovea)
+    keep_numbers(arguments.runs, arguments.fovea, arguments.out / "numbers")
+    folders = kept_numbers(arguments.out / "numbers")
     if not folders:
-        sys.exit("no folder there has a finished cell of fovea reproduce")
+        sys.exit("no folder there, and none before, has a finished cell of fovea reproduce")
     for study in sorted({f.study for f in folders}):
         page = arguments.out / f"{study}.md"
         page.write_text(page_text([f for f in folders if f.study == study], kept(page)))

@@ -77,8 +77,8 @@ void run_every(const LraOptions& options, const Console& console) {
       continue;
     }
     const std::optional<std::string>& data = part->comparison.run.typed.data;
-    const bool stand_in = data && Path(*data).filename() == "acl-retrieval";
-    console.note(fmt::format("\n{}{}", task.title, stand_in ? ": a stand-in, not the arena's set" : ""));
+    console.note(fmt::format("\n{}{}", task.title,
+                             data && task.is_stood_in_for(*data) ? ": a stand-in, not the arena's set" : ""));
     documents[std::string(task.name)] = run_part(task, *part, told);
   }
   console.document(documents);

@@ -137,8 +137,9 @@ void report(const StudyPlan& plan, const Console& console) {
 void run_study(ReproduceOptions options, const Console& console) {
   StudyChoices& choices = options.choices;
   if (!options.seeds.empty()) choices.seeds = parse_seeds(options.seeds);
-  if (!options.rows.empty()) choices.rows = split_names(options.rows, "--rows");
-  if (!options.columns.empty()) choices.columns = split_names(options.columns, "--columns");
+  const Study& study = study_named(choices.study);
+  if (!options.rows.empty()) choices.rows = study.split_rows(options.rows);
+  if (!options.columns.empty()) choices.columns = study.split_columns(options.columns);
   if (!choices.data.empty() && !is_folder(choices.data))
     fail(ErrorCode::bad_input, fmt::format("no folder \"{}\"", choices.data), "--data",
          "a folder of data sets: see docs/reproduce");

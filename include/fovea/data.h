@@ -127,8 +127,9 @@ FOVEA_EXPORT std::span<const DataKind> data_kinds();
 
 // What the model that is to read the data decides.
 struct DataUse {
-  std::optional<Task> task = {};  // text serves lm and mlm, pictures vision and classify; none: what is usual
-  std::int64_t max_length = 0;    // longest sequence; 0: no limit
+  // Text serves lm and mlm, pictures vision and classify, what has labels also mlm, without them; none: what is usual.
+  std::optional<Task> task = {};
+  std::int64_t max_length = 0;                      // longest sequence; 0: no limit
   std::shared_ptr<const Tokenizer> tokenizer = {};  // of a model that is trained already
 };
 

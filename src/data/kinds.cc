@@ -8,6 +8,7 @@
 #include "data/labelled.h"
 #include "data/listops/listops.h"
 #include "data/pathfinder/pathfinder.h"
+#include "data/text/masked_inputs.h"
 #include "io/fields.h"
 #include "io/missing.h"
 
@@ -181,7 +182,12 @@ Task usual_task(const DataSettings& settings) {
 }
 
 Dataset load_data(const Context& context, const DataSettings& settings, const DataUse& use) {
-  return kind_of(settings).load(context, settings, use);
+  const Kind& kind = kind_of(settings);
+  const bool labelled = kind.task == Task::classify || kind.task == Task::match || kind.task == Task::vision;
+  if (use.task != Task::mlm || !labelled) return kind.load(context, settings, use);
+  DataUse sequences = use;
+  sequences.task = kind.task == Task::match ? Task::match : Task::classify;
+  return masked_inputs(kind.load(context, settings, sequences));
 }
 
 void DataSettings::fields(FieldVisitor& v) {

@@ -180,6 +180,7 @@ Json compare_json(const CompareReport& report) {
           {"date", today()},
           {"machine", this_machine().text()},
           {"data", report.data},
+          {"stand_in", report.stand_in},
           {"majority_share", report.majority},
           {"target", target ? Json(target->text()) : Json()},
           {"models", models},

@@ -19,6 +19,7 @@ struct RivalReport {
 struct CompareReport {
   std::string command = {};
   std::string task = {};     // of the arena; empty: none
+  bool stand_in = false;     // the data is another set in the shape of the arena's
   std::string name = {};     // of the data set
   std::string data = {};     // the data set in a line
   double majority = 0.0;     // accuracy of always giving the most frequent answer; 0: there are no classes

@@ -215,7 +215,7 @@ Table runs_table(const CompareReport& report) {
 }
 
 std::optional<Table> published_table(const CompareReport& report) {
-  if (report.task.empty()) return {};
+  if (report.task.empty() || report.stand_in) return {};
   const ArenaTask& task = arena_task(report.task);
   const auto found = [&](const Published& source, const std::string& name) {
     for (const PublishedScore& score : source.scores)

@@ -142,8 +142,10 @@ void Comparison::run(RunEnvironment environment) const {
 }
 
 CompareReport Comparison::report() const {
+  const bool stand_in = !plan_.task.empty() && arena_task(plan_.task).is_stood_in_for(plan_.run(0, 0).data.source);
   CompareReport report{.task = plan_.task,
-                       .name = data_.name,
+                       .stand_in = stand_in,
+                       .name = data_.name + (stand_in ? " (a stand-in, not the arena's set)" : ""),
                        .data = describe_data(data_),
                        .majority = empty(data_.test) ? data_.validation->majority() : data_.test->majority(),
                        .planned = std::ssize(plan_.runs)};

@@ -2,6 +2,7 @@
 
 #include "core/nearest.h"
 #include "experiment/protocols.h"
+#include "io/file.h"
 
 namespace fovea {
 namespace {
@@ -116,7 +117,8 @@ std::span<const ArenaTask> arena_tasks() {
       {"text", "Text", kTextFiles, kAccuracy,
        arena_protocols(from_files(Task::classify, "labels"), 16, {16, 80, 1e-4, 4, 256, 32, 20000}), kText},
       {"retrieval", "Retrieval", kPairFiles, kAccuracy,
-       arena_protocols(from_files(Task::match, "pairs"), 8, {16, 800, 2e-4, 4, 128, 32, 5000}), kRetrieval},
+       arena_protocols(from_files(Task::match, "pairs"), 8, {16, 800, 2e-4, 4, 128, 32, 5000}), kRetrieval,
+       "papers.tsv"},
       {"image", "Image", kImageFiles, kAccuracy,
        arena_protocols(from_files(Task::classify, "pictures"), 32, {256, 175, 1e-4, 1, 128, 256, 35000}), kImage},
       {"pathfinder",
@@ -133,6 +135,12 @@ const ArenaTask& arena_task(std::string_view name) {
   std::vector<std::string_view> names;
   for (const ArenaTask& task : arena_tasks()) names.push_back(task.name);
   return arena_tasks()[place_of_name(name, names, "task", "lra")];
+}
+
+bool ArenaTask::is_stood_in_for(const std::string& data) const {
+  if (stand_in.empty()) return false;
+  const Path file = Path(data) / stand_in;
+  return is_there(file) || is_there(Path(file.string() + ".xz"));
 }
 
 const Protocol& ArenaTask::protocol(std::string_view wanted) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "experiment/scores.h"
@@ -41,9 +42,12 @@ struct ArenaTask {
   Metric metric;
   std::vector<TaskProtocol> protocols;  // the first where none is named
   std::span<const Published> published;
+  std::string_view stand_in = {};  // a file that only sets in place of the arena's own have
 
   const Protocol& protocol() const { return protocols.front().settings; }
   const Protocol& protocol(std::string_view name) const;  // refuses those that the task has not
+  // Another set in the shape of the arena's: published scores say nothing of it.
+  bool is_stood_in_for(const std::string& data) const;
 };
 
 // Those of the Long-Range Arena.

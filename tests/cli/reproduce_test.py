@@ -118,6 +118,34 @@ class Reproduce(CliTest):
         page.write_text(text.replace("<!-- end -->", "What was missed.\n<!-- end -->"))
         subprocess.run(pages, check=True, stdout=subprocess.DEVNULL)
         self.assertIn("What was missed.", page.read_text())
+        # The numbers of a folder stay, and pages are made from all that are there.
+        numbers = json.loads((self.folder / "docs/reproduce/numbers/t6.json").read_text())
+        self.assertEqual(numbers["study"], "table-6")
+        self.good(*self.table("--set", "train.lr=1e-3", out="other"))
+        pages[2] = self.folder / "other"
+        subprocess.run(pages, check=True, stdout=subprocess.DEVNULL)
+        text = page.read_text()
+        self.assertEqual(text.count("## In minutes, on cores"), 2)
+        self.assertIn("--set train.lr=1e-3", text)
+        subprocess.run(pages[:2] + pages[3:], check=True, stdout=subprocess.DEVNULL)
+        self.assertEqual(page.read_text(), text)
+
+    def test_pages_say_in_which_order_rows_stand(self):
+        numbers = self.folder / "docs/reproduce/numbers"
+        numbers.mkdir(parents=True)
+        (self.folder / "docs/pictures").mkdir()
+        cell = {"column": "perplexity", "value": "validation_perplexity", "quantity": "number", "best": "lowest", "budget": "full", "seeds": 3,
+                "trouble": "", "parameters": 1, "steps": 1, "tokens": 1, "seconds": 1, "peak_memory": 1}
+        rows = [("a", 1.0, 10.0, 0.1), ("b", 2.0, 11.0, 0.1), ("c", 3.0, 10.9, 0.5), ("d", None, 1.0, 0.1)]
+        choices = {"quick": False, "parts": False, "rows": [], "columns": [], "seeds": [1, 2, 3], "steps": 0, "minutes": 0, "set": [], "data": ""}
+        (numbers / "t1.json").write_text(json.dumps({
+            "study": "table-1", "title": "T", "source": "S", "quick": False, "machine": "M", "date": "2026-01-01", "choices": choices,
+            "token_frequencies": {"perplexity": 20.0},
+            "results": [cell | {"row": r, "published": p, "mean": m, "spread": s} for r, p, m, s in rows]}))
+        subprocess.run([sys.executable, ROOT / "scripts/reproduce_pages.py", "--out", numbers.parent], check=True, stdout=subprocess.DEVNULL)
+        text = (numbers.parent / "table-1.md").read_text()
+        self.assertIn("2 of 3 pairs of rows stand as in the paper; beyond the seeds' spread 2 as there, 0 the other way", text)
+        self.assertIn("| token frequencies | - | 20.00 |", text)
 
     def test_another_s_page_is_left_alone(self):
         (self.folder / "index.html").write_text("mine")
@@ -146,6 +174,56 @@ class Reproduce(CliTest):
         self.assertTrue(0 <= found["SST-2"]["mean"] <= 1)
         self.assertNotIn("MRPC (F1)", found)  # it is not there, and said so
         self.assertIn("MRPC", (self.folder / "t5/report.html").read_text())
+
+
+    def test_rows_whose_names_have_commas(self):
+        self.put_wikitext()
+        small = ["model.width=16", "model.inner=16", "train.batch=2", "data.length=16", "train.eval_every=2"]
+        document = self.document("reproduce", "table-3", "--quick", "--data", "sets", "--rows", "softmax, 1 + elu,1 + elu, softmax",
+                                 "--steps", 2, "--parts", "--threads", "1", "--out", "t3", *(w for s in small for w in ("--set", s)))
+        self.assertEqual([c["row"] for c in document["results"]], ["1 + elu, softmax", "softmax, 1 + elu"])
+        # Nobody is judged without what token frequencies alone would give.
+        self.assertGreater(document["token_frequencies"]["perplexity"], 1)
+        self.assertIn("token frequencies", (self.folder / "t3/report.html").read_text())
+
+    def test_self_pretraining(self):
+        document = self.document("reproduce", "arena-modern", "--quick", "--columns", "ListOps, self-pretrained", "--rows", "Transformer",
+                                 "--steps", 3, "--out", "modern", *TINY)
+        found = {c["column"]: c for c in document["results"]}
+        self.assertEqual(set(found), {"ListOps, its inputs (perplexity)", "ListOps, self-pretrained"})
+        self.assertGreater(found["ListOps, its inputs (perplexity)"]["mean"], 1)
+        self.assertTrue(0 <= found["ListOps, self-pretrained"]["mean"] <= 1)
+        runs = [json.loads((self.folder / f"modern/{trial}/Transformer/seed-1/training/run.json").read_text())["model"]
+                for trial in ["listops-inputs", "listops-pretrained"]]
+        self.assertEqual([run["task"] for run in runs], ["mlm", "classify"])
+        for name in ["vocabulary", "width", "layers", "positions", "placement"]:
+            self.assertEqual(runs[0][name], runs[1][name], name)
+
+    def test_a_row_that_cannot_be_run_is_shown(self):
+        self.put_wikitext()
+        small = ["model.width=16", "model.inner=16", "train.batch=2", "data.length=16", "train.eval_every=2"]
+        document = self.document("reproduce", "table-12", "--quick", "--data", "sets", "--rows", "TransNormer,parallel", "--columns", "T2",
+                                 "--steps", 2, "--parts", "--threads", "1", "--out", "t12", *(w for s in small for w in ("--set", s)))
+        found = {c["row"]: c for c in document["results"]}
+        self.assertEqual((found["parallel"]["mean"], found["parallel"]["published"]), (None, 3.82))
+        self.assertEqual(found["parallel"]["trouble"], "a layer runs one mechanism")
+        self.assertGreater(found["TransNormer"]["mean"], 1)
+        self.assertEqual((document["cells_done"], document["cells"]), (1, 1))
+
+
+class StandIn(CliTest):
+    def test_is_labelled_and_never_beside_published_scores(self):
+        data = self.folder / "papers"
+        data.mkdir()
+        (data / "papers.tsv").write_text("".join(f"P{i}\tpaper number {i}\n" for i in range(6)))
+        for part in ["train", "valid", "test"]:
+            (data / f"pairs.{part}.tsv").write_text("".join(f"{i % 2}\tP{i % 6}\tP{(i + 1) % 6}\n" for i in range(8)))
+        document = self.document("lra", "retrieval", "--data", "papers", "--attention", "transformer,diag:block=8", "--steps", 2, "--out",
+                                 "cmp", "--set", "model.width=16", "--set", "model.inner=16", "--batch", 2, "--threads", "1")
+        self.assertTrue(document["stand_in"])
+        page = (self.folder / "cmp/report.html").read_text()
+        self.assertIn("a stand-in, not the arena", page)
+        self.assertNotIn("Beside published scores", page)
 
 
 class BadInput(CliTest):

@@ -4,6 +4,7 @@
 
 #include "core/rng.h"
 #include "data/hash.h"
+#include "data/text/masker.h"
 #include "fovea/error.h"
 
 namespace fovea {
@@ -11,50 +12,6 @@ namespace {
 
 // Keep these draws apart from other users of the seed.
 constexpr std::uint64_t kOffsets = std::uint64_t{0x6f666673} << 32, kMasks = std::uint64_t{0x6d61736b} << 32;
-
-// Changes the ids of one window and writes what is asked for.
-class Masker {
- public:
-  explicit Masker(const Masking& masking) : masking_(masking) {
-    std::sort(masking_.special.begin(), masking_.special.end());
-    if (std::ssize(masking_.special) >= masking_.vocabulary)
-      fail(ErrorCode::usage, "every token is special: there is nothing to mask", "masking");
-  }
-
-  void operator()(std::span<std::int32_t> ids, std::int32_t* targets, Random& random) const {
-    std::int64_t asked = 0, maskable = 0;
-    std::fill_n(targets, ids.size(), -1);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (is_special(ids[i])) continue;
-      ++maskable;
-      if (random.uniform() >= masking_.share) continue;
-      ask(ids[i], targets[i], random);
-      ++asked;
-    }
-    if (asked > 0 || maskable == 0) return;
-    auto chosen = random.below(static_cast<std::uint32_t>(maskable));  // a window that asks nothing teaches nothing
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      if (!is_special(ids[i]) && chosen-- == 0) return ask(ids[i], targets[i], random);
-  }
-
- private:
-  bool is_special(std::int32_t id) const {
-    return std::binary_search(masking_.special.begin(), masking_.special.end(), id);
-  }
-
-  void ask(std::int32_t& id, std::int32_t& target, Random& random) const {
-    target = id;
-    const double choice = random.uniform();
-    if (choice < masking_.replaced) {
-      id = masking_.mask;
-    } else if (choice < masking_.replaced + masking_.random) {
-      do id = static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(masking_.vocabulary)));
-      while (is_special(id));
-    }
-  }
-
-  Masking masking_;
-};
 
 class LanguageSplit final : public Split {
  public:
@@ -123,7 +80,7 @@ class LanguageSplit final : public Split {
     std::vector<std::int32_t> window(static_cast<std::size_t>(length_ + ahead_));
     tokens_->copy(begin, window);
     if (masker_)
-      (*masker_)(std::span(window).subspan(static_cast<std::size_t>(known)), row.targets + known, random);
+      masker_->mask(std::span(window).subspan(static_cast<std::size_t>(known)), row.targets + known, random);
     else
       std::copy(window.begin() + 1, window.end(), row.targets);
     std::fill_n(row.targets, known, -1);

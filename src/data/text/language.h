@@ -2,19 +2,11 @@
 
 #include <optional>
 
+#include "data/text/masker.h"
 #include "data/text/tokens.h"
 #include "fovea/data.h"
 
 namespace fovea {
-
-// How masked language models are trained: a share of the tokens is asked for, of which most are replaced by the mask,
-// some by random tokens, and the rest left as they are (RoBERTa: drawn anew every time).
-struct Masking {
-  std::int32_t mask = 0;                   // the id of the mask
-  std::int64_t vocabulary = 0;             // random tokens are below this
-  std::vector<std::int32_t> special = {};  // ids that are never asked for and never drawn
-  double share = 0.15, replaced = 0.8, random = 0.1;
-};
 
 struct LanguageOptions {
   std::int64_t length = 256;            // tokens of a window

@@ -126,9 +126,29 @@ Study table_6() {
   return study;
 }
 
+// The same once more from weights that have learned to tell masked tokens of the task's own inputs.
+void add_self_pretraining(Study& study) {
+  for (const ArenaColumn& column : kColumns) {
+    Trial inputs = arena_trial(column, "modern"), labels = inputs;
+    inputs.name += "-inputs";
+    inputs.protocol.set.insert(inputs.protocol.set.end(), {"model.task=mlm", "model.classifier_hidden=0"});
+    inputs.note = "masked tokens of its inputs, labels unseen";
+    labels.name += "-pretrained";
+    labels.kind = TrialKind::tuning;
+    labels.start = inputs.name;
+    study.columns.push_back({fmt::format("{}, its inputs (perplexity)", column.title), study.trials.size(),
+                             "validation_perplexity", Quantity::number, Best::lowest});
+    study.trials.push_back(std::move(inputs));
+    study.columns.push_back({fmt::format("{}, self-pretrained", column.title), study.trials.size(), "accuracy",
+                             Quantity::percent, Best::highest});
+    study.trials.push_back(std::move(labels));
+  }
+}
+
 Study arena_modern() {
   Study study = accuracy_study("arena-modern",
                                "Long-Range Arena with what was learned since: rotary positions, four layers", "modern");
+  add_self_pretraining(study);
   for (const ArenaRow& row : kRows)
     if (row.main && row.name != "TransNormer T1") study.rows.push_back(accuracy_row(row));
   return study;

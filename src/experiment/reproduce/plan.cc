@@ -120,6 +120,11 @@ void StudyPlan::keep_finished() {
   std::vector<bool> rows(study_->rows.size()), trials(study_->trials.size());
   for (const StudyCell& cell : cells_)
     if (is_there(folder(cell) / kOutcomeFile)) rows[cell.row] = trials[cell.trial] = true;
+  const bool none = std::find(rows.begin(), rows.end(), true) == rows.end();
+  if (none)
+    fail(ErrorCode::bad_input, fmt::format("no cell of {} is finished", study_->name), folder_.string(),
+         "fovea reproduce " + study_->name);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = rows[i] || !study_->rows[i].missing.empty();
   const auto all = [](const std::vector<bool>& there) {
     return std::find(there.begin(), there.end(), false) == there.end();
   };
@@ -129,9 +134,6 @@ void StudyPlan::keep_finished() {
   if (!all(trials))
     for (const StudyColumn& column : study_->columns)
       if (trials[column.trial]) choices_.columns.push_back(column.name);
-  if (choices_.rows.empty() && !all(rows))
-    fail(ErrorCode::bad_input, fmt::format("no cell of {} is finished", study_->name), folder_.string(),
-         "fovea reproduce " + study_->name);
   cells_.clear();
   list_cells();
 }
@@ -159,8 +161,10 @@ void StudyPlan::find_data(Data data) {
 }
 
 bool StudyPlan::wanted(std::size_t row, std::size_t trial) const {
+  // What another begins with is run as well.
   const auto column = [&](const std::string& name) {
-    return study_->columns[study_->column_named(name)].trial == trial;
+    const std::size_t named = study_->columns[study_->column_named(name)].trial;
+    return named == trial || start_of(named) == trial;
   };
   const auto is_row = [&](const std::string& name) { return study_->row_named(name) == row; };
   const auto& [columns, rows] = std::tie(choices_.columns, choices_.rows);
@@ -179,11 +183,17 @@ void StudyPlan::list_cells() {
   std::vector<std::string> reasons;
   for (std::size_t i = 0; i < left_out_.size(); ++i)
     if (!left_out_[i].empty()) reasons.push_back(study_->trials[i].name + ": " + left_out_[i]);
+  for (const StudyRow& row : study_->rows)
+    if (!row.missing.empty()) reasons.push_back(row.name + ": " + row.missing);
   fail(ErrorCode::bad_input, fmt::format("nothing of {} can be run", study_->name), "--data",
        fmt::format("{}", fmt::join(reasons, "; ")));
 }
 
 bool StudyPlan::has(std::size_t row, std::size_t trial) const {
+  return study_->rows[row].missing.empty() && shows(row, trial);
+}
+
+bool StudyPlan::shows(std::size_t row, std::size_t trial) const {
   if (!left_out_[trial].empty() || !wanted(row, trial)) return false;
   return !choices_.quick || !choices_.rows.empty() || study_->trials[trial].quick.all_rows || study_->rows[row].main;
 }

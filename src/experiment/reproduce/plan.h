@@ -50,8 +50,9 @@ class StudyPlan {
   const Path& folder() const { return folder_; }
 
   const std::vector<StudyCell>& cells() const { return cells_; }  // those chosen, the most wanted first
-  bool has(std::size_t row, std::size_t trial) const;
-  bool has_trial(std::size_t trial) const;                                           // for any row
+  bool has(std::size_t row, std::size_t trial) const;             // as cells
+  bool shows(std::size_t row, std::size_t trial) const;           // the same, or why there are none
+  bool has_trial(std::size_t trial) const;                        // for any row
   const std::string& left_out(std::size_t trial) const { return left_out_[trial]; }  // why; empty: it is run
 
   std::string name(const StudyCell& cell) const;  // "listops performer, seed 1"

@@ -12,7 +12,23 @@
 namespace fovea {
 namespace {
 
-constexpr const char* kMajorityRow = "most frequent class";
+// What is known without a model, by the value of a column. `value`: of an outcome.
+struct Baseline {
+  std::string_view column, value, title;
+  const char* key;  // in results.json
+};
+constexpr Baseline kBaselines[] = {
+    {"accuracy", "majority", "most frequent class", "most_frequent_class"},
+    {"perplexity", "frequency_perplexity", "token frequencies", "token_frequencies"},
+    {"validation_perplexity", "validation_frequency_perplexity", "token frequencies", "token_frequencies"},
+};
+
+// Null: a column of this value has none.
+const Baseline* baseline_of(const StudyColumn& column) {
+  for (const Baseline& one : kBaselines)
+    if (one.column == column.value) return &one;
+  return nullptr;
+}
 
 // As the enumerations have them.
 constexpr const char* kQuantityNames[] = {"number", "percent", "seconds", "bytes", "ratio", "count", "text"};
@@ -81,7 +97,7 @@ StudyResults::StudyResults(const StudyPlan& plan) : plan_(&plan) {
   const std::vector<FinishedCell> cells = finished_cells(plan);
   done_ = cells.size();
   if (!cells.empty()) machine_ = cells.front().outcome.machine;
-  majority_.assign(study().columns.size(), kUnpublished);
+  baseline_.assign(study().columns.size(), kUnpublished);
   for (std::size_t row = 0; row < study().rows.size(); ++row) judge(row, cells);
 }
 
@@ -95,8 +111,11 @@ void StudyResults::judge(std::size_t row, const std::vector<FinishedCell>& cells
     const StudyColumn& column = study().columns[i];
     values_.back().push_back(value_of(outcomes[column.trial], column.value));
     values_.back().back().published = study().published(row, i);
-    if (column.value != "accuracy") continue;
-    for (const Outcome* outcome : outcomes[column.trial]) majority_[i] = outcome->value("majority");
+    if (!study().rows[row].missing.empty()) values_.back().back().trouble = study().rows[row].missing;
+    const Baseline* const baseline = baseline_of(column);
+    if (baseline == nullptr) continue;
+    for (const Outcome* outcome : outcomes[column.trial])
+      if (const double value = outcome->value(baseline->value); std::isfinite(value)) baseline_[i] = value;
   }
   for (const auto& of_trial : outcomes) costs_.back().push_back(cost_of(of_trial));
 }
@@ -105,7 +124,7 @@ std::vector<std::size_t> StudyResults::rows() const {
   std::vector<std::size_t> rows;
   for (std::size_t row = 0; row < study().rows.size(); ++row) {
     bool run = false;
-    for (std::size_t trial = 0; trial < study().trials.size(); ++trial) run = run || plan_->has(row, trial);
+    for (std::size_t trial = 0; trial < study().trials.size(); ++trial) run = run || plan_->shows(row, trial);
     if (run) rows.push_back(row);
   }
   return rows;
@@ -130,11 +149,16 @@ Table StudyResults::summary() const {
       if (has_column(i)) cells.emplace_back(cell_text(row, i));
     table.add(study().rows[row].name, std::move(cells));
   }
-  if (std::none_of(majority_.begin(), majority_.end(), [](double m) { return std::isfinite(m); })) return table;
+  std::vector<std::string_view> titles;
   std::vector<TableCell> baseline;
-  for (std::size_t i = 0; i < study().columns.size(); ++i)
-    if (has_column(i)) baseline.emplace_back(shown(majority_[i], Quantity::percent));
-  table.add(kMajorityRow, std::move(baseline));
+  for (std::size_t i = 0; i < study().columns.size(); ++i) {
+    if (!has_column(i)) continue;
+    baseline.emplace_back(shown(baseline_[i], study().columns[i].quantity));
+    if (!std::isfinite(baseline_[i])) continue;
+    const std::string_view title = baseline_of(study().columns[i])->title;
+    if (std::find(titles.begin(), titles.end(), title) == titles.end()) titles.push_back(title);
+  }
+  if (!titles.empty()) table.add(fmt::format("{}", fmt::join(titles, ", ")), std::move(baseline));
   return table;
 }
 
@@ -154,7 +178,7 @@ Table StudyResults::details(std::size_t column) const {
               spec.name + (percent ? " (%)" : ""));
   constexpr std::size_t kCosts = 6;
   for (const std::size_t row : rows()) {
-    if (!plan_->has(row, spec.trial)) continue;
+    if (!plan_->shows(row, spec.trial)) continue;
     const StudyValue& value = values_[row][column];
     const StudyCost& cost = costs_[row][spec.trial];
     std::vector<TableCell> cells = {shown(value.published, spec.quantity), ours_text(value, spec.quantity),
@@ -164,10 +188,10 @@ Table StudyResults::details(std::size_t column) const {
       cells.emplace_back(value.seeds > 0 && number > 0.0 ? number : kUnpublished);
     table.add(study().rows[row].name, std::move(cells));
   }
-  if (!std::isfinite(majority_[column])) return table;
-  std::vector<TableCell> baseline = {"-", shown(majority_[column], Quantity::percent), "-", "-"};
+  if (!std::isfinite(baseline_[column])) return table;
+  std::vector<TableCell> baseline = {"-", shown(baseline_[column], spec.quantity), "-", "-"};
   baseline.resize(baseline.size() + kCosts, kUnpublished);
-  table.add(kMajorityRow, std::move(baseline));
+  table.add(std::string(baseline_of(spec)->title), std::move(baseline));
   return table;
 }
 
@@ -176,7 +200,7 @@ Json StudyResults::json() const {
   for (const std::size_t row : rows())
     for (std::size_t i = 0; i < study().columns.size(); ++i) {
       const StudyColumn& column = study().columns[i];
-      if (!plan_->has(row, column.trial)) continue;
+      if (!plan_->shows(row, column.trial)) continue;
       const StudyValue& value = values_[row][i];
       const StudyCost& cost = costs_[row][column.trial];
       cells.push_back({{"row", study().rows[row].name},
@@ -198,20 +222,21 @@ Json StudyResults::json() const {
                        {"seconds", cost.seconds},
                        {"peak_memory", cost.peak_memory}});
     }
-  Json baselines = Json::object();
-  for (std::size_t i = 0; i < majority_.size(); ++i)
-    if (std::isfinite(majority_[i])) baselines[study().columns[i].name] = majority_[i];
-  return {{"version", FOVEA_VERSION},
-          {"study", study().name},
-          {"title", study().title},
-          {"source", study().source},
-          {"quick", plan_->choices().quick},
-          {"cells_done", done_},
-          {"cells", plan_->cells().size()},
-          {"machine", machine_},
-          {"choices", write_fields(plan_->choices())},
-          {"most_frequent_class", baselines},
-          {"results", cells}};
+  Json document = {{"version", FOVEA_VERSION},
+                   {"study", study().name},
+                   {"title", study().title},
+                   {"source", study().source},
+                   {"quick", plan_->choices().quick},
+                   {"cells_done", done_},
+                   {"cells", plan_->cells().size()},
+                   {"machine", machine_},
+                   {"choices", write_fields(plan_->choices())},
+                   {"results", cells}};
+  for (const Baseline& one : kBaselines) document.emplace(one.key, Json::object());
+  for (std::size_t i = 0; i < baseline_.size(); ++i)
+    if (std::isfinite(baseline_[i]))
+      document[baseline_of(study().columns[i])->key][study().columns[i].name] = baseline_[i];
+  return document;
 }
 
 std::string StudyResults::csv() const {
@@ -222,7 +247,7 @@ std::string StudyResults::csv() const {
   for (const std::size_t row : rows())
     for (std::size_t i = 0; i < study().columns.size(); ++i) {
       const StudyColumn& column = study().columns[i];
-      if (!plan_->has(row, column.trial)) continue;
+      if (!plan_->shows(row, column.trial)) continue;
       const StudyValue& value = values_[row][i];
       const StudyCost& cost = costs_[row][column.trial];
       out += csv_line({study().rows[row].name, column.name, column.value, number_cell(value.published),

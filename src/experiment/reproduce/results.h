@@ -38,8 +38,8 @@ class StudyResults {
   bool has_column(std::size_t column) const { return plan_->has_trial(study().columns[column].trial); }
   const StudyValue& value(std::size_t row, std::size_t column) const { return values_[row][column]; }
   const StudyCost& cost(std::size_t row, std::size_t trial) const { return costs_[row][trial]; }
-  // Accuracy of always giving the most frequent answer, in the column; NaN: there is no such thing.
-  double majority(std::size_t column) const { return majority_[column]; }
+  // What is reached without a model: always the most frequent class, or the frequencies of tokens; NaN: no such thing.
+  double baseline(std::size_t column) const { return baseline_[column]; }
   const std::string& machine() const { return machine_; }
 
   // "37.2 ± 0.4 (300/50k steps)", in the unit of the column.
@@ -60,7 +60,7 @@ class StudyResults {
   std::size_t done_ = 0;
   std::vector<std::vector<StudyValue>> values_;  // of each row and column
   std::vector<std::vector<StudyCost>> costs_;    // of each row and trial
-  std::vector<double> majority_;                 // of each column
+  std::vector<double> baseline_;                 // of each column
   std::string machine_;
 };
 

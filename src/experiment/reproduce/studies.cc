@@ -3,6 +3,7 @@
 
 #include "core/nearest.h"
 #include "experiment/reproduce/study.h"
+#include "fovea/error.h"
 
 namespace fovea {
 namespace {
@@ -16,6 +17,26 @@ std::size_t named(std::string_view name, const List& list, First first, Second s
     names.push_back(first(list[i]));
   }
   return place_of_name(name, names, what, std::string("--") + what + "s");
+}
+
+// The longest known name that the text begins with and that ends at a comma; else what stands before the first comma.
+std::string_view first_name(std::string_view text, const std::vector<std::string_view>& known) {
+  std::string_view longest = text.substr(0, text.find(','));
+  for (const std::string_view name : known)
+    if (name.size() > longest.size() && text.starts_with(name) &&
+        (text.size() == name.size() || text[name.size()] == ','))
+      longest = name;
+  return longest;
+}
+
+std::vector<std::string> split(std::string_view text, const std::vector<std::string_view>& known, const char* option) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= text.size(); at += names.back().size() + 1) {
+    names.emplace_back(first_name(text.substr(at), known));
+    if (names.back().empty())
+      fail(ErrorCode::usage, "a name is empty", option, std::string("names separated by commas: ") + option + " A,B");
+  }
+  return names;
 }
 
 }  // namespace
@@ -35,6 +56,18 @@ std::size_t Study::column_named(std::string_view wanted) const {
   const auto name = [](const StudyColumn& column) -> std::string_view { return column.name; };
   const auto trial = [&](const StudyColumn& column) -> std::string_view { return trials[column.trial].name; };
   return named(wanted, columns, name, trial, "column");
+}
+
+std::vector<std::string> Study::split_rows(std::string_view text) const {
+  std::vector<std::string_view> known;
+  for (const StudyRow& row : rows) known.insert(known.end(), {row.name, row.attention});
+  return split(text, known, "--rows");
+}
+
+std::vector<std::string> Study::split_columns(std::string_view text) const {
+  std::vector<std::string_view> known;
+  for (const StudyColumn& column : columns) known.insert(known.end(), {column.name, trials[column.trial].name});
+  return split(text, known, "--columns");
 }
 
 std::span<const Study> studies() {

@@ -57,6 +57,7 @@ struct StudyRow {
   std::vector<double> published = {};   // for each column; what is missing was not published
   std::vector<std::string> quick = {};  // further settings with --quick
   bool main = true;                     // one of those that --quick keeps where not all fit
+  std::string missing = {};             // why it is shown and not run; empty: it is run
 };
 
 struct StudyColumn {
@@ -88,6 +89,9 @@ struct Study {
   double published(std::size_t row, std::size_t column) const;
   std::size_t row_named(std::string_view name) const;     // by name or attention; refuses others
   std::size_t column_named(std::string_view name) const;  // by name or trial; refuses others
+  // Names separated by commas, of which some have commas of their own: "1 + elu,softmax, 1 + elu".
+  std::vector<std::string> split_rows(std::string_view text) const;
+  std::vector<std::string> split_columns(std::string_view text) const;
 };
 
 std::span<const Study> studies();

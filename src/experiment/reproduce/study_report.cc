@@ -28,8 +28,8 @@ std::optional<Figure> curves(const StudyResults& results, std::size_t column) {
   plot.title = spec.name + ": validation";
   plot.x = {"step", "", Scale::linear, {0.0}};
   plot.y = accuracy ? Axis{"accuracy", "%"} : Axis{"loss", ""};
-  if (accuracy && std::isfinite(results.majority(column)))
-    plot.levels = {{100.0 * results.majority(column), "most frequent class"}};
+  if (accuracy && std::isfinite(results.baseline(column)))
+    plot.levels = {{100.0 * results.baseline(column), "most frequent class"}};
   for (const std::size_t row : results.rows()) {
     const Path run = trained(results, row, spec.trial);
     if (run.empty()) continue;

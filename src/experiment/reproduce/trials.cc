@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "data/batches.h"
 #include "experiment/run_folder.h"
@@ -13,7 +14,21 @@
 namespace fovea {
 namespace {
 
-void set_scores(const RunResult& result, Outcome& outcome) {
+// Perplexity of who knows how often each token is to be told in this part, and nothing else: a bound that a model has
+// to pass before it has learned anything of what stands beside what.
+double frequency_perplexity(const Split& split) {
+  const Context host({.threads = 1});
+  std::map<std::int32_t, double> counts;
+  double all = 0.0;
+  for (Batches batches(split, {.shuffle = false}); !batches.epoch_done();)
+    for (const std::int32_t token : batches.next(host).targets.to_vector<std::int32_t>())
+      if (token >= 0) ++counts[token], ++all;
+  double entropy = 0.0;
+  for (const auto& [token, count] : counts) entropy -= count / all * std::log(count / all);
+  return std::exp(entropy);
+}
+
+void set_scores(const RunResult& result, const Dataset& data, Outcome& outcome) {
   const Scores& scores = result.scores;
   outcome.set("loss", scores.loss);
   if (scores.classes()) {
@@ -26,6 +41,8 @@ void set_scores(const RunResult& result, Outcome& outcome) {
   } else {
     outcome.set("perplexity", scores.perplexity());
     outcome.set("validation_perplexity", std::exp(result.validation_loss));
+    outcome.set("frequency_perplexity", frequency_perplexity(empty(data.test) ? *data.validation : *data.test));
+    outcome.set("validation_frequency_perplexity", frequency_perplexity(*data.validation));
   }
   outcome.set("steps_per_second", result.steps_per_second());
 }
@@ -113,7 +130,7 @@ Outcome train_and_judge(const TrialCall& call, RunSettings settings, const Path&
   const RunResult result =
       run_model(settings, *data, environment, is_there(folder / kRunFile) ? folder.string() : std::string());
   Outcome outcome;
-  set_scores(result, outcome);
+  set_scores(result, *data, outcome);
   set_budget(call, *data, result, outcome);
   if (const double deviation = gradient_deviation(folder); std::isfinite(deviation))
     outcome.set("gradient_deviation", deviation);
@@ -134,7 +151,7 @@ Path start_of(const StudyPlan& plan, const StudyCell& cell) {
 Outcome run_tuning(const TrialCall& call) {
   const Path start = start_of(call.plan, call.cell);
   RunSettings settings = call.plan.settings(call.cell);
-  const Task task = usual_task(settings.data);
+  const Task task = call.trial().protocol.task.value_or(usual_task(settings.data));
   ModelConfig model = read_model_config(start / kConfigFile);
   model.task = task == Task::match ? Task::classify : task;  // fitting it to pairs makes it compare them
   model.pooling = Pooling::mean;

@@ -7,6 +7,7 @@
 
 #include "experiment/reproduce/plan.h"
 #include "experiment/reproduce/trials.h"
+#include "fovea/mechanism.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -70,6 +71,9 @@ TEST(Studies, CellsHaveSettings) {
         RunSettings settings;
         EXPECT_NO_THROW(settings = plan.settings(cell)) << plan.name(cell);
         EXPECT_EQ(settings.train.seed, cell.seed);
+        const Feature way = settings.model.task == Task::lm ? Feature::causal : Feature::bidirectional;
+        for (const std::string& layer : settings.model.layers)
+          EXPECT_TRUE(Mechanism::parse(layer).supports(way)) << plan.name(cell) << ": " << layer;
         if (quick && study.trials[cell.trial].kind != TrialKind::size) {
           EXPECT_LE(settings.train.steps, settings.train.minutes > 0.0 ? kNoStepLimit : 500) << plan.name(cell);
         }
@@ -112,6 +116,36 @@ TEST(Studies, LayersOfARow) {
   EXPECT_NE(second[0].find("softmax"), std::string::npos) << second[0];
   EXPECT_EQ(first[1], first[3]);
   EXPECT_NE(first[0], first[1]);
+}
+
+// Some names have commas of their own.
+TEST(Studies, RowsByName) {
+  using Names = std::vector<std::string>;
+  const Study& halves = study_named("table-3");
+  EXPECT_EQ(halves.split_rows("1 + elu, softmax"), Names{"1 + elu, softmax"});
+  EXPECT_EQ(halves.split_rows("softmax, 1 + elu,1 + elu, 1 + elu"), (Names{"softmax, 1 + elu", "1 + elu, 1 + elu"}));
+  EXPECT_EQ(halves.split_rows("linear*6/softmax*6"), Names{"linear*6/softmax*6"});
+  EXPECT_EQ(study_named("table-1").split_rows("1 + elu,NormAttention, rotary positions,NormAttention"),
+            (Names{"1 + elu", "NormAttention, rotary positions", "NormAttention"}));
+  EXPECT_EQ(study_named("table-6").split_columns("text,ListOps"), (Names{"text", "ListOps"}));
+  for (const Study& study : studies())
+    for (std::size_t row = 0; row < study.rows.size(); ++row)
+      EXPECT_EQ(study.split_rows(study.rows[row].name), Names{study.rows[row].name});
+  EXPECT_ERROR(halves.split_rows("softmax,"), ErrorCode::usage, "empty", "--rows", "--rows A,B");
+}
+
+// A published row that cannot be run is shown and has no cells.
+TEST(Studies, RowsThatAreMissing) {
+  const TemporaryFolder folder;
+  put_all_sets(folder);
+  const StudyPlan plan({.study = "table-12", .parts = true, .data = folder.path().string()}, folder / "t12");
+  const std::size_t row = plan.study().row_named("parallel");
+  EXPECT_FALSE(plan.has(row, 0));
+  EXPECT_TRUE(plan.shows(row, 0));
+  for (const StudyCell& cell : plan.cells()) EXPECT_NE(cell.row, row);
+  EXPECT_ERROR(StudyPlan({.study = "table-12", .parts = true, .data = folder.path().string(), .rows = {"parallel"}},
+                         folder / "none"),
+               ErrorCode::bad_input, "nothing of table-12 can be run", "--data", "a layer runs one mechanism");
 }
 
 TEST(Seeds, AreACountOrAList) {
