@@ -76,10 +76,13 @@ def check_device(kind: str, device: Any, name: str) -> None:
 
 
 def placer(array: Any) -> Callable[[np.ndarray], Any]:
-    """What sends an array of NumPy to where this one lies."""
+    """What sends an array of NumPy, a weight that was drawn, to where this one lies."""
     if is_torch(array):
         return lambda x: sys.modules["torch"].from_numpy(x).to(array.device)
-    return lambda x: _namespace(array).asarray(x)
+    if (namespace := _namespace(array)) is None:
+        raise TypeError(f"weights are drawn on the CPU, and nothing is known that sends them where a {framework(array)} lies\n"
+                        f"  try     weights=[...] that lie there")
+    return namespace.asarray
 
 
 def framework(array: Any) -> str:

@@ -56,6 +56,11 @@ def test_results_for_cupy_of_any_version(monkeypatch):
     assert _arrays.placer(array)(1) == ("there", 1)
 
 
+def test_weights_that_cannot_be_sent_along(rng, with_cuda):
+    q, k, v = (Elsewhere(x, ON_CARD) for x in arrays(rng))
+    refuse(TypeError, r"weights are drawn on the CPU, .* lies\n  try     weights=\[\.\.\.\] that lie there", q, k, v, "performer")
+
+
 def test_the_cpu_is_a_device():
     assert fovea.devices()[0] == "cpu"
     fovea.empty_cache()  # nothing to do without a card

@@ -111,20 +111,21 @@ def short_lived_stream():
 @pytest.mark.parametrize("name", ["softmax", "norm", "performer"])
 def test_results_outlive_their_streams(name):
     q, k, v = tensors()
-    expected = fovea.attention(q, k, v, name)
+    weights = [torch.randn(256, 64, device="cuda")] if name == "performer" else []
+    expected = fovea.attention(q, k, v, name, weights=weights)
     kept = []
     for _ in range(10):
         with short_lived_stream() as stream:
-            result = fovea.attention(Plain(q), Plain(k), Plain(v), name)
+            result = fovea.attention(Plain(q), Plain(k), Plain(v), name, weights=list(map(Plain, weights)))
             kept.append(torch.utils.dlpack.from_dlpack(result.__dlpack__(stream=stream)))
             with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
-                kept.append(fovea.attention(q, k, v, name))
+                kept.append(fovea.attention(q, k, v, name, weights=weights))
     for out in kept:
         near(out, expected, 0.0)
     kept.clear()
     del out, result
     fovea.empty_cache()
-    near(fovea.attention(q, k, v, name), expected, 0.0)
+    near(fovea.attention(q, k, v, name, weights=weights), expected, 0.0)
 
 
 class Plain:
