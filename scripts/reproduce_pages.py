@@ -351,7 +351,7 @@ def picture(points):
     for i in range(math.ceil(floor / step), math.floor(top / step) + 1):
         parts.append(f'<path d="M{left} {y(i * step):.1f}H{width - 20}" stroke="#ddd"/><text x="{left - 6}" '
                      f'y="{y(i * step) + 4:.1f}" text-anchor="end">{100 * i * step:.0f}%</text>')
-    for name, (score, speed, memory) in sorted(points.items(), key=lambda item: -item[1][2]):
+    for name, (score, speed, memory) in sorted(points.items(), key=lambda item: (-item[1][2], item[0])):
         parts.append(f'<circle cx="{x(speed):.1f}" cy="{y(score):.1f}" r="{3 + 15 * math.sqrt(memory / most):.1f}" '
                      f'fill="#1f6feb" fill-opacity="0.3" stroke="#1f6feb"><title>{name}: {number(memory, "bytes")}</title></circle>')
         parts.append(f'<text x="{x(speed) + 5:.1f}" y="{y(score) - 5:.1f}">{name}</text>')
