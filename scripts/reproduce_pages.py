@@ -26,6 +26,7 @@ BASELINES = {"most_frequent_class": "most frequent class", "token_frequencies": 
 ARENA = ("table-6", "arena-rest")  # the same protocol: their rows stand beside each other
 POINTS = 0.02  # accuracies closer than this are taken for equal
 LEAST_GAIN = 0.05  # of what is to be gained, for the best of a task that says something
+LEAST_ROWS = 0.5  # of as many models as ran on the fullest task: fewer do not say which is best
 UNITS = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")]
 
 
@@ -272,7 +273,8 @@ def gain(cell, base):
 
 
 def arena_tasks(folders):
-    """column -> rows of the runs with the most steps on it: (cell, base), one budget for all of a column."""
+    """column -> rows of the runs with the most steps on it: (cell, base), one budget for all of a column. Not the
+    columns on which few of the models ran."""
     tasks = {}
     for folder in folders:
         if folder.study not in ARENA:
@@ -286,7 +288,8 @@ def arena_tasks(folders):
         steps = max(cell["steps"] for cell, _ in rows.values())
         if column not in most or (on_card, len(rows), steps) > most[column][:3]:
             most[column] = (on_card, len(rows), steps, budget, rows)
-    return {column: (budget, rows) for column, (_, _, _, budget, rows) in sorted(most.items())}
+    fullest = max((len(rows) for *_, rows in most.values()), default=0)
+    return {column: (budget, rows) for column, (*_, budget, rows) in sorted(most.items()) if len(rows) >= LEAST_ROWS * fullest}
 
 
 def answers(tasks):
@@ -348,7 +351,7 @@ def picture(points):
     for i in range(math.ceil(floor / step), math.floor(top / step) + 1):
         parts.append(f'<path d="M{left} {y(i * step):.1f}H{width - 20}" stroke="#ddd"/><text x="{left - 6}" '
                      f'y="{y(i * step) + 4:.1f}" text-anchor="end">{100 * i * step:.0f}%</text>')
-    for name, (score, speed, memory) in sorted(points.items(), key=lambda item: -item[1][2]):
+    for name, (score, speed, memory) in sorted(points.items(), key=lambda item: (-item[1][2], item[0])):
         parts.append(f'<circle cx="{x(speed):.1f}" cy="{y(score):.1f}" r="{3 + 15 * math.sqrt(memory / most):.1f}" '
                      f'fill="#1f6feb" fill-opacity="0.3" stroke="#1f6feb"><title>{name}: {number(memory, "bytes")}</title></circle>')
         parts.append(f'<text x="{x(speed) + 5:.1f}" y="{y(score) - 5:.1f}">{name}</text>')

@@ -147,6 +147,26 @@ class Reproduce(CliTest):
         self.assertIn("2 of 3 pairs of rows stand as in the paper; beyond the seeds' spread 2 as there, 0 the other way", text)
         self.assertIn("| token frequencies | - | 20.00 |", text)
 
+    def test_a_task_of_few_models_does_not_say_which_is_best(self):
+        numbers = self.folder / "docs/reproduce/numbers"
+        numbers.mkdir(parents=True)
+        (self.folder / "docs/pictures").mkdir()
+        cell = {"value": "accuracy", "quantity": "percent", "best": "highest", "budget": "full", "seeds": 1, "spread": 0, "published": None,
+                "trouble": "", "parameters": 1, "steps": 9, "tokens": 9, "seconds": 1, "peak_memory": 1, "mean": 0.6}
+        ran = {"ListOps": "abcde", "Text": "abc", "Image": "ab"}
+        choices = {"quick": False, "parts": False, "rows": [], "columns": [], "seeds": [1], "steps": 0, "minutes": 0, "set": [], "data": ""}
+        (numbers / "t6.json").write_text(json.dumps({
+            "study": "table-6", "title": "T", "source": "S", "quick": False, "machine": "M", "date": "2026-01-01", "choices": choices,
+            "most_frequent_class": {column: 0.1 for column in ran},
+            "results": [cell | {"row": row, "column": column} for column, rows in ran.items() for row in rows]}))
+        subprocess.run([sys.executable, ROOT / "scripts/reproduce_pages.py", "--out", numbers.parent], check=True, stdout=subprocess.DEVNULL)
+        text = (numbers.parent / "which.md").read_text()
+        self.assertIn("| ListOps |", text)
+        self.assertIn("| Text |", text)
+        self.assertNotIn("| Image |", text)
+        picture = (self.folder / "docs/pictures/which-attention.svg").read_text()
+        self.assertEqual(picture.count("<circle"), 3)  # those that ran on both
+
     def test_another_s_page_is_left_alone(self):
         (self.folder / "index.html").write_text("mine")
         self.good(*self.table(seeds="1", rows="local only"))
