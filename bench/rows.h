@@ -31,8 +31,8 @@ inline constexpr double kGrowthBar = 4.4;
 inline constexpr std::int64_t kShort = 16384, kLong = 65536;
 std::vector<GrowthRow> growth_rows();
 
-// Time of a packed batch of sequences of many lengths over that of as many rows in sequences of one length, and over that
-// of a call for each sequence.
+// Time of a packed batch of sequences of many lengths over that of as many rows in sequences of one length, and over
+// that of a call for each sequence.
 struct PackedRow {
   std::string work;
   AttentionProblem packed = {}, even = {};

@@ -17,7 +17,8 @@
 //   rows(context, count, width, f)     f(g) for every row g.row by a warp, or a block where rows are wide: lanes take
 //                                      columns g.lane, g.lane + g.lanes, ...; g.sum(x), g.max(x): the same in all
 //                                      lanes, to be called by all. Width only chooses the size of the group
-//   held_rows(context, count, width, f)  f.run<kPacks>(g) likewise, for rows that are looked at several times: a HeldRow
+//   held_rows(context, count, width, f)  f.run<kPacks>(g) likewise, for rows that are looked at several times: a
+//   HeldRow
 //                                      keeps the first packs of a dense row in registers (tensor/cuda/held_rows.cuh)
 // (What f of the sums gives must be written down where it is a lambda: [=] __device__(std::int64_t i) -> R.)
 //   column_sums(context, {rows, width}, f, put)  put(c, s): s = the sum over rows r of f(r, c), a number or Values

@@ -69,8 +69,8 @@ Thread& current() { return threads[here.thread.x]; }
 Warp& own_warp() { return warps[here.thread.x / 32]; }
 
 std::byte* stacks() {
-  static void* const memory = mmap(nullptr, kStack * kMostThreads, PROT_READ | PROT_WRITE,
-                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  static void* const memory =
+      mmap(nullptr, kStack * kMostThreads, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) stop("no memory for stacks");
   return static_cast<std::byte*>(memory);
 }

@@ -3,8 +3,8 @@
 // A card for programs without one: kernels, turned into C++ by translate.py, run on the host. Blocks run one after the
 // other; the threads of a block are fibers that take turns where they wait for each other. So what a kernel computes
 // is seen by every test that the card runs, and a barrier that is missing shows as other bits: every second launch
-// runs its threads in the opposite order, and shared memory begins as NaN. How fast it is, and what the hardware makes of
-// an instruction (ptx.cuh beside this page has loops instead), only a card can tell.
+// runs its threads in the opposite order, and shared memory begins as NaN. How fast it is, and what the hardware makes
+// of an instruction (ptx.cuh beside this page has loops instead), only a card can tell.
 
 #include <cuda_runtime_api.h>
 #include <vector_functions.h>
@@ -89,9 +89,8 @@ struct Launch {
       : grid(grid), block(block), bytes(bytes) {}
   template <class... Parameters>
   auto of(void (*kernel)(Parameters...)) const {
-    return [*this, kernel](const std::type_identity_t<Parameters>&... arguments) {
-      run([&] { kernel(arguments...); });
-    };
+    return
+        [*this, kernel](const std::type_identity_t<Parameters>&... arguments) { run([&] { kernel(arguments...); }); };
   }
 
  private:

@@ -39,10 +39,9 @@ inline std::vector<Tensor> moved(const Context& context, const std::vector<Tenso
 
 // How often an operation asks the device for a number: whether an index is right that nobody has vouched for.
 inline int answers_of(const std::string& name) {
-  constexpr std::pair<std::string_view, int> kAnswers[] = {{"embedding", 1},     {"gather", 1},
-                                                           {"take_rows", 1},     {"put_rows", 2},
-                                                           {"cross_entropy", 1}, {"linear_class_loss", 1},
-                                                           {"scatter_rows", 2}};
+  constexpr std::pair<std::string_view, int> kAnswers[] = {
+      {"embedding", 1},         {"gather", 1},      {"take_rows", 1}, {"put_rows", 2}, {"cross_entropy", 1},
+      {"linear_class_loss", 1}, {"scatter_rows", 2}};
   for (const auto& [operation, count] : kAnswers)
     if (name.starts_with(operation)) return count;
   return 0;

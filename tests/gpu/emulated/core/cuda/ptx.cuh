@@ -68,7 +68,8 @@ inline void load_rows(std::uint32_t (&r)[4], std::uint32_t address, bool turned)
       std::memcpy(&x, emulated::shared_at(all[8 * m + i].word[0], 16) + 2 * j, 2);
       return static_cast<std::uint32_t>(x);
     };
-    r[m] = turned ? element(pair, row) | element(pair + 1, row) << 16 : element(row, pair) | element(row, pair + 1) << 16;
+    r[m] =
+        turned ? element(pair, row) | element(pair + 1, row) << 16 : element(row, pair) | element(row, pair + 1) << 16;
   }
 }
 inline void load_matrices(std::uint32_t (&r)[4], std::uint32_t address) { load_rows(r, address, false); }
