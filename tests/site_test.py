@@ -136,6 +136,7 @@ class Markdown(unittest.TestCase):
         self.check("```sh\n# no heading\n| no | table |\n```", "<pre><code># no heading\n| no | table |</code></pre>")
         self.check("- a\n  b\n- c\n  - d\n\ne", "<ul>\n<li>a\nb</li>\n<li>c\n<ul>\n<li>d</li>\n</ul></li>\n</ul>\n<p>e</p>")
         self.check("1. a\n2. b", "<ol>\n<li>a</li>\n<li>b</li>\n</ol>")
+        self.check("- a\n\n- b\n\nc", "<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n<p>c</p>")
 
     def test_tables(self):
         self.check("| a | b |\n| --- | --: |\n| `x|y` | 1 \\| 2 |\n|  | z |\n",

@@ -103,14 +103,18 @@ class Document:
                 items.append([bullet[3]])
             elif lines[end].startswith(" " * (indent + 2)) or (lines[end].strip() and lines[end - 1].strip() and not bullet):
                 items[-1].append(re.sub(rf"^ {{0,{indent + 2 + bool(first[2])}}}", "", lines[end]))
-            elif not lines[end].strip() and end + 1 < len(lines) and (
-                    lines[end + 1].startswith(" " * (indent + 2)) or (_BULLET.match(lines[end + 1]) or [""])[1:2] == (first[1],)):
+            elif not lines[end].strip() and end + 1 < len(lines) and self._goes_on(lines[end + 1], indent):
                 items[-1].append("")
             else:
                 break
             end += 1
         inside = [re.sub(r"^<p>(((?!<p>).)*?)</p>", r"\1", self._blocks(item), count=1, flags=re.S) for item in items]
         return f"<{tag}>\n" + "\n".join(f"<li>{item}</li>" for item in inside) + f"\n</{tag}>", end
+
+    def _goes_on(self, line, indent):
+        """Does a list of this indent, behind an empty line, have this one?"""
+        bullet = _BULLET.match(line)
+        return line.startswith(" " * (indent + 2)) or (bullet is not None and len(bullet[1]) == indent)
 
     def _paragraph(self, lines, at):
         end = at + 1
