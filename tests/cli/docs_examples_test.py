@@ -66,7 +66,7 @@ class DocsExamples(CliTest):
     def setUp(self):
         super().setUp()
         text = "Once upon a time there was a cat. The cat sat on the mat. " * 80
-        for name in ("input.txt", "corpus.txt", "story.txt"):
+        for name in ("input.txt", "corpus.txt", "story.txt", "passage.txt"):
             (self.folder / name).write_text(text)
         rows = [(label, f"the {word} sits {i}") for i in range(40) for label, word in (("good", "cat"), ("bad", "dog"))]
         (self.folder / "reviews.csv").write_text("label,text\n" + "".join(f"{label},{words}\n" for label, words in rows))
@@ -108,6 +108,8 @@ class DocsExamples(CliTest):
                 (self.folder / f"pairs/{part}.tsv").write_text("eine Katze sitzt hier\ta cat sits here\nein Hund ist da\ta dog is there\n" * 20)
             decoder = " ".join(f"--set model.decoder.{name}" for name in ("width=16", "heads=2", "inner=16"))
             self.shell(f"fovea train --model seq2seq --data pairs --set data.kind=parallel {decoder} --out runs/translation")
+        for attention in ("softmax", "linear", "transnormer-t2") if "fig2/" in text else ():
+            self.shell(f"fovea train --model gpt --data input.txt --attention {attention} --out fig2/{attention}")
         bert(self.folder / "plain")
         self.shell("fovea import plain --out bert && fovea import all-MiniLM-L6-v2 --out minilm")
 

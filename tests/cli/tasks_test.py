@@ -245,7 +245,7 @@ class WrongData(CliTest):
 
     def test_unknown_files(self):
         (self.folder / "strange").mkdir()
-        self.bad(3, ["strange", "pictures"], "train", "--data", "strange")
+        self.bad(3, ["strange", "fovea list data"], "train", "--data", "strange")
 
     def test_resumed_with_other_data(self):
         write_text(self.folder / "input.txt")
