@@ -29,6 +29,8 @@ def world(tmp_path, monkeypatch):
     """What the pages take for granted."""
     monkeypatch.chdir(tmp_path)
     Path("input.txt").write_text("Once upon a time there was a cat. The cat sat. " * 60)
+    words = ("the", "cat", "sat")
+    Path("text.conllu").write_text("".join(f"{i}\t{w}\t_\tNOUN\t_\t_\t{i - 1}\tdep\t_\t_\n" for i, w in enumerate(words, 1)) + "\n")
     data = fovea.load_data("input.txt", length=64)
     small = {"width": 16, "heads": 4, "inner": 16}
     model = fovea.Model(model="gpt", data=data, max_length=1024, **small)
