@@ -1,8 +1,11 @@
 """Grammar, help pages, lists and completion."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 
@@ -74,6 +77,15 @@ class WrongUsage(CliTest):
             result = subprocess.run([PROGRAM, "list"], stdout=full, stderr=subprocess.PIPE, text=True)
         self.assertEqual(result.returncode, 1)
         self.assertIn("standard output", result.stderr)
+
+
+    def test_reader_that_has_gone_is_no_error(self):
+        inherited = "import os, signal, sys; signal.signal(signal.SIGPIPE, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([sys.executable, "-c", inherited, PROGRAM, "list"], stdout=writer, stderr=subprocess.PIPE, text=True)
+        os.close(writer)
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGPIPE, ""))
 
 
 class Docs(CliTest):
