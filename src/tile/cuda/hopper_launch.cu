@@ -7,10 +7,10 @@
 namespace fovea::tile::cuda {
 namespace {
 
-template <class T, int kWidth, int kGroups>
+template <class T, int kWidth>
 void run_hopper_forward(const Launch& launch, const Call& call, dim3 grid) {
-  using Kernel = HopperForward<T, kWidth, kGroups>;
-  launch_mma<hopper_forward_kernel<T, kWidth, kGroups>>(launch, call, grid, Kernel::kBytes, Kernel::kThreads);
+  using Kernel = HopperForward<T, kWidth>;
+  launch_mma<hopper_forward_kernel<T, kWidth>>(launch, call, grid, Kernel::kBytes, kMmaThreads);
 }
 
 template <class T, int kWidth, Role kRole>
@@ -19,20 +19,23 @@ void run_hopper_backward(const Launch& launch, const Call& call, dim3 grid) {
   launch_mma<hopper_backward_kernel<T, kWidth, kRole>>(launch, call, grid, Kernel::kBytes, kMmaThreads);
 }
 
-template <class T, int kWidth, int kGroups>
-constexpr MmaKernel kHopperForward{kWidth,          kGroups,       HopperForward<T, kWidth, kGroups>::kBytes,
-                                   Variant::hopper, Role::forward, run_hopper_forward<T, kWidth, kGroups>};
+template <class T, int kWidth>
+constexpr MmaKernel kHopperForward{
+    kWidth, 1, HopperForward<T, kWidth>::kBytes, Variant::hopper, Role::forward, run_hopper_forward<T, kWidth>};
 template <class T, int kWidth, Role kRole>
 constexpr MmaKernel kHopperBackward{kWidth,          1,     HopperBackward<T, kWidth, kRole>::kBytes,
                                     Variant::hopper, kRole, run_hopper_backward<T, kWidth, kRole>};
 
 template <class T>
-constexpr std::array<MmaKernel, kHopperKernels> kKernels{
-    kHopperForward<T, 32, 1>,           kHopperForward<T, 64, 1>,
-    kHopperForward<T, 128, 1>,          kHopperForward<T, 128, 2>,
-    kHopperBackward<T, 32, Role::row>,  kHopperBackward<T, 32, Role::column>,
-    kHopperBackward<T, 64, Role::row>,  kHopperBackward<T, 64, Role::column>,
-    kHopperBackward<T, 128, Role::row>, kHopperBackward<T, 128, Role::column>};
+constexpr std::array<MmaKernel, kHopperKernels> kKernels{kHopperForward<T, 32>,
+                                                         kHopperForward<T, 64>,
+                                                         kHopperForward<T, 128>,
+                                                         kHopperBackward<T, 32, Role::row>,
+                                                         kHopperBackward<T, 32, Role::column>,
+                                                         kHopperBackward<T, 64, Role::row>,
+                                                         kHopperBackward<T, 64, Role::column>,
+                                                         kHopperBackward<T, 128, Role::row>,
+                                                         kHopperBackward<T, 128, Role::column>};
 
 }  // namespace
 

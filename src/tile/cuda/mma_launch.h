@@ -26,6 +26,6 @@ struct MmaKernel {
   Role role;
   void (*run)(const Launch& launch, const Call& call, dim3 grid);
 };
-inline constexpr int kHopperKernels = 10, kDiagonalKernels = 3;  // of each half type
+inline constexpr int kHopperKernels = 9, kDiagonalKernels = 3;  // of each half type
 
 }  // namespace fovea::tile::cuda
