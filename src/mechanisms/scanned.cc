@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "core/visit_device.h"
 #include "mechanisms/compose.h"
 #include "mechanisms/feature_map.h"
+#include "mechanisms/feature_scan_kernels.h"
 #include "mechanisms/positions.h"
 #include "mechanisms/results.h"
 #include "mechanisms/watch.h"
@@ -20,10 +22,23 @@ struct ScanCall {
   DType decay_type = DType::f32;  // of the caller's log_decay
   std::vector<Sequences::Rows> queries, keys;
   bool final_state = false;
+  std::shared_ptr<const FeatureMaps> features;
 };
 using SharedCall = std::shared_ptr<const ScanCall>;
 
-enum Saved : std::size_t { kQ, kK, kV, kLogDecay, kO, kRest, kStatistic, kInitialState, kFinalState };
+enum Saved : std::size_t {
+  kQ,
+  kK,
+  kV,
+  kLogDecay,
+  kO,
+  kRest,
+  kStatistic,
+  kInitialState,
+  kFinalState,
+  kQFeatures,  // where the engine has made them
+  kKFeatures
+};
 
 scan::Decay decay_of(const Scanned& scanned) {
   if (scanned.log_decay.defined())
@@ -42,12 +57,13 @@ SharedCall describe(const Call& call, const Scanned& scanned, scan::Map map) {
   out->queries = call.queries;
   out->keys = call.keys;
   out->final_state = call.options.final_state;
+  out->features = scanned.features;
   scan::Problem& p = out->problem;
   p.dtype = call.q.dtype();
   p.wide_outputs = scanned.wide;
   p.heads = call.q.dim(2);
   p.kv_heads = call.k.dim(2);
-  p.d_k = call.q.dim(3);
+  p.d_k = scanned.features ? scanned.features->directions.dim(1) : call.q.dim(3);
   p.d_v = call.v.dim(3);
   p.pieces = out->pieces;
   p.causal = call.options.causal;
@@ -94,6 +110,32 @@ bool saves_final_state(const scan::Problem& p) {
   return !p.causal && state_shape(p).numel() <= keys * p.kv_heads * p.d_k;
 }
 
+void forward(const Context& context, const ScanCall& call, const scan::ForwardTensors& io, const Tensor& q_features,
+             const Tensor& k_features) {
+  if (!call.features) return scan::forward(context, call.problem, io);
+  const FeatureMaps& maps = *call.features;
+  const auto features = [&](const FeatureOptions& options, const Tensor& x, const Tensor& y) {
+    return kernels::FeatureForward{&options, x, maps.directions, {}, {}, {}, {}, y};
+  };
+  kernels::FeatureScan made{&call.problem, features(maps.queries, io.in.q, q_features),
+                            features(maps.keys, io.in.k, k_features), io};
+  made.scan.in.q = made.scan.in.k = {};
+  visit_device(context, made, [&]<Device D>() { kernels::feature_scan<D>(context, made); });
+}
+
+void backward(const Context& context, const ScanCall& call, const scan::BackwardTensors& io,
+              const std::vector<Tensor>& saved) {
+  if (!call.features) return scan::backward(context, call.problem, io);
+  const FeatureMaps& maps = *call.features;
+  const auto features = [&](const FeatureOptions& options, const Tensor& x, const Tensor& y, const Tensor& dx) {
+    return kernels::FeatureBackward{&options, x, maps.directions, {}, {}, {}, {}, y, {}, dx, {}, {}};
+  };
+  kernels::FeatureScanBackward made{&call.problem, features(maps.queries, io.in.q, saved[kQFeatures], io.dq),
+                                    features(maps.keys, io.in.k, saved[kKFeatures], io.dk), io};
+  made.scan.in.q = made.scan.in.k = made.scan.dq = made.scan.dk = {};
+  visit_device(context, made, [&]<Device D>() { kernels::feature_scan_backward<D>(context, made); });
+}
+
 void scan_backward(Tape& tape, Node& node) {
   const Context& context = tape.context();
   const ZoneTimer timer(context.zones(), Zone::attention);
@@ -111,19 +153,20 @@ void scan_backward(Tape& tape, Node& node) {
   const Tensor d_initial = state_grad ? Tensor::empty(context, state_shape(call->problem), wide_type(dtype)) : Tensor();
   const Tensor d_log_decay =
       decay_grad ? output_like(context, saved[kLogDecay].shape(), wide_type(dtype), call->keys) : Tensor();
-  scan::backward(context, call->problem,
-                 {.in = {saved[kQ], saved[kK], saved[kV], saved[kLogDecay], saved[kInitialState]},
-                  .o = saved[kO],
-                  .rest = saved[kRest],
-                  .statistic = saved[kStatistic],
-                  .final_state = saved[kFinalState],
-                  .d_o = d_o,
-                  .d_final_state = d_final,
-                  .dq = dq,
-                  .dk = dk,
-                  .dv = dv,
-                  .d_log_decay = d_log_decay,
-                  .d_initial_state = d_initial});
+  backward(context, *call,
+           {.in = {saved[kQ], saved[kK], saved[kV], saved[kLogDecay], saved[kInitialState]},
+            .o = saved[kO],
+            .rest = saved[kRest],
+            .statistic = saved[kStatistic],
+            .final_state = saved[kFinalState],
+            .d_o = d_o,
+            .d_final_state = d_final,
+            .dq = dq,
+            .dk = dk,
+            .dv = dv,
+            .d_log_decay = d_log_decay,
+            .d_initial_state = d_initial},
+           saved);
   tape.accumulate(node.inputs[0], dq);
   tape.accumulate(node.inputs[1], dk);
   tape.accumulate(node.inputs[2], dv);
@@ -146,6 +189,12 @@ Activation activation_of(scan::Map map) {
 }
 
 Var with_range(Tape& tape, const Var& x) { return x.dtype() == DType::f16 ? cast(tape, x, DType::f32) : x; }
+
+// States are of features, and so is what a watch is shown.
+bool can_make_features(const Call& call) {
+  return call.q.dtype() == DType::f32 && !call.options.causal && !call.options.rotary && !call.options.final_state &&
+         !call.options.initial_state.defined() && AttentionWatch::current() == nullptr;
+}
 
 AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
   Tape& tape = call.tape;
@@ -181,12 +230,19 @@ AttentionResult run_scanned(const Call& call, const Scanned& scanned) {
       columns > 0 ? Tensor::empty(context, {q.dim(0), q.dim(1), columns}, wide_type(p.dtype)) : Tensor();
   const bool keeps_state = call.options.final_state || (tape.recording() && saves_final_state(p));
   const Tensor final_state = keeps_state ? Tensor::empty(context, state_shape(p), wide_type(p.dtype)) : Tensor();
-  scan::forward(context, p, {{tq, tk, tv, log_decay, initial}, o, rest, statistic, final_state});
+  const auto kept_features = [&](const Tensor& x) {
+    const bool kept = scanned.features && tape.wants_grad(inputs);
+    return kept ? Tensor::empty(context, x.shape().with(3, p.d_k), x.dtype()) : Tensor();
+  };
+  const Tensor q_features = kept_features(tq), k_features = kept_features(tk);
+  forward(context, *described, {{tq, tk, tv, log_decay, initial}, o, rest, statistic, final_state}, q_features,
+          k_features);
 
   std::vector<Tensor> outputs{o};
   if (call.options.final_state) outputs.push_back(final_state);
-  const std::vector<Var> results = tape.record(
-      kScan, inputs, std::move(outputs), {tq, tk, tv, log_decay, o, rest, statistic, initial, final_state}, described);
+  const std::vector<Var> results =
+      tape.record(kScan, inputs, std::move(outputs),
+                  {tq, tk, tv, log_decay, o, rest, statistic, initial, final_state, q_features, k_features}, described);
   if (AttentionWatch* watch = AttentionWatch::current()) watch->on_scan({p, tq, tk, call.v, results[0]});
   return {results[0], {}, results.size() > 1 ? results[1] : Var()};
 }

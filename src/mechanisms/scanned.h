@@ -1,9 +1,19 @@
 #pragma once
 
+#include <memory>
+
 #include "mechanisms/kind.h"
+#include "ops/features.h"
 #include "scan/launch.h"
 
 namespace fovea {
+
+// Features of q and k, all heads with the same directions (1, r, d_k): maps without gain, weight, levels or gradients
+// of maxima.
+struct FeatureMaps {
+  FeatureOptions queries, keys;
+  Tensor directions;
+};
 
 // What a mechanism asks of the scan engine, besides the options of the call.
 struct Scanned {
@@ -18,7 +28,10 @@ struct Scanned {
   // the state before the key of its step enters. At most 0, with a gradient; f32 (f64 for f64) is best, the other
   // floats are converted. Undefined: none.
   Var log_decay = {};
+  // The engine's q and k are these features of the call's, which it makes as it goes: can_make_features() says when.
+  std::shared_ptr<const FeatureMaps> features = {};
 };
+bool can_make_features(const Call& call);
 
 // x, f16 as f32: gradients of features may leave the range of f16, and where they are turned back, or meet a slope of
 // 0, infinities become NaN.

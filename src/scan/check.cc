@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fovea/error.h"
+#include "scan/feature_source.h"
 
 namespace fovea::scan {
 namespace {
@@ -53,12 +54,26 @@ void check(const Problem& problem, const In& log_decay) {
     fail(ErrorCode::usage, "a decay per step needs the array of its logs", kWhere);
 }
 
+void check_sources(const Problem& problem, const FeatureSource* q, const FeatureSource* k) {
+  if ((q == nullptr) != (k == nullptr)) fail(ErrorCode::usage, "only one of q and k has a source of features", kWhere);
+  const bool fits = !problem.causal && problem.dtype == DType::f32 && problem.map == Map::identity &&
+                    problem.chunk <= static_cast<std::int64_t>(FeatureSource::kMostRows);
+  if (q != nullptr && !fits)
+    fail(ErrorCode::unsupported,
+         "a source of features in causal order, of another dtype, below a map or in long chunks", kWhere,
+         "f32, no causal order, the identity, chunks of at most 32 rows");
+}
+
 }  // namespace
 
-void check(const Problem& problem, const Forward& io) { check(problem, io.log_decay); }
+void check(const Problem& problem, const Forward& io) {
+  check(problem, io.log_decay);
+  check_sources(problem, io.q_source, io.k_source);
+}
 
 void check(const Problem& problem, const Backward& io) {
   check(problem, io.log_decay);
+  check_sources(problem, io.q_source, io.k_source);
   const bool has_queries =
       std::any_of(problem.pieces.begin(), problem.pieces.end(), [](const Piece& p) { return p.nq > 0; });
   if (has_queries && statistic_columns(problem) != 0 && (io.statistic.data == nullptr || io.o.data == nullptr))

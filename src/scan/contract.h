@@ -60,6 +60,8 @@ std::int64_t statistic_columns(const Problem& problem);
 // lets the state grow.
 std::int64_t decay_columns(const Problem& problem);
 
+class FeatureSource;  // feature_source.h
+
 struct Forward {
   In q, k, v;
   In log_decay;  // of steps or channels
@@ -72,6 +74,8 @@ struct Forward {
   // way over a whole piece. Pieces without queries need no q and no o; with this they tell what they do to any state:
   // final = total_decay initial + final from zero.
   void* total_decay = nullptr;
+  // Null: q and k are what the engine maps itself. Else its features of d_k, and q and k are not read.
+  const FeatureSource *q_source = nullptr, *k_source = nullptr;
 };
 // Rows of o that belong to no piece are not written: the caller clears them.
 template <Device>
@@ -87,6 +91,7 @@ struct Backward {
   Out d_log_decay;                      // the same for steps or channels; null: not wanted
   void* d_initial_state = nullptr;      // null: not wanted
   In rest = {};                         // may be null: of forward, where there is a statistic
+  const FeatureSource *q_source = nullptr, *k_source = nullptr;  // as in forward; they take dq and dk
 };
 template <Device>
 void backward(const Context& context, const Problem& problem, const Backward& io);

@@ -5,7 +5,7 @@
 
 namespace fovea::scan {
 
-void forward(const Context& context, const Problem& problem, const ForwardTensors& io) {
+void forward(const Context& context, const Problem& problem, const ForwardTensors& io, const Sources& sources) {
   visit_device(context, io, [&]<Device D>() {
     forward<D>(context, problem,
                {.q = array_of<In>(io.in.q),
@@ -17,11 +17,13 @@ void forward(const Context& context, const Problem& problem, const ForwardTensor
                 .initial_state = io.in.initial_state.raw(),
                 .final_state = io.final_state.raw(),
                 .rest = array_of<Out>(io.rest),
-                .total_decay = io.total_decay.raw()});
+                .total_decay = io.total_decay.raw(),
+                .q_source = sources.q,
+                .k_source = sources.k});
   });
 }
 
-void backward(const Context& context, const Problem& problem, const BackwardTensors& io) {
+void backward(const Context& context, const Problem& problem, const BackwardTensors& io, const Sources& sources) {
   visit_device(context, io, [&]<Device D>() {
     backward<D>(context, problem,
                 {.q = array_of<In>(io.in.q),
@@ -39,7 +41,9 @@ void backward(const Context& context, const Problem& problem, const BackwardTens
                  .dv = array_of<Out>(io.dv),
                  .d_log_decay = array_of<Out>(io.d_log_decay),
                  .d_initial_state = io.d_initial_state.raw(),
-                 .rest = array_of<In>(io.rest)});
+                 .rest = array_of<In>(io.rest),
+                 .q_source = sources.q,
+                 .k_source = sources.k});
   });
 }
 

@@ -17,13 +17,18 @@ struct ForwardTensors {
   Tensor o, rest, statistic, final_state;
   Tensor total_decay = {};  // (pieces, kv_heads, d_k), dense
 };
-void forward(const Context& context, const Problem& problem, const ForwardTensors& io);
+// Features that are made of other rows (feature_source.h), in place of q and k, which are then undefined; as their
+// gradients are.
+struct Sources {
+  const FeatureSource *q = nullptr, *k = nullptr;
+};
+void forward(const Context& context, const Problem& problem, const ForwardTensors& io, const Sources& sources = {});
 
 struct BackwardTensors {
   Inputs in;
   Tensor o, rest, statistic, final_state, d_o, d_final_state;
   Tensor dq, dk, dv, d_log_decay, d_initial_state;
 };
-void backward(const Context& context, const Problem& problem, const BackwardTensors& io);
+void backward(const Context& context, const Problem& problem, const BackwardTensors& io, const Sources& sources = {});
 
 }  // namespace fovea::scan

@@ -86,9 +86,14 @@ Call part_of(const Call& call, const AttentionOptions& options) {
 AttentionResult run_plain(const Call& call, Setup setup) {
   setup.queries.rows = call.queries;
   setup.keys.rows = call.keys;
+  Scanned scanned{.denominator = scan::Denominator::clamp, .denominator_eps = setup.least};
+  if (can_make_features(call) && !setup.queries.pull_shift) {
+    scanned.features = std::make_shared<FeatureMaps>(setup.queries, setup.keys, setup.directions);
+    return run_scanned(call, scanned);
+  }
   const Var q = features(call.tape, call.q, setup.directions, setup.queries);
   const Var k = features(call.tape, call.k, setup.directions, setup.keys);
-  return run_on_features(call, {q, k}, {.denominator = scan::Denominator::clamp, .denominator_eps = setup.least});
+  return run_on_features(call, {q, k}, scanned);
 }
 
 // state (sequences, heads, r, width) times factors (sequences, heads, r).

@@ -7,9 +7,6 @@
 // What a thread needs besides its rows.
 namespace fovea::cpu {
 
-// Rows that are multiplied at a time: 32 of 256 features are 32 KB.
-inline constexpr std::int64_t kFeatureBlock = 32;
-
 template <class R>
 struct FeatureScratch {
   FeatureScratch(const FeatureRows& in, Room room)

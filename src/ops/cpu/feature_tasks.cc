@@ -229,16 +229,32 @@ void fold_gain(const Tensor& shares, const std::vector<FeatureTask>& tasks, std:
 
 }  // namespace
 
-template <>
-void kernels::features<Device::cpu>(const Context& context, const FeatureForward& io) {
-  const FeatureOptions& options = *io.options;
-  const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
-  cpu::FeatureForward rows{describe(options, io.x, io.directions), io.y};
-  rows.in.directions = pack(context, io.directions, true, cpu::feature_unit(options.map));
+cpu::FeatureForward cpu::prepared(const Context& context, const kernels::FeatureForward& io) {
+  FeatureForward rows{describe(*io.options, io.x, io.directions), io.y};
+  rows.in.directions = pack(context, io.directions, true, feature_unit(io.options->map));
   rows.in.count = io.directions.dim(1);
   rows.in.gain = io.gain;
   rows.in.weight = io.weight;
   rows.in.peaks = io.peaks;
+  return rows;
+}
+
+cpu::FeatureBackward cpu::prepared(const Context& context, const kernels::FeatureBackward& io) {
+  FeatureBackward rows{describe(*io.options, io.x, io.directions), io.y, io.dy, io.dx, io.d_weight, {}};
+  rows.in.directions = pack(context, io.directions, false, 1.0);
+  rows.in.count = io.directions.dim(1);
+  rows.in.gain = io.gain;
+  rows.in.weight = io.weight;
+  rows.in.tops = io.tops;
+  rows.in.peaks = io.peaks;
+  return rows;
+}
+
+template <>
+void kernels::features<Device::cpu>(const Context& context, const FeatureForward& io) {
+  const FeatureOptions& options = *io.options;
+  const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
+  cpu::FeatureForward rows = cpu::prepared(context, io);
   if (io.tops.defined()) rows.in.tops = spread(context, row_tops(context, rows.in, tasks, io.tops), options.rows);
   for_tasks(context, rows.in, tasks.size(),
             [&](std::size_t i, Room scratch) { cpu::feature_rows(rows, tasks[i], scratch); });
@@ -279,13 +295,7 @@ void kernels::features_backward<Device::cpu>(const Context& context, const Featu
   const FeatureOptions& options = *io.options;
   const std::vector<FeatureTask> tasks = tasks_of(options.rows, io.x.dim(2));
   const DType wide = wide_type(io.x.dtype());
-  cpu::FeatureBackward rows{describe(options, io.x, io.directions), io.y, io.dy, io.dx, io.d_weight, {}};
-  rows.in.directions = pack(context, io.directions, false, 1.0);
-  rows.in.count = io.directions.dim(1);
-  rows.in.gain = io.gain;
-  rows.in.weight = io.weight;
-  rows.in.tops = io.tops;
-  rows.in.peaks = io.peaks;
+  cpu::FeatureBackward rows = cpu::prepared(context, io);
   if (io.tops.defined() && options.pull_shift)
     rows.sums = Tensor::empty(context, io.tops.shape(), wide, Lifetime::scratch);
   const Tensor shares = io.d_gain.defined() ? Tensor::zeros(context, {std::ssize(tasks), io.x.dim(3)}, wide) : Tensor();

@@ -21,15 +21,21 @@ namespace {
 using cpu::FeatureScratch;
 using cpu::kFeatureBlock;
 
+// z = factor x; gives |z|^2.
 template <class T, class R>
 R load(const T* HWY_RESTRICT x, R factor, R* HWY_RESTRICT z, std::int64_t d) {
-  R squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (std::int64_t c = 0; c < d; ++c) {
-    z[c] = static_cast<R>(x[c]) * factor;
-    squares += z[c] * z[c];
+  for (std::int64_t c = 0; c < d; ++c) z[c] = static_cast<R>(x[c]) * factor;
+  const hn::ScalableTag<R> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  auto squares = hn::Zero(tag);
+  std::int64_t c = 0;
+  for (; c + lanes <= d; c += lanes) {
+    const auto part = hn::LoadU(tag, z + c);
+    squares = hn::MulAdd(part, part, squares);
   }
-  return squares;
+  R sum = hn::GetLane(hn::SumOfLanes(tag, squares));
+  for (; c < d; ++c) sum += z[c] * z[c];
+  return sum;
 }
 
 template <class R>
@@ -52,10 +58,11 @@ std::int64_t group_of(const cpu::FeatureRows& in, const cpu::FeatureTask& task) 
 // z of rows [begin, end), without the gain.
 template <class T, class R>
 void load_rows(const cpu::FeatureRows& in, const cpu::FeatureTask& rows, const FeatureScratch<R>& s) {
-  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+  const T* x = row_of<T>(in.x, rows, rows.begin);
+  const R scale = static_cast<R>(in.scale);
+  for (std::int64_t i = rows.begin; i < rows.end; ++i, x += in.x.stride(1)) {
     const auto at = static_cast<std::size_t>(i - rows.begin);
-    const R scale = static_cast<R>(in.scale);
-    const R squares = load(row_of<T>(in.x, rows, i), in.unit ? R{1} : scale, s.z.row(at), s.d);
+    const R squares = load(x, in.unit ? R{1} : scale, s.z.row(at), s.d);
     s.half_norm[at] = squares / 2;
     s.length[at] = std::sqrt(squares);
     if (!in.unit) continue;
@@ -71,17 +78,20 @@ const R* directions_of(const cpu::FeatureRows& in, const cpu::FeatureTask& task)
 
 // About how many register tiles a product of m x n takes.
 std::size_t tiles(std::size_t m, std::size_t n) { return m * n / 256; }
+template <class R>
+std::size_t forward_tiles(const FeatureScratch<R>& s) {
+  return tiles(kFeatureBlock, s.u.ld);
+}
 
-// u = z W^T of the rows; the next ones are fetched meanwhile.
+// u = z W^T of the rows; `next` is fetched meanwhile.
 template <class T, class R>
-void project(const cpu::FeatureRows& in, const cpu::FeatureTask& rows, const FeatureScratch<R>& s, Prefetch& next) {
+void project(const cpu::FeatureRows& in, const cpu::FeatureTask& rows, const FeatureScratch<R>& s, Prefetch* next) {
   load_rows<T>(in, rows, s);
   const auto m = static_cast<std::size_t>(rows.end - rows.begin);
   if (in.gain.defined())
     for (std::size_t i = 0; i < m; ++i) times(in.gain.data<R>() + group_of(in, rows) * s.d, s.z.row(i), s.d);
-  next.spread(tiles(m, s.u.ld));
   product<Order::rows>(Product<R>{s.z.data, s.z.ld, directions_of<R>(in, rows), s.u.ld, s.u.data, s.u.ld, m, s.u.ld,
-                                  static_cast<std::size_t>(s.d), &next},
+                                  static_cast<std::size_t>(s.d), next},
                        StartZero{});
 }
 
@@ -99,12 +109,15 @@ struct Affine {
   R size, add;
 };
 
+// y may be u.
 template <class R>
-HWY_FLATTEN void exponentials(const R* HWY_RESTRICT u, R c, Affine<R> after, R* HWY_RESTRICT y, std::int64_t r) {
+HWY_FLATTEN void exponentials(const R* u, R c, Affine<R> after, R* y, std::int64_t r) {
+#pragma omp simd
   for (std::int64_t l = 0; l < r; ++l) y[l] = after.size * math::exp2_low(u[l] - c) + after.add;
 }
 template <class R>
-HWY_FLATTEN void rectified(const R* HWY_RESTRICT u, Affine<R> after, R* HWY_RESTRICT y, std::int64_t r) {
+HWY_FLATTEN void rectified(const R* u, Affine<R> after, R* y, std::int64_t r) {
+#pragma omp simd
   for (std::int64_t l = 0; l < r; ++l) y[l] = after.size * (u[l] < 0 ? R{0} : u[l]) + after.add;
 }
 template <class R>
@@ -151,23 +164,28 @@ void finish_row(const cpu::FeatureRows& in, const R* u, std::int64_t index, R ha
   }
 }
 
-// body(a block of the task's rows, those of `arrays` that the next block reads)
+// Announces rows [begin, end) of the task's item and head.
+void fetch_rows(const Tensor& x, const cpu::FeatureTask& task, std::int64_t begin, std::int64_t end, Prefetch& next) {
+  const std::size_t size = size_of(x.dtype());
+  const std::int64_t first = task.batch * x.stride(0) + begin * x.stride(1) + task.head * x.stride(2);
+  next.add(static_cast<const std::byte*>(x.raw()) + static_cast<std::size_t>(first) * size,
+           static_cast<std::size_t>(x.dim(3)) * size, static_cast<std::size_t>(x.stride(1)) * size,
+           static_cast<std::size_t>(end - begin));
+}
+
+// body(a block of the task's rows, those of `arrays` that the next block reads), in so many register tiles.
 template <class Body>
-void for_blocks_of(const cpu::FeatureTask& task, std::initializer_list<const Tensor*> arrays, const Body& body) {
+void for_blocks_of(const cpu::FeatureTask& task, std::initializer_list<const Tensor*> arrays, std::size_t calls,
+                   const Body& body) {
   for (std::int64_t i = task.begin; i < task.end; i += kFeatureBlock) {
     const std::int64_t end = std::min(task.end, i + kFeatureBlock), following = std::min(task.end, end + kFeatureBlock);
     Prefetch next;
-    for (const Tensor* x : arrays) {
-      const std::size_t size = size_of(x->dtype());
-      const std::int64_t first = task.batch * x->stride(0) + end * x->stride(1) + task.head * x->stride(2);
-      next.add(static_cast<const std::byte*>(x->raw()) + static_cast<std::size_t>(first) * size,
-               static_cast<std::size_t>(x->dim(3)) * size, static_cast<std::size_t>(x->stride(1)) * size,
-               static_cast<std::size_t>(following - end));
-    }
+    for (const Tensor* x : arrays) fetch_rows(*x, task, end, following, next);
+    next.spread(calls);
     cpu::FeatureTask block = task;
     block.begin = i;
     block.end = end;
-    body(block, next);
+    body(block, &next);
   }
 }
 
@@ -191,7 +209,7 @@ void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, 
   using R = Wide<T>;
   const FeatureScratch<R> s(io.in, scratch);
   const bool past_caches = streams<Y>(io.y);
-  for_blocks_of(task, {&io.in.x}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
+  for_blocks_of(task, {&io.in.x}, forward_tiles(s), [&](const cpu::FeatureTask& rows, Prefetch* next) {
     project<T>(io.in, rows, s, next);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const auto at = static_cast<std::size_t>(i - rows.begin);
@@ -216,7 +234,7 @@ template <class T>
 void tops_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, Room scratch) {
   using R = Wide<T>;
   const FeatureScratch<R> s(in, scratch);
-  for_blocks_of(task, {&in.x}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
+  for_blocks_of(task, {&in.x}, forward_tiles(s), [&](const cpu::FeatureTask& rows, Prefetch* next) {
     project<T>(in, rows, s, next);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const auto at = static_cast<std::size_t>(i - rows.begin);
@@ -229,7 +247,7 @@ template <class T>
 void exponents_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, const Tensor& out, Room scratch) {
   using R = Wide<T>;
   const FeatureScratch<R> s(in, scratch);
-  for_blocks_of(task, {&in.x}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
+  for_blocks_of(task, {&in.x}, forward_tiles(s), [&](const cpu::FeatureTask& rows, Prefetch* next) {
     project<T>(in, rows, s, next);
     for (std::int64_t i = rows.begin; i < rows.end; ++i) {
       const auto at = static_cast<std::size_t>(i - rows.begin);
@@ -240,7 +258,25 @@ void exponents_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, c
   });
 }
 
-// A row of features and its gradient; `floor` is what a feature of 0 looks like after rounding.
+// The same as forward_typed, where features are of R: those of a block, and a copy in io.y if that is wanted.
+template <class R>
+void block_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& rows, Matrix<R> to,
+                 const cpu::BlockRoom& room) {
+  FeatureScratch<R> s(io.in, room.scratch);
+  s.u = to;
+  project<R>(io.in, rows, s, room.next);
+  const bool copies = io.y.defined(), past_caches = copies && streams<R>(io.y);
+  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+    const auto at = static_cast<std::size_t>(i - rows.begin);
+    R* const y = to.row(at);
+    finish_row(io.in, y, row_index(io.in.x, rows, i), s.half_norm[at], y);
+    if (!copies) continue;
+    R* const out = row_of<R>(io.y, rows, i);
+    past_caches ? stream_row(y, out, s.outputs) : static_cast<void>(std::copy_n(y, s.outputs, out));
+  }
+}
+
+// A row of features and its gradient; `floor` is what a feature of 0 looks like after rounding. du may be dy.
 template <class R>
 struct VjpRow {
   const R *y, *dy;
@@ -250,8 +286,8 @@ struct VjpRow {
 
 template <class R>
 R vjp_exponentials(const VjpRow<R>& row, std::int64_t r) {
-  const R *HWY_RESTRICT y = row.y, *HWY_RESTRICT dy = row.dy;
-  R* HWY_RESTRICT du = row.du;
+  const R *y = row.y, *dy = row.dy;
+  R* du = row.du;
   const R floor = row.floor;
   R total = 0;
 #pragma omp simd reduction(+ : total)
@@ -263,9 +299,10 @@ R vjp_exponentials(const VjpRow<R>& row, std::int64_t r) {
 }
 template <class R>
 void vjp_rectified(const VjpRow<R>& row, std::int64_t r) {
-  const R *HWY_RESTRICT y = row.y, *HWY_RESTRICT dy = row.dy;
-  R* HWY_RESTRICT du = row.du;
+  const R *y = row.y, *dy = row.dy;
+  R* du = row.du;
   const R floor = row.floor, size = row.size;
+#pragma omp simd
   for (std::int64_t l = 0; l < r; ++l) du[l] = y[l] > floor ? size * dy[l] : R{0};
 }
 template <class R>
@@ -340,28 +377,50 @@ void vjp_input(const cpu::FeatureRows& in, const VjpInput<R>& row, T* HWY_RESTRI
   for (std::int64_t c = 0; c < d; ++c) dx[c] = T((dz[c] - z[c] * along) * factor);
 }
 
+// dx of a block from du, in s.u, and what half the norm of its rows receives, in s.total.
+template <class T, class R>
+void vjp_rows(const cpu::FeatureBackward& io, const cpu::FeatureTask& rows, const FeatureScratch<R>& s, R* d_gain,
+              Prefetch* next) {
+  const R* gain = io.in.gain.defined() ? io.in.gain.data<R>() + group_of(io.in, rows) * s.d : nullptr;
+  const auto m = static_cast<std::size_t>(rows.end - rows.begin);
+  product<Order::rows>(Product<R>{s.u.data, s.u.ld, directions_of<R>(io.in, rows), s.dz.ld, s.dz.data, s.dz.ld, m,
+                                  s.dz.ld, static_cast<std::size_t>(s.r), next},
+                       StartZero{});
+  T* dx = row_of<T>(io.dx, rows, rows.begin);
+  for (std::size_t at = 0; at < m; ++at, dx += io.dx.stride(1))
+    vjp_input(io.in, VjpInput<R>{s.z.row(at), gain, s.dz.row(at), d_gain, s.total[at], s.length[at]}, dx);
+}
+
 template <class T, class Y>
 void backward_typed(const cpu::FeatureBackward& io, const cpu::FeatureTask& task, void* d_gain, Room scratch) {
   using R = Wide<T>;
   const FeatureScratch<R> s(io.in, scratch);
-  const R* gain = io.in.gain.defined() ? io.in.gain.data<R>() + group_of(io.in, task) * s.d : nullptr;
-  for_blocks_of(task, {&io.in.x, &io.y, &io.dy}, [&](const cpu::FeatureTask& rows, Prefetch& next) {
+  const std::size_t calls = tiles(kFeatureBlock, s.dz.ld);
+  for_blocks_of(task, {&io.in.x, &io.y, &io.dy}, calls, [&](const cpu::FeatureTask& rows, Prefetch* next) {
     load_rows<T>(io.in, rows, s);
-    const auto m = static_cast<std::size_t>(rows.end - rows.begin);
-    for (std::size_t at = 0; at < m; ++at) {
-      const std::int64_t i = rows.begin + static_cast<std::int64_t>(at);
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      const auto at = static_cast<std::size_t>(i - rows.begin);
       const R* y = read_row(row_of<Y>(io.y, rows, i), s.y, s.outputs);
       const R* dy = read_row(row_of<Y>(io.dy, rows, i), s.dy, s.outputs);
       s.total[at] = vjp_row<Y>(io, row_index(io.y, rows, i), VjpRow<R>{y, dy, 0, 0, s.u.row(at)});
     }
-    next.spread(tiles(m, s.dz.ld));
-    product<Order::rows>(Product<R>{s.u.data, s.u.ld, directions_of<R>(io.in, rows), s.dz.ld, s.dz.data, s.dz.ld, m,
-                                    s.dz.ld, static_cast<std::size_t>(s.r), &next},
-                         StartZero{});
-    for (std::size_t at = 0; at < m; ++at)
-      vjp_input(io.in, VjpInput<R>{s.z.row(at), gain, s.dz.row(at), static_cast<R*>(d_gain), s.total[at], s.length[at]},
-                row_of<T>(io.dx, rows, rows.begin + static_cast<std::int64_t>(at)));
+    vjp_rows<T>(io, rows, s, static_cast<R*>(d_gain), next);
   });
+}
+
+// The same for a block: dy becomes du.
+template <class R>
+void vjp_block_typed(const cpu::FeatureBackward& io, const cpu::FeatureTask& rows, const cpu::BlockGradient<R>& of,
+                     const cpu::BlockRoom& room) {
+  FeatureScratch<R> s(io.in, room.scratch);
+  s.u = of.dy;
+  load_rows<R>(io.in, rows, s);
+  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+    const auto at = static_cast<std::size_t>(i - rows.begin);
+    R* const dy = of.dy.row(at);
+    s.total[at] = vjp_row<R>(io, row_index(io.in.x, rows, i), VjpRow<R>{of.y.row(at), dy, 0, 0, dy});
+  }
+  vjp_rows<R>(io, rows, s, static_cast<R*>(nullptr), room.next);
 }
 
 void run_forward(const cpu::FeatureForward& io, const cpu::FeatureTask& task, Room scratch) {
@@ -379,6 +438,15 @@ void run_backward(const cpu::FeatureBackward& io, const cpu::FeatureTask& task, 
                       [&]<class T, class Y>() { backward_typed<T, Y>(io, task, d_gain, scratch); });
 }
 
+void run_block(const cpu::FeatureForward& io, const cpu::FeatureTask& rows, Matrix<float> to,
+               const cpu::BlockRoom& room) {
+  block_typed<float>(io, rows, to, room);
+}
+void run_vjp_block(const cpu::FeatureBackward& io, const cpu::FeatureTask& rows, const cpu::BlockGradient<float>& of,
+                   const cpu::BlockRoom& room) {
+  vjp_block_typed<float>(io, rows, of, room);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace fovea
@@ -392,6 +460,8 @@ HWY_EXPORT(run_forward);
 HWY_EXPORT(run_tops);
 HWY_EXPORT(run_exponents);
 HWY_EXPORT(run_backward);
+HWY_EXPORT(run_block);
+HWY_EXPORT(run_vjp_block);
 
 }  // namespace
 
@@ -413,6 +483,15 @@ void cpu::feature_exponents(const FeatureRows& in, const FeatureTask& task, cons
 
 void cpu::vjp_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch) {
   HWY_DYNAMIC_DISPATCH(run_backward)(io, task, d_gain, scratch);
+}
+
+void cpu::feature_block(const FeatureForward& io, const FeatureTask& rows, Matrix<float> to, const BlockRoom& room) {
+  HWY_DYNAMIC_DISPATCH(run_block)(io, rows, to, room);
+}
+
+void cpu::vjp_feature_block(const FeatureBackward& io, const FeatureTask& rows, const BlockGradient<float>& of,
+                            const BlockRoom& room) {
+  HWY_DYNAMIC_DISPATCH(run_vjp_block)(io, rows, of, room);
 }
 
 }  // namespace fovea

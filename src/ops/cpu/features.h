@@ -1,10 +1,16 @@
 #pragma once
 
 #include "core/scratch.h"
+#include "ops/features_kernels.h"
 #include "ops/features_policy.h"
+#include "simd/matrix.h"
+#include "simd/prefetch.h"
 
 // The loops of features, by tasks.
 namespace fovea::cpu {
+
+// Rows that are multiplied at a time: 32 of 256 features are 32 KB.
+inline constexpr std::int64_t kFeatureBlock = 32;
 
 using fovea::feature_unit;
 using fovea::kUnitEps;
@@ -55,5 +61,24 @@ struct FeatureBackward {
 };
 // d_gain (d), wide: the share of these rows; null: not wanted.
 void vjp_feature_rows(const FeatureBackward& io, const FeatureTask& task, void* d_gain, Room scratch);
+
+// What those need who want features a block at a time: at most kFeatureBlock rows of f32, without a gain, weights or
+// gradients of maxima.
+FeatureForward prepared(const Context& context, const kernels::FeatureForward& io);
+FeatureBackward prepared(const Context& context, const kernels::FeatureBackward& io);
+struct BlockRoom {
+  Room scratch;    // of one thread
+  Prefetch* next;  // fetched meanwhile; null: nothing
+};
+// Features of the rows into `to` (rows, padded r), and into io.y where that is defined.
+void feature_block(const FeatureForward& io, const FeatureTask& rows, Matrix<float> to, const BlockRoom& room);
+// dx of the rows from their features and the gradient of those, which is used up.
+template <class R>
+struct BlockGradient {
+  Matrix<const R> y;
+  Matrix<R> dy;
+};
+void vjp_feature_block(const FeatureBackward& io, const FeatureTask& rows, const BlockGradient<float>& of,
+                       const BlockRoom& room);
 
 }  // namespace fovea::cpu

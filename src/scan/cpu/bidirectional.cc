@@ -84,11 +84,12 @@ void transpose_states(const Driver<R>& driver, const Problem& problem, const Wav
 template <class R>
 void bidirectional_forward(const Context& context, const Problem& problem, const Forward& io) {
   const auto kernels = cpu::bidirectional_kernels<R>();
-  const Driver<R> driver(context, problem);
+  const Driver<R> driver(context, problem, io.q_source, io.k_source);
   const std::size_t size = driver.layout.states_size();
   for (const Wave& wave : make_waves(problem, size * sizeof(R))) {
     SegmentSums<R> sums(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::keys), wave);
-    sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, {io.k, io.v, {}}, states); });
+    const cpu::Keys keys{io.k, io.v, {}, io.k_source};
+    sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, keys, states); });
     sums.total(io.initial_state, io.final_state);
     const Scratch<R> transposed(context, (wave.last - wave.first) * size);
     transpose_states(driver, problem, wave, sums, transposed.data());
@@ -107,14 +108,15 @@ void bidirectional_forward(const Context& context, const Problem& problem, const
 template <class R>
 void bidirectional_backward(const Context& context, const Problem& problem, const Backward& io) {
   const auto kernels = cpu::bidirectional_kernels<R>();
-  const Driver<R> driver(context, problem);
+  const Driver<R> driver(context, problem, io.q_source, io.k_source);
   const std::size_t size = driver.layout.states_size();
   for (const Wave& wave : make_waves(problem, 2 * size * sizeof(R))) {
     SegmentSums<R> sums(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::keys), wave);
     if (io.final_state != nullptr) {
       sums.take(io.final_state);
     } else {
-      sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, {io.k, io.v, {}}, states); });
+      const cpu::Keys keys{io.k, io.v, {}, io.k_source};
+      sums.fill([&](const cpu::Task<R>& task, R* states) { kernels.add_keys(task, keys, states); });
       sums.total(io.initial_state, nullptr);
     }
     SegmentSums<R> gradients(context, driver, cut_for_sums(problem, wave.first, wave.last, Side::queries), wave);

@@ -20,10 +20,10 @@ struct ReadStates : Pass<R> {
   void run() {
     const Blocks blocks = {task.begin, task.end, task.chunk};
     walk(
-        *this, blocks.count(), this->group * tiles<R>(this->rows(), this->d_v),
+        *this, blocks.count(), this->group * (tiles<R>(this->rows(), this->d_v) + this->source_tiles(io.q_source)),
         [&](std::int64_t i, std::int64_t g) {
           for (std::int64_t h = g * this->heads_per_kv(); h < (g + 1) * this->heads_per_kv(); ++h)
-            this->fetch(io.q, this->query_place(blocks.row(i), h), this->d_k, blocks.rows(i));
+            this->fetch_features(io.q, io.q_source, this->query_place(blocks.row(i), h), blocks.rows(i));
         },
         [&](std::int64_t i, std::int64_t g) {
           for (std::int64_t h = g * this->heads_per_kv(); h < (g + 1) * this->heads_per_kv(); ++h)
@@ -34,21 +34,20 @@ struct ReadStates : Pass<R> {
 
   void head(std::int64_t row, std::int64_t g, std::int64_t h, std::size_t c) {
     const Place at = this->query_place(row, h);
-    load<R>(this->in(io.q, at, this->d_k), problem.map, c, buffers.q);
+    const Matrix<const R> q = this->features(io.q, io.q_source, at, c, buffers.q);
     const Matrix<R> y = problem.rms_norm ? held(h) : buffers.y;
-    times<Order::rows, StartZero, R>(buffers.q, this->matrix_of(matrices, g), y, {c, this->d_v, this->d_k},
-                                     &this->next);
+    times<Order::rows, StartZero, R>(q, this->matrix_of(matrices, g), y, {c, this->d_v, this->d_k}, &this->next);
     if (problem.rms_norm) return;
     const bool divided = problem.denominator != Denominator::none;
-    if (divided) divide(this->state_of(states, g).row(this->d_v), at, c);
+    if (divided) divide(q, this->state_of(states, g).row(this->d_v), at, c);
     this->store_outputs(io, y, divided ? buffers.factor : nullptr, at, c);
   }
 
   // D = f(q) . z, z: [d_k] the sum of the features of the keys.
-  void divide(const R* z, const Place& at, std::size_t c) {
+  void divide(Matrix<const R> q, const R* z, const Place& at, std::size_t c) {
     R* statistic = statistic_at<R>(problem, io.statistic, at);
     for (std::size_t i = 0; i < c; ++i) {
-      const R d = denominator(problem, dot_as<R>(buffers.q.row(i), z, this->d_k));
+      const R d = denominator(problem, dot_as<R>(q.row(i), z, this->d_k));
       buffers.factor[i] = d == 0 ? R{0} : 1 / d;
       if (statistic != nullptr) statistic[static_cast<std::int64_t>(i) * io.statistic.row] = d;
     }
@@ -88,7 +87,8 @@ struct VjpQueries : Pass<R> {
   void run() {
     const Blocks blocks = {task.begin, task.end, task.chunk};
     walk(
-        *this, blocks.count(), this->group * (tiles<R>(this->width, this->d_k) + tiles<R>(this->rows(), this->d_k)),
+        *this, blocks.count(),
+        this->group * (tiles<R>(this->width, this->d_k) + tiles<R>(this->rows(), this->d_k) + source_calls()),
         [&](std::int64_t i, std::int64_t g) {
           for (std::int64_t h = g * this->heads_per_kv(); h < (g + 1) * this->heads_per_kv(); ++h)
             fetch_head(this->query_place(blocks.row(i), h), blocks.rows(i));
@@ -104,19 +104,22 @@ struct VjpQueries : Pass<R> {
         });
   }
 
+  // dx of 32 columns or so
+  std::size_t source_calls() const { return io.q_source == nullptr ? 0 : tiles<R>(this->rows(), this->d_v); }
+
   void fetch_head(const Place& at, std::size_t c) {
-    this->fetch(io.q, at, this->d_k, c);
+    this->fetch_features(io.q, io.q_source, at, c);
     this->fetch_gradient(io, at, c);
   }
 
   void head(const Place& at, std::int64_t g, std::size_t c) {
-    load<R>(this->in(io.q, at, this->d_k), problem.map, c, buffers.q);
+    const Matrix<const R> q = this->features(io.q, io.q_source, at, c, buffers.q);
     load_gradient<R>(gradient_rows<R>(problem, io, at, problem.rms_norm ? buffers.factor : nullptr), c, buffers.g);
-    times<Order::columns, StartAdd, R>(buffers.g, buffers.q, this->state_of(d_states, g), {this->width, this->d_k, c},
+    times<Order::columns, StartAdd, R>(buffers.g, q, this->state_of(d_states, g), {this->width, this->d_k, c},
                                        &this->next);
     times<Order::rows, StartZero, R>(buffers.g, this->state_of(states, g), buffers.d_rows, {c, this->d_k, this->width},
                                      &this->next);
-    store_vjp<R>(buffers.d_rows, buffers.q, problem.map, c, this->out(io.dq, at, this->d_k));
+    this->store_features_vjp(buffers.d_rows, q, io.q_source, at, c, io.dq);
   }
 
   const Backward& io;
@@ -137,20 +140,20 @@ struct VjpKeys : Pass<R> {
     walk(
         *this, blocks.count(), tiles<R>(this->rows(), this->d_v) + tiles<R>(this->rows(), this->d_k),
         [&](std::int64_t i, std::int64_t g) {
-          this->fetch_keys({io.k, io.v, {}}, blocks.row(i), g, blocks.rows(i));
+          this->fetch_keys({io.k, io.v, {}, io.k_source}, blocks.row(i), g, blocks.rows(i));
         },
         [&](std::int64_t i, std::int64_t g) { head(blocks.row(i), g, blocks.rows(i)); });
   }
 
   void head(std::int64_t row, std::int64_t g, std::size_t c) {
-    this->load_keys({io.k, io.v, {}}, row, g, c);
-    times<Order::rows, StartZero, R>(buffers.k, this->matrix_of(d_matrices, g), buffers.y, {c, this->d_v, this->d_k},
+    const Matrix<const R> k = this->load_keys({io.k, io.v, {}, io.k_source}, row, g, c);
+    times<Order::rows, StartZero, R>(k, this->matrix_of(d_matrices, g), buffers.y, {c, this->d_v, this->d_k},
                                      &this->next);
     times<Order::rows, StartZero, R>(buffers.v, this->state_of(d_states, g), buffers.d_rows,
                                      {c, this->d_k, this->width}, &this->next);
     const Place at = this->key_place(row, g);
     store<R>(buffers.y, nullptr, c, this->out(io.dv, at, this->d_v));
-    store_vjp<R>(buffers.d_rows, buffers.k, problem.map, c, this->out(io.dk, at, this->d_k));
+    this->store_features_vjp(buffers.d_rows, k, io.k_source, at, c, io.dk);
   }
 
   const Backward& io;

@@ -8,6 +8,7 @@
 #include "core/scratch.h"
 #include "scan/cpu/buffers.h"
 #include "scan/cpu/plan.h"
+#include "scan/feature_source.h"
 
 namespace fovea::scan {
 
@@ -31,12 +32,14 @@ void save_state(const StateLayout<R>& layout, const R* state, R* outside) {
 template <class R>
 class Driver {
  public:
-  Driver(const Context& context, const Problem& problem)
+  Driver(const Context& context, const Problem& problem) : Driver(context, problem, nullptr, nullptr) {}
+  Driver(const Context& context, const Problem& problem, const FeatureSource* q, const FeatureSource* k)
       : layout(problem),
         context_(context),
         problem_(problem),
         chunk_(choose_chunk(problem)),
-        scratch_bytes_(cpu::scratch_bytes<R>(problem, chunk_)),
+        buffer_bytes_(cpu::scratch_bytes<R>(problem, chunk_)),
+        scratch_bytes_(buffer_bytes_ + std::max(room_of(q), room_of(k))),
         scratch_(context, scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
 
   // Runs f(i, scratch of the thread) for i in [0, count).
@@ -55,7 +58,15 @@ class Driver {
   }
 
   cpu::Task<R> task(const Cut& cut, HeadRange heads, Room scratch) const {
-    return {&problem_, &problem_.pieces[cut.piece], cut.begin, cut.end, heads.first, heads.last, chunk_, scratch};
+    return {&problem_,
+            &problem_.pieces[cut.piece],
+            cut.begin,
+            cut.end,
+            heads.first,
+            heads.last,
+            chunk_,
+            scratch.first(buffer_bytes_),
+            scratch.subspan(buffer_bytes_)};
   }
   HeadRange all_heads() const { return {0, problem_.kv_heads}; }
   int threads(std::size_t tasks) const {
@@ -77,10 +88,12 @@ class Driver {
   const StateLayout<R> layout;
 
  private:
+  static std::size_t room_of(const FeatureSource* source) { return source == nullptr ? 0 : source->room_bytes(); }
+
   const Context& context_;
   const Problem& problem_;
   std::int64_t chunk_;
-  std::size_t scratch_bytes_;
+  std::size_t buffer_bytes_, scratch_bytes_;
   Scratch<std::byte> scratch_;
 };
 

@@ -9,7 +9,7 @@ namespace {
 template <class R>
 void run(const Context& context, const Problem& problem, const Forward& io) {
   if (io.total_decay != nullptr) write_total_decay(context, problem, io.log_decay, static_cast<R*>(io.total_decay));
-  if (is_step(problem)) return step_forward<R>(context, problem, io);
+  if (is_step(problem) && io.q_source == nullptr) return step_forward<R>(context, problem, io);
   return problem.causal ? causal_forward<R>(context, problem, io) : bidirectional_forward<R>(context, problem, io);
 }
 

@@ -23,6 +23,7 @@ struct Task {
   std::int64_t first, last;
   std::int64_t chunk;
   Room scratch;  // Buffers in buffers.h
+  Room made;     // for a FeatureSource
 };
 
 // For the norm over all heads when several tasks share the heads of a segment: each leaves its rows unfinished together
@@ -38,6 +39,7 @@ struct NormExchange {
 // What goes into a state.
 struct Keys {
   In k, v, log_decay;
+  const FeatureSource* k_source = nullptr;
 };
 
 // Adds keys [begin, end) to the states, decaying them on the way.

@@ -14,6 +14,7 @@
 #include "scan/cpu/chunk-inl.h"
 #include "scan/cpu/decayed-inl.h"
 #include "scan/cpu/rows-inl.h"
+#include "scan/feature_source.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::scan::cpu {
@@ -77,13 +78,37 @@ struct Pass : StateLayout<R> {
     if (io.rest.data != nullptr) fetch(rows_at(problem.output_type(), io.rest, at, this->d_v), rows);
   }
 
-  void load_keys(const Keys& keys, std::int64_t row, std::int64_t kv_head, std::size_t c) {
-    load<R>(in(keys.k, key_place(row, kv_head), this->d_k), problem.map, c, buffers.k);
-    load_values<R>(in(keys.v, key_place(row, kv_head), this->d_v), this->width, c, buffers.v);
+  // The features of c rows of q or k, in `to` unless their source has them.
+  Matrix<const R> features(const In& array, const FeatureSource* source, const Place& at, std::size_t c, Matrix<R> to) {
+    if constexpr (std::is_same_v<R, float>)
+      if (source != nullptr) return source->make({at.batch, at.row, at.head, c}, to, task.made, &next);
+    load<R>(in(array, at, this->d_k), problem.map, c, to);
+    return to;
+  }
+  void fetch_features(const In& array, const FeatureSource* source, const Place& at, std::size_t c) {
+    if (source != nullptr) return source->fetch({at.batch, at.row, at.head, c}, next);
+    fetch(array, at, this->d_k, c);
+  }
+  // Gives their gradient, which is used up, to the rows they were made of.
+  void store_features_vjp(Matrix<R> gradient, Matrix<const R> of, const FeatureSource* source, const Place& at,
+                          std::size_t c, const Out& array) {
+    if constexpr (std::is_same_v<R, float>)
+      if (source != nullptr) return source->pull({at.batch, at.row, at.head, c}, of, gradient, task.made, &next);
+    store_vjp<R>(gradient, of, problem.map, c, out(array, at, this->d_k));
+  }
+  // Register tiles of the products that make or take the features of a full chunk.
+  std::size_t source_tiles(const FeatureSource* source) const {
+    return source == nullptr ? 0 : tiles<R>(rows(), this->d_k);
+  }
+
+  Matrix<const R> load_keys(const Keys& keys, std::int64_t row, std::int64_t kv_head, std::size_t c) {
+    const Place at = key_place(row, kv_head);
+    load_values<R>(in(keys.v, at, this->d_v), this->width, c, buffers.v);
     load_decay(keys.log_decay, row, kv_head, c);
+    return features(keys.k, keys.k_source, at, c, buffers.k);
   }
   void fetch_keys(const Keys& keys, std::int64_t row, std::int64_t kv_head, std::size_t c) {
-    fetch(keys.k, key_place(row, kv_head), this->d_k, c);
+    fetch_features(keys.k, keys.k_source, key_place(row, kv_head), c);
     fetch(keys.v, key_place(row, kv_head), this->d_v, c);
     if (problem.decay != Decay::channel) return;
     const auto from = rows_at(dtype_of<R>, keys.log_decay, key_place(row, kv_head), this->d_k);
@@ -93,7 +118,11 @@ struct Pass : StateLayout<R> {
   void update_state(Matrix<R> state, std::size_t c) {
     weigh_keys(buffers.k, c, this->d_k, weights);
     weigh_state(state, this->width, weights);
-    times<Order::columns, StartAdd, R>(buffers.v, buffers.k, state, {this->width, this->d_k, c}, &next);
+    add_to_state(buffers.k, state, c);
+  }
+  // state += v^T k
+  void add_to_state(Matrix<const R> k, Matrix<R> state, std::size_t c) {
+    times<Order::columns, StartAdd, R>(buffers.v, k, state, {this->width, this->d_k, c}, &next);
   }
 
   // Scores of a chunk, decayed and cleared outside of their triangle: `rows` against the `across` of the given kind. By
@@ -154,11 +183,13 @@ void add_keys(const Task<R>& task, const Keys& keys, R* states) {
   Pass<R> pass(task);
   const Blocks blocks = {task.begin, task.end, task.chunk};
   walk(
-      pass, blocks.count(), tiles<R>(pass.width, pass.d_k),
+      pass, blocks.count(), tiles<R>(pass.width, pass.d_k) + pass.source_tiles(keys.k_source),
       [&](std::int64_t i, std::int64_t g) { pass.fetch_keys(keys, blocks.row(i), g, blocks.rows(i)); },
       [&](std::int64_t i, std::int64_t g) {
-        pass.load_keys(keys, blocks.row(i), g, blocks.rows(i));
-        pass.update_state(pass.state_of(states, g), blocks.rows(i));
+        const Matrix<const R> k = pass.load_keys(keys, blocks.row(i), g, blocks.rows(i));
+        const Matrix<R> state = pass.state_of(states, g);
+        keys.k_source == nullptr ? pass.update_state(state, blocks.rows(i))
+                                 : pass.add_to_state(k, state, blocks.rows(i));
       });
 }
 
