@@ -15,7 +15,7 @@ from support import CliTest  # noqa: E402
 
 FILES = ["src/mechanisms/weights/sharp.cc", "src/reference/sharp.h", "docs/mechanisms/sharp.md"]
 LINE = "src/mechanisms/list.inc"
-LAWS = ["Reference", "ReferenceBfloat16", "Gradient", "Causal", "Invariance", "Robustness"]
+LAWS = ["Reference", "ReferenceBfloat16", "Gradient", "GradientBfloat16", "Causal", "Invariance", "Robustness"]
 
 
 class Guide(unittest.TestCase):
