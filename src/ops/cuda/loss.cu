@@ -46,6 +46,27 @@ struct Summit {
   }
 };
 
+// The logits of a row, and their sum.
+template <class R>
+struct RowLook {
+  Summit<R> summit;
+  R all;
+};
+template <class R, class Group, DType kType>
+__device__ RowLook<R> look_at(const Group& group, const PackedRow<kType>& shape, const Elements<R>& logits) {
+  RowLook<R> look{{}, R(0)};
+  for (std::int64_t c = group.lane * kPack; c < shape.width; c += Group::lanes * kPack) {
+    R x[kPack];
+    shape.load(logits, group.row * shape.width, c, x);
+    look.summit.add(c, shape.left(c), x);
+#pragma unroll
+    for (const R value : x) look.all += value;  // 0 behind the end
+  }
+  look.summit.join(group);
+  look.all = group.sum(look.all);
+  return look;
+}
+
 // One look at the logits, whatever their number.
 template <class R, DType kType>
 struct LossRows {
@@ -65,24 +86,15 @@ struct LossRows {
       if (group.lane == 0) of_row[group.row] = {};
       return;
     }
-    Summit<R> summit;
-    R all(0);
-    for (std::int64_t c = group.lane * kPack; c < shape.width; c += Group::lanes * kPack) {
-      R x[kPack];
-      shape.load(logits, begin, c, x);
-      summit.add(c, shape.left(c), x);
-#pragma unroll
-      for (const R value : x) all += value;  // 0 behind the end
-    }
-    summit.join(group);
-    all = group.sum(all);
+    const RowLook<R> look = look_at<R>(group, shape, logits);
     if (group.lane != 0) return;
+    const Summit<R>& summit = look.summit;
     const R log_sum = math::log(summit.sum);
     peaks[2 * group.row] = summit.top;
     peaks[2 * group.row + 1] = log_sum;
     const auto top = static_cast<double>(summit.top);
     const double below = top - static_cast<double>(logits[begin + target]);
-    const double mean = static_cast<double>(all) / static_cast<double>(shape.width);
+    const double mean = static_cast<double>(look.all) / static_cast<double>(shape.width);
     const double loss = smoothing == 0.0
                             ? static_cast<double>(log_sum) + below
                             : static_cast<double>(log_sum) + (1.0 - smoothing) * below + smoothing * (top - mean);
@@ -125,23 +137,14 @@ struct ShareRows {
     const std::int64_t begin = group.row * shape.width;
     const std::int32_t target = targets[group.row];
     if (target == ignore) return;
-    Summit<R> summit;
-    R all(0);
-    for (std::int64_t c = group.lane * kPack; c < shape.width; c += Group::lanes * kPack) {
-      R x[kPack];
-      shape.load(logits, begin, c, x);
-      summit.add(c, shape.left(c), x);
-#pragma unroll
-      for (const R value : x) all += value;  // 0 behind the end
-    }
-    summit.join(group);
-    all = group.sum(all);
+    const RowLook<R> look = look_at<R>(group, shape, logits);
     if (group.lane != 0) return;
+    const Summit<R>& summit = look.summit;
     peaks[2 * group.row] = summit.top;
     peaks[2 * group.row + 1] = math::log(summit.sum);
     const bool here = target != kernels::kClassElsewhere;
     given[3 * group.row] = here ? static_cast<double>(logits[begin + target]) : 0.0;
-    given[3 * group.row + 1] = static_cast<double>(all);
+    given[3 * group.row + 1] = static_cast<double>(look.all);
     given[3 * group.row + 2] = here && summit.at == target ? 1.0 : 0.0;
   }
 };
