@@ -204,28 +204,33 @@ HWY_NOINLINE void stream_row(const R* HWY_RESTRICT from, R* HWY_RESTRICT to, std
     hn::Stream(hn::LoadU(d, from + l), d, to + l);
 }
 
+// row(i, its place in the scratch, the scratch) for the rows of a task, whose u is there then.
+template <class T, class Row>
+void each_projected(const cpu::FeatureRows& in, const cpu::FeatureTask& task, Room scratch, const Row& row) {
+  const FeatureScratch<Wide<T>> s(in, scratch);
+  for_blocks_of(task, {&in.x}, forward_tiles(s), [&](const cpu::FeatureTask& rows, Prefetch* next) {
+    project<T>(in, rows, s, next);
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) row(i, static_cast<std::size_t>(i - rows.begin), s);
+  });
+}
+
 template <class T, class Y>
 void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, Room scratch) {
   using R = Wide<T>;
-  const FeatureScratch<R> s(io.in, scratch);
   const bool past_caches = streams<Y>(io.y);
-  for_blocks_of(task, {&io.in.x}, forward_tiles(s), [&](const cpu::FeatureTask& rows, Prefetch* next) {
-    project<T>(io.in, rows, s, next);
-    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      const auto at = static_cast<std::size_t>(i - rows.begin);
-      Y* out = row_of<Y>(io.y, rows, i);
-      const std::int64_t index = row_index(io.y, rows, i);
-      if (io.in.peaks.defined())
-        io.in.peaks.data<std::int32_t>()[index] =
-            static_cast<std::int32_t>(std::max_element(s.u.row(at), s.u.row(at) + s.r) - s.u.row(at));
-      if (io.in.levels.defined()) apply_levels(io.in, rows, i, s.u.row(at));
-      if constexpr (std::is_same_v<Y, R>) {
-        finish_row(io.in, s.u.row(at), index, s.half_norm[at], past_caches ? s.y : out);
-        if (past_caches) stream_row(s.y, out, s.outputs);
-      } else {
-        finish_row(io.in, s.u.row(at), index, s.half_norm[at], s.y);
-        for (std::int64_t l = 0; l < s.outputs; ++l) out[l] = Y(s.y[l]);
-      }
+  each_projected<T>(io.in, task, scratch, [&](std::int64_t i, std::size_t at, const FeatureScratch<R>& s) {
+    Y* out = row_of<Y>(io.y, task, i);
+    const std::int64_t index = row_index(io.y, task, i);
+    if (io.in.peaks.defined())
+      io.in.peaks.data<std::int32_t>()[index] =
+          static_cast<std::int32_t>(std::max_element(s.u.row(at), s.u.row(at) + s.r) - s.u.row(at));
+    if (io.in.levels.defined()) apply_levels(io.in, task, i, s.u.row(at));
+    if constexpr (std::is_same_v<Y, R>) {
+      finish_row(io.in, s.u.row(at), index, s.half_norm[at], past_caches ? s.y : out);
+      if (past_caches) stream_row(s.y, out, s.outputs);
+    } else {
+      finish_row(io.in, s.u.row(at), index, s.half_norm[at], s.y);
+      for (std::int64_t l = 0; l < s.outputs; ++l) out[l] = Y(s.y[l]);
     }
   });
 }
@@ -233,28 +238,18 @@ void forward_typed(const cpu::FeatureForward& io, const cpu::FeatureTask& task, 
 template <class T>
 void tops_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, Room scratch) {
   using R = Wide<T>;
-  const FeatureScratch<R> s(in, scratch);
-  for_blocks_of(task, {&in.x}, forward_tiles(s), [&](const cpu::FeatureTask& rows, Prefetch* next) {
-    project<T>(in, rows, s, next);
-    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      const auto at = static_cast<std::size_t>(i - rows.begin);
-      in.tops.data<R>()[row_index(in.x, rows, i)] = largest(s.u.row(at), s.r);
-    }
+  each_projected<T>(in, task, scratch, [&](std::int64_t i, std::size_t at, const FeatureScratch<R>& s) {
+    in.tops.data<R>()[row_index(in.x, task, i)] = largest(s.u.row(at), s.r);
   });
 }
 
 template <class T>
 void exponents_typed(const cpu::FeatureRows& in, const cpu::FeatureTask& task, const Tensor& out, Room scratch) {
   using R = Wide<T>;
-  const FeatureScratch<R> s(in, scratch);
-  for_blocks_of(task, {&in.x}, forward_tiles(s), [&](const cpu::FeatureTask& rows, Prefetch* next) {
-    project<T>(in, rows, s, next);
-    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      const auto at = static_cast<std::size_t>(i - rows.begin);
-      const R norm = s.half_norm[at] * static_cast<R>(cpu::feature_unit(in.map));
-      R* to = row_of<R>(out, rows, i);
-      for (std::int64_t l = 0; l < s.r; ++l) to[l] = s.u.row(at)[l] - norm;
-    }
+  each_projected<T>(in, task, scratch, [&](std::int64_t i, std::size_t at, const FeatureScratch<R>& s) {
+    const R norm = s.half_norm[at] * static_cast<R>(cpu::feature_unit(in.map));
+    R* to = row_of<R>(out, task, i);
+    for (std::int64_t l = 0; l < s.r; ++l) to[l] = s.u.row(at)[l] - norm;
   });
 }
 
