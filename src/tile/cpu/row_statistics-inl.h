@@ -33,9 +33,9 @@ template <class R>
 struct RowSums {
   static constexpr bool kActive = true;
   using Key = hn::TFromD<hn::RebindToSigned<hn::ScalableTag<R>>>;  // as wide as a score
-  R* weighted;  // [lanes]: sum of share (score - top)
-  R* scores;    // [top, lanes]: the largest, in order; a score that is not larger than the last is passed over
-  Key* keys;    // [top, lanes]
+  R* weighted;                                                     // [lanes]: sum of share (score - top)
+  R* scores;  // [top, lanes]: the largest, in order; a score that is not larger than the last is passed over
+  Key* keys;  // [top, lanes]
 
   RowSums(const ForwardCall& call, TileSize tile, Carver& carver) {
     const auto lanes = padded_width<R>(tile.query), kept = call.statistics->top * lanes;
