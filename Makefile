@@ -59,7 +59,7 @@ fuzz: bootstrap $(RELEASE)/build.ninja  ## random calls of every mechanism again
 CUDA_ARCHS ?= 90a
 cuda: bootstrap-cuda  ## build the program and the tests with kernels for NVIDIA cards; CUDA_ARCHS="80;89;90a;100"
 	@cmake --preset cuda -DFOVEA_JOIN=$(JOIN) "-DFOVEA_CUDA_ARCHS=$(CUDA_ARCHS)"
-	@ninja -C build/cuda -j $(JOBS) fovea_cli gpu_policy_test gpu_ops_test gpu_optim_test gpu_tile_test gpu_scan_test \
+	@ninja -C build/cuda -j $(JOBS) fovea_cli gpu_policy_test gpu_ops_test gpu_optim_test gpu_tile_test gpu_scan_test gpu_inspect_test \
 		gpu_train_test gpu_conformance_test gpu_ops_bench gpu_tile_bench gpu_scan_bench gpu_steps_bench
 
 # A Python with nanobind and, for the tests, PyTorch for CUDA and pytest.

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "fovea/inspect.h"
+#include "inspect/card_map.h"
 #include "inspect/layer.h"
 #include "inspect/source.h"
 #include "inspect/statistics.h"
@@ -97,6 +98,15 @@ class WholeMap final : public inspection::MapSource {
   std::int64_t n_;
 };
 
+// By kernels of the card that the call is on, where they can. Gives whether the mechanism has scores.
+std::optional<bool> take_on_card(Context& card, const SequenceCall& call, inspection::MapStatistics& statistics) {
+  const auto source = inspection::source_of(card, call);
+  std::optional<inspection::MapSums> sums = inspection::card_sums(card, *source, statistics.spec());
+  if (!sums) return {};
+  statistics.take(std::move(*sums));
+  return source->has_scores();
+}
+
 void take_all(Context& host, const inspection::MapSource& source, inspection::MapStatistics& statistics) {
   if (const inspection::RowFacts* facts = source.facts()) {
     statistics.take(*facts);
@@ -112,6 +122,15 @@ namespace inspection {
 
 Context host_context(const Context& context) { return Context({.threads = context.threads(), .seed = context.seed()}); }
 
+Context near_context(const Context& context) {
+  if (context.device() != Device::cuda) return host_context(context);
+  return Context({.threads = context.threads(),
+                  .seed = context.seed(),
+                  .device = context.device(),
+                  .tf32 = false,
+                  .pages = context.memory()});
+}
+
 SequenceCall single_sequence(Context& context, const AttentionArguments& a, std::int64_t sequence) {
   const Context host = host_context(context);
   std::optional<SequenceCall> kept;
@@ -119,7 +138,7 @@ SequenceCall single_sequence(Context& context, const AttentionArguments& a, std:
   return std::move(*kept);
 }
 
-LayerRecord measure(Context& host, const SequenceCall& call, const InspectOptions& options) {
+LayerRecord measure(Context& near, const SequenceCall& call, const InspectOptions& options) {
   check(options);
   LayerRecord record;
   const MapShape shape = call.shape();
@@ -131,11 +150,19 @@ LayerRecord measure(Context& host, const SequenceCall& call, const InspectOption
   if (record.map.kind == MapKind::none) return record;
   Measure what{shape, call.options.causal, block_of(call, options), options};
   MapStatistics statistics(what);
+  Context host = host_context(near);
   if (shape.n_q == 0 || shape.n_k == 0) {
     record.heads = statistics.finish(host, false);
     return record;
   }
-  const auto source = source_of(host, call, what.takes_tiles() ? statistics.top() : 0);
+  const bool on_card = near.device() != Device::cpu;
+  if (on_card && what.takes_sums())
+    if (const std::optional<bool> has_scores = take_on_card(near, call, statistics)) {
+      record.heads = statistics.finish(host, *has_scores);
+      return record;
+    }
+  const SequenceCall here = on_card ? on_host(host, call) : call;
+  const auto source = source_of(host, here, what.takes_tiles() ? statistics.top() : 0);
   take_all(host, *source, statistics);
   record.heads = statistics.finish(host, source->has_scores());
   return record;
@@ -154,7 +181,7 @@ LayerRecord measure_whole(Context& host, std::vector<float> map, bool causal, co
   return record;
 }
 
-MapRectangle rectangle(Context& host, const SequenceCall& call, const MapRequest& request) {
+MapRectangle rectangle(Context& near, const SequenceCall& call, const MapRequest& request) {
   const MapShape shape = call.shape();
   const auto inside = [](std::int64_t begin, std::int64_t end, std::int64_t n) {
     return 0 <= begin && begin <= end && end <= n;
@@ -167,10 +194,14 @@ MapRectangle rectangle(Context& host, const SequenceCall& call, const MapRequest
          "head " + std::to_string(request.head) + ", rows " + std::to_string(request.row_begin) + " to " +
              std::to_string(request.row_end) + ", keys " + std::to_string(request.key_begin) + " to " +
              std::to_string(request.key_end));
-  const auto source = source_of(host, call);
-  if (source == nullptr)
+  if (map_note(call.mechanism).kind == MapKind::none)
     fail(ErrorCode::unsupported,
          "attention \"" + call.mechanism.text() + "\" has no map: " + map_note(call.mechanism).text);
+  const bool on_card = near.device() != Device::cpu;
+  if (on_card)
+    if (auto cut = card_rectangle(near, *source_of(near, call), shape, request)) return std::move(*cut);
+  Context host = host_context(near);
+  const auto source = source_of(host, on_card ? on_host(host, call) : call);
   Rectangle sink(request);
   if (!sink.out.weights.empty())
     source->rows(host, {.head = request.head, .begin = request.row_begin, .end = request.row_end}, sink);
@@ -181,10 +212,10 @@ MapRectangle rectangle(Context& host, const SequenceCall& call, const MapRequest
 
 LayerRecord inspect_attention(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Mechanism& mechanism, const AttentionOptions& call, const InspectOptions& options) {
-  Context host = inspection::host_context(context);
+  Context near = inspection::near_context(context);
   LayerRecord record;
   use_call(context, {q, k, v, mechanism, call}, [&](const Call& made) {
-    record = inspection::measure(host, inspection::sequence_of(host, made, options.sequence, false), options);
+    record = inspection::measure(near, inspection::sequence_of(near, made, options.sequence, false), options);
   });
   record.place = "attention";
   inspection::judge_tokens(options.notes, record);
@@ -193,9 +224,12 @@ LayerRecord inspect_attention(Context& context, const Tensor& q, const Tensor& k
 
 MapRectangle map_rectangle(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
                            const Mechanism& mechanism, const AttentionOptions& call, const MapRequest& request) {
-  Context host = inspection::host_context(context);
-  return inspection::rectangle(host, inspection::single_sequence(context, {q, k, v, mechanism, call}, request.layer),
-                               request);
+  Context near = inspection::near_context(context);
+  MapRectangle out;
+  use_call(context, {q, k, v, mechanism, call}, [&](const Call& made) {
+    out = inspection::rectangle(near, inspection::sequence_of(near, made, request.layer, false), request);
+  });
+  return out;
 }
 
 }  // namespace fovea

@@ -7,15 +7,27 @@
 namespace fovea::inspection {
 namespace {
 
-// On the host, half types as f32.
-Tensor host_copy(const Context& host, const Tensor& x, bool lasts) {
+// On the device of the context, half types as f32.
+Tensor near_copy(const Context& context, const Tensor& x, bool lasts) {
   if (!x.defined()) return x;
-  const Tensor near = on_host(x.device() == Device::cpu ? x.contiguous(host) : x);
+  const bool is_here = x.device() == context.device();
+  const Tensor near = is_here ? x.contiguous(context) : fovea::on_host(x);
   const DType dtype = is_float(near.dtype()) ? wide_type(near.dtype()) : near.dtype();
   if (!lasts && dtype == near.dtype()) return near;
-  Tensor copy = Tensor::empty(host, near.shape(), dtype, Lifetime::persistent);
+  Tensor copy = Tensor::empty(context, near.shape(), dtype, Lifetime::persistent);
   copy.copy_from(near);
   return copy;
+}
+
+// A call with its tensors replaced, those that are there.
+template <class Change>
+SequenceCall changed(SequenceCall call, const Change& change) {
+  for (Tensor* x : {&call.q, &call.k, &call.v, &call.options.mask, &call.options.positions}) *x = change(*x);
+  AttentionOptions& o = call.options;
+  for (Var* x : {&o.bias, &o.diagonal_bias, &o.input, &o.initial_state})
+    if (x->defined()) *x = change(x->value());
+  for (Var& weight : o.weights) weight = change(weight.value());
+  return call;
 }
 
 Tensor rows_of(const Tensor& x, const Sequences::Rows& rows) {
@@ -48,27 +60,28 @@ bool takes_width(const Mechanism& mechanism, const Tensor& q, const Tensor& v, s
   return true;
 }
 
-SequenceCall sequence_of(const Context& host, const Call& call, std::int64_t s, bool lasts) {
+SequenceCall sequence_of(const Context& context, const Call& call, std::int64_t s, bool lasts) {
   if (s < 0 || s >= std::ssize(call.queries))
     fail(ErrorCode::usage, fmt::format("sequence {} of {}", s, call.queries.size()), "sequence",
          "sequences are counted from 0");
   const Sequences::Rows &q = call.queries[static_cast<std::size_t>(s)], &k = call.keys[static_cast<std::size_t>(s)];
-  const auto copy = [&](const Tensor& x) { return host_copy(host, x, lasts); };
-  SequenceCall out{copy(rows_of(call.q.value(), q)), copy(rows_of(call.k.value(), k)), copy(rows_of(call.v.value(), k)),
-                   call.mechanism, call.options};
+  SequenceCall out{rows_of(call.q.value(), q), rows_of(call.k.value(), k), rows_of(call.v.value(), k), call.mechanism,
+                   call.options};
   AttentionOptions& options = out.options;
   options.queries = options.keys = {};
   options.dropout_p = 0.0;
   options.return_lse = options.final_state = false;
-  if (options.bias.defined()) options.bias = copy(pairs_of(options.bias.value(), q, k));
-  options.mask = copy(pairs_of(options.mask, q, k));
-  if (options.diagonal_bias.defined())
-    options.diagonal_bias = copy(part_of(options.diagonal_bias.value(), 0, q.batch, 1));
-  if (options.positions.defined()) options.positions = copy(rows_of(options.positions, k));
-  if (options.input.defined()) options.input = copy(rows_of(options.input.value(), k));
-  if (options.initial_state.defined()) options.initial_state = copy(options.initial_state.value().slice(0, s, s + 1));
-  for (Var& weight : options.weights) weight = copy(weight.value());
-  return out;
+  if (options.bias.defined()) options.bias = pairs_of(options.bias.value(), q, k);
+  options.mask = pairs_of(options.mask, q, k);
+  if (options.diagonal_bias.defined()) options.diagonal_bias = part_of(options.diagonal_bias.value(), 0, q.batch, 1);
+  if (options.positions.defined()) options.positions = rows_of(options.positions, k);
+  if (options.input.defined()) options.input = rows_of(options.input.value(), k);
+  if (options.initial_state.defined()) options.initial_state = options.initial_state.value().slice(0, s, s + 1);
+  return changed(std::move(out), [&](const Tensor& x) { return near_copy(context, x, lasts); });
+}
+
+SequenceCall on_host(const Context& host, const SequenceCall& call) {
+  return changed(call, [&](const Tensor& x) { return near_copy(host, x, false); });
 }
 
 }  // namespace fovea::inspection

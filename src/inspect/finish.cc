@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/parallel.h"
 #include "inspect/statistics.h"
@@ -44,6 +45,48 @@ ShareSums MapStatistics::total(std::int64_t head) const {
     all.block += part.block;
   }
   return all;
+}
+
+MapSpec MapStatistics::spec() const {
+  MapSpec spec{.shape = measure_.shape,
+               .causal = measure_.causal,
+               .top = top_,
+               .block = measure_.block,
+               .windows = {},
+               .grid_rows = grid_.rows,
+               .grid_columns = grid_.columns,
+               .cell_rows = grid_.cell_rows,
+               .cell_keys = grid_.cell_keys};
+  for (std::int64_t p = 0; p < measure_.options.curve_points; ++p)
+    spec.windows.push_back(std::min(measure_.window(p), measure_.shape.n_k));
+  return spec;
+}
+
+void MapStatistics::take(MapSums sums) {
+  const auto [heads, n_q, n_k] = measure_.shape;
+  // Those of a head, of lists that have them one after the other.
+  const auto part = [heads = heads]<class T>(const std::vector<T>& all, std::int64_t head) {
+    const std::int64_t each = std::ssize(all) / heads;
+    return std::vector<T>(all.begin() + head * each, all.begin() + (head + 1) * each);
+  };
+  for (HeadRecord& head : heads_) {
+    const std::int64_t h = head.head;
+    head.entropy = part(sums.entropy, h);
+    head.row_sum = part(sums.row_sum, h);
+    head.max_logit = part(sums.max_logit, h);
+    head.top_keys = part(sums.top_keys, h);
+    head.top_weights = part(sums.top_weights, h);
+    ShareSums& to = sums_[count(h * shares_)];
+    to.received = part(sums.received, h);
+    to.distance = part(sums.distance, h);
+    to.curve = part(sums.windows, h);
+    to.block = to.curve.back();
+    to.curve.pop_back();
+    std::partial_sum(to.curve.begin(), to.curve.end(), to.curve.begin());
+    to.first_cell = 0;
+    to.cells = part(sums.cells, h);
+    to.largest = part(sums.largest, h);
+  }
 }
 
 // Rows without a key, and rows that are no numbers, have no statistics.

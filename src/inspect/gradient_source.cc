@@ -100,25 +100,40 @@ void GradientSource::rows(const Context& context, const tile::WantedRows& wanted
     }
 }
 
+namespace {
+
+// Calls use(head, weights) with one row of the map of every kv head's `member`-th query head: the mean over the
+// channels of what the row's output changes by when all channels of a token's values do.
+template <class Use>
+void each_mean_row(Context& own, const SequenceCall& call, std::int64_t row, std::int64_t member, const Use& use) {
+  const auto [heads, n_q, n_k] = call.shape();
+  const std::int64_t kv_heads = call.v.dim(2), d = call.v.dim(3), group = heads / kv_heads;
+  std::vector<float> seed(size(n_q * heads * d), 0.0f);
+  for (std::int64_t h = member; h < heads; h += group)
+    std::fill_n(seed.begin() + (row * heads + h) * d, d, 1.0f / static_cast<float>(d));
+  const std::vector<float> map = pull_back(own, call, false, seed);
+  std::vector<float> weights(size(n_k));
+  for (std::int64_t kv = 0; kv < kv_heads; ++kv) {
+    for (std::int64_t j = 0; j < n_k; ++j)
+      weights[size(j)] = static_cast<float>(sum_signed(&map[size((j * kv_heads + kv) * d)], d));
+    use(kv * group + member, weights);
+  }
+}
+
+}  // namespace
+
 void ToeplitzSource::rows(const Context& context, const tile::WantedRows& wanted, MapSink& sink) const {
   const auto [heads, n_q, n_k] = call_.shape();
-  const std::int64_t kv_heads = call_.v.dim(2), d = call_.v.dim(3);
   if (n_q == 0) return;
   Context own({.threads = context.threads(), .seed = context.seed()});
   // Of a head: element key - row + n_q - 1.
   std::vector<std::vector<float>> diagonals(size(heads), std::vector<float>(size(n_q + n_k - 1), 0.0f));
-  const std::int64_t group = heads / kv_heads;
+  const std::int64_t group = heads / call_.v.dim(2);
   for (const std::int64_t row : {std::int64_t{0}, n_q - 1})
-    for (std::int64_t member = 0; member < group; ++member) {
-      std::vector<float> seed(size(n_q * heads * d), 0.0f);
-      for (std::int64_t h = member; h < heads; h += group)
-        for (std::int64_t c = 0; c < d; ++c) seed[size((row * heads + h) * d + c)] = 1.0f / static_cast<float>(d);
-      const std::vector<float> map = pull_back(own, call_, false, seed);
-      for (std::int64_t kv = 0; kv < kv_heads; ++kv)
-        for (std::int64_t j = 0; j < n_k; ++j)
-          diagonals[size(kv * group + member)][size(j - row + n_q - 1)] =
-              static_cast<float>(sum_signed(&map[size((j * kv_heads + kv) * d)], d));
-    }
+    for (std::int64_t member = 0; member < group; ++member)
+      each_mean_row(own, call_, row, member, [&](std::int64_t head, const std::vector<float>& weights) {
+        std::copy(weights.begin(), weights.end(), diagonals[size(head)].begin() + (n_q - 1 - row));
+      });
   parallel_for(context, heads, [&](std::int64_t head) {
     if (wanted.head >= 0 && wanted.head != head) return;
     const std::vector<float>& all = diagonals[size(head)];
@@ -128,6 +143,24 @@ void ToeplitzSource::rows(const Context& context, const tile::WantedRows& wanted
       give(sink, head, i, i / wanted.rows_per_share, weights);
     }
   });
+}
+
+void ChannelMeanSource::rows(const Context& context, const tile::WantedRows& wanted, MapSink& sink) const {
+  const SequenceCall call = whole_gradient(call_);
+  const auto [heads, n_q, n_k] = call.shape();
+  const std::int64_t group = heads / call.v.dim(2);
+  Context own({.threads = context.threads(), .seed = context.seed()});
+  for (std::int64_t row = wanted.begin; row < std::min(n_q, wanted.end); ++row)
+    for (std::int64_t member = 0; member < group; ++member) {
+      if (wanted.head >= 0 && wanted.head % group != member) continue;
+      each_mean_row(own, call, row, member, [&](std::int64_t head, std::vector<float>& weights) {
+        if (wanted.head < 0 || wanted.head == head) give(sink, head, row, row / wanted.rows_per_share, weights);
+      });
+    }
+}
+
+bool ChannelMeanSource::is_for(const Mechanism& mechanism) {
+  return mechanism.name() == "compressive" && mechanism.choice("pool") != "mean";
 }
 
 }  // namespace fovea::inspection

@@ -31,4 +31,17 @@ class ToeplitzSource final : public MapSource {
   SequenceCall call_;
 };
 
+// Where values are mixed channel by channel (the largest of several, a convolution): the mean over the channels of what
+// a row of the output changes by when all channels of a token do, at the values that are there. A forward and a
+// backward pass for each row.
+class ChannelMeanSource final : public MapSource {
+ public:
+  explicit ChannelMeanSource(SequenceCall call) : call_(std::move(call)) {}
+  static bool is_for(const Mechanism& mechanism);
+  void rows(const Context& context, const tile::WantedRows& wanted, MapSink& sink) const override;
+
+ private:
+  SequenceCall call_;
+};
+
 }  // namespace fovea::inspection

@@ -71,7 +71,7 @@ LayerRecord rolled_out(Context& host, const inspection::Rollout& rollout, const 
 }  // namespace
 
 InspectRecord inspect(Context& context, const Model& model, const Batch& batch, const InspectOptions& options) {
-  Context host = inspection::host_context(context);
+  Context host = inspection::host_context(context), near = inspection::near_context(context);
   InspectRecord record;
   record.model = std::string(task_names()[static_cast<std::size_t>(model.config().task)]);
   inspection::Rollout rollout(options);
@@ -82,10 +82,10 @@ InspectRecord inspect(Context& context, const Model& model, const Batch& batch, 
   const std::int64_t count = run(context, model, batch, [&](const SeenLayer& seen) {
     const bool rolls = options.rollout && !seen.cross && !reads_second(seen);
     if (!wanted(seen.index) && !rolls) return;
-    const SequenceCall call = inspection::sequence_of(host, seen.call, options.sequence, false);
-    if (rolls) rollout.add(host, call);
+    const SequenceCall call = inspection::sequence_of(near, seen.call, options.sequence, false);
+    if (rolls) rollout.add(host, near.device() == Device::cpu ? call : inspection::on_host(host, call));
     if (!wanted(seen.index)) return;
-    LayerRecord layer = inspection::measure(host, call, options);
+    LayerRecord layer = inspection::measure(near, call, options);
     layer.index = seen.index;
     layer.place = seen.place;
     layer.cross = seen.cross;
@@ -101,14 +101,14 @@ InspectRecord inspect(Context& context, const Model& model, const Batch& batch, 
 
 std::vector<MapRectangle> map_rectangles(Context& context, const Model& model, const Batch& batch,
                                          std::span<const MapRequest> requests, std::int64_t sequence) {
-  Context host = inspection::host_context(context);
+  Context near = inspection::near_context(context);
   std::vector<MapRectangle> out(requests.size());
   const std::int64_t count = run(context, model, batch, [&](const SeenLayer& seen) {
     std::optional<SequenceCall> call;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (requests[i].layer != seen.index) continue;
-      if (!call) call = inspection::sequence_of(host, seen.call, sequence, false);
-      out[i] = inspection::rectangle(host, *call, requests[i]);
+      if (!call) call = inspection::sequence_of(near, seen.call, sequence, false);
+      out[i] = inspection::rectangle(near, *call, requests[i]);
     }
   });
   for (const MapRequest& request : requests)

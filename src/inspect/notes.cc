@@ -81,10 +81,12 @@ std::string_view name_of(HeadClass head_class) {
 }
 
 MapNote map_note(const Mechanism& mechanism) {
-  if (mechanism.name() == "compressive" && mechanism.choice("pool") == "max")
-    return {none, "the memory keeps the largest of several values: the output is not linear in v", false};
-  if (mechanism.name() == "compressive" && mechanism.choice("pool") == "conv")
-    return {none, "the convolution of the memory mixes channels: no one weight stands for a token", false};
+  if (mechanism.name() == "compressive" && mechanism.choice("pool") != "mean")
+    return {effective,
+            "segment, memory and compressed memory, unfolded to tokens: the mean over channels of what an output "
+            "changes by "
+            "when all channels of a token do",
+            false};
   const auto note =
       std::find_if(kNotes.begin(), kNotes.end(), [&](const Note& n) { return n.mechanism == mechanism.name(); });
   if (note == kNotes.end()) return {effective, "o = W v, from the gradient of the output", false};

@@ -66,9 +66,9 @@ class FeatureWeigher final : public tile::RowVisitor {
 
 }  // namespace
 
-void ScanSource::rows(const Context& context, const tile::WantedRows& wanted, MapSink& sink) const {
+tile::Work ScanSource::work() const {
   const auto [heads, n_q, n_k] = kept_.shape;
-  tile::Work work{.pieces = tile::PieceList(context.device())};
+  tile::Work work{.pieces = tile::PieceList(kept_.q.device())};
   work.problem = {.dtype = kept_.q.dtype(),
                   .heads = heads,
                   .kv_heads = kept_.k.dim(2),
@@ -78,8 +78,21 @@ void ScanSource::rows(const Context& context, const tile::WantedRows& wanted, Ma
                   .bias = {},
                   .dropout = {}};
   work.pieces.add({.nq = n_q, .nk = n_k}, kept_.causal ? Pattern::causal() : Pattern::full());
+  return work;
+}
+
+void ScanSource::rows(const Context& context, const tile::WantedRows& wanted, MapSink& sink) const {
   FeatureWeigher weigher(kept_, factor_, sink);
-  tile::visit_score_rows(context, work, {.q = kept_.q, .k = kept_.k, .v = {}}, wanted, weigher);
+  tile::visit_score_rows(context, work(), {.q = kept_.q, .k = kept_.k, .v = {}}, wanted, weigher);
+}
+
+std::optional<ScoredRows> ScanSource::scored() const {
+  RowRecipe recipe{.features = true, .denominator = kept_.denominator, .eps = kept_.eps, .factor = factor_};
+  for (const double g : kept_.log_decay) {
+    const std::vector<float> powers = falling_powers(g, kept_.shape.n_k);
+    recipe.powers.insert(recipe.powers.end(), powers.begin(), powers.end());
+  }
+  return ScoredRows{work(), {.q = kept_.q, .k = kept_.k, .v = {}}, std::move(recipe)};
 }
 
 }  // namespace fovea::inspection

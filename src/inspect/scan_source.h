@@ -23,8 +23,11 @@ class ScanSource final : public MapSource {
  public:
   ScanSource(KeptScan kept, double factor) : kept_(std::move(kept)), factor_(factor) {}
   void rows(const Context& context, const tile::WantedRows& wanted, MapSink& sink) const override;
+  std::optional<ScoredRows> scored() const override;
 
  private:
+  tile::Work work() const;  // whose scores are the products of the features
+
   KeptScan kept_;
   double factor_;
 };

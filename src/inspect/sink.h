@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "fovea/context.h"
+#include "inspect/row_math.h"
+#include "scan/contract.h"
 #include "tile/row_statistics.h"
 #include "tile/score_rows.h"
 
@@ -50,6 +53,24 @@ struct RowFacts {
   Tensor lse;
 };
 
+// How a row of scores, or of products of features, becomes weights.
+struct RowRecipe {
+  RowWeighing scores = {};
+  bool quotient = false;  // weights are divided by the sum of their row afterwards
+  // Of features: hidden ones are 0, key j of row i is worth powers[n_k - 1 - (i + n_k - n_q - j)] of its head of keys.
+  bool features = false;
+  std::vector<float> powers = {};  // (kv_heads, n_k); empty: 1
+  scan::Denominator denominator = scan::Denominator::none;
+  double eps = 0.0, factor = 1.0;
+};
+
+// Rows that one problem of the tiled engine gives: scores, or products of features, and what becomes of them.
+struct ScoredRows {
+  tile::Work work;
+  tile::Inputs in;
+  RowRecipe recipe;
+};
+
 // Gives the rows of a map, as many as are wanted.
 class MapSource {
  public:
@@ -60,6 +81,9 @@ class MapSource {
   // Facts, if there are any; then its weights also come in tiles, whose queries and keys have steps of equal length.
   virtual const RowFacts* facts() const { return nullptr; }
   virtual void tiles(const Context&, const tile::WantedRows&, tile::TileVisitor&) const {}
+
+  // For those that make and measure rows themselves: cards.
+  virtual std::optional<ScoredRows> scored() const { return {}; }
 };
 
 }  // namespace fovea::inspection

@@ -95,6 +95,7 @@ bool fills_blocks(const SequenceCall& call) {
 std::unique_ptr<MapSource> source_of(Context& host, const SequenceCall& given, std::int64_t top) {
   if (map_note(given.mechanism).kind == MapKind::none) return nullptr;
   if (given.mechanism.kind().style.values_only) return std::make_unique<ToeplitzSource>(given);
+  if (ChannelMeanSource::is_for(given.mechanism)) return std::make_unique<ChannelMeanSource>(given);
   SequenceCall call = given;  // one channel of the values tells as much as all of them, at half the cost
   if (call.v.dim(3) > 1 && takes_width(call.mechanism, call.q, call.v, 1)) call.v = call.v.slice(3, 0, 1);
   Engines seen(host, top);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "inspect/row_math.h"
+#include "inspect/windows.h"
 
 namespace fovea::inspection {
 namespace {
@@ -16,17 +17,6 @@ std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 // So many shares that threads have work, so few that their sums are small beside the rows: 8 n numbers of each.
 std::int64_t shares_of(std::int64_t n) {
   return std::clamp<std::int64_t>((std::int64_t{1} << 19) / std::max<std::int64_t>(n, 1), 8, 32);
-}
-
-// The window of so many keys around c that grows left and right in turn, and on where one side has ended.
-struct KeyWindow {
-  std::int64_t begin, end;
-};
-KeyWindow window_of(std::int64_t c, std::int64_t keys, std::int64_t n) {
-  std::int64_t begin = c - keys / 2, end = c + (keys - 1) / 2 + 1;
-  if (begin < 0) end -= begin, begin = 0;
-  if (end > n) begin -= end - n, end = n;
-  return {std::max<std::int64_t>(0, begin), end};
 }
 
 }  // namespace
@@ -76,14 +66,6 @@ ShareSums& MapStatistics::sums_of(std::int64_t head, std::int64_t share) {
   return sums;
 }
 
-// Where a query is among the keys: on the last one with the last query; across two sequences, where it would be if both
-// went at the same pace.
-std::int64_t MapStatistics::position_of(std::int64_t row) const {
-  const auto [heads, n_q, n_k] = measure_.shape;
-  if (n_q == n_k) return row;
-  return measure_.causal ? std::clamp<std::int64_t>(row + n_k - n_q, 0, n_k - 1) : row % n_k;
-}
-
 // The sum of a row's magnitudes, if they are numbers.
 bool MapStatistics::settle(const MapRow& row, HeadRecord& head, double& sum) {
   sum = row.row_sum;
@@ -108,7 +90,8 @@ void MapStatistics::take(const MapRow& row, std::int64_t share) {
     if (!std::isfinite(sum)) head.entropy[size(row.row)] = kNone;
     return;
   }
-  add({row, sums, head, position_of(row.row), share, row.keys()}, row.part ? row.factor : row.factor / sum);
+  const std::int64_t position = place_among_keys(row.row, measure_.shape.n_q, measure_.shape.n_k, measure_.causal);
+  add({row, sums, head, position, share, row.keys()}, row.part ? row.factor : row.factor / sum);
 }
 
 void MapStatistics::add(const Seen& seen, double factor) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fovea/inspect.h"
+#include "inspect/map_sums.h"
 #include "inspect/sink.h"
 
 namespace fovea::inspection {
@@ -21,6 +22,8 @@ struct Measure {
   bool takes_tiles() const { return !options.paper_curve && (causal || shape.n_q <= shape.n_k); }
   // Of point p of the curve: how many of the nearest keys.
   std::int64_t window(std::int64_t p) const;
+  // Whether a card can tell it from rows of weights.
+  bool takes_sums() const { return !options.paper_curve; }
 };
 
 // A level of the pyramid while it is summed up.
@@ -44,7 +47,7 @@ struct ShareSums {
   double block = 0.0;
 };
 
-// Adds up rows of maps, or facts of rows and tiles of weights.
+// Adds up rows of maps, or facts of rows and tiles of weights, or takes what a card has summed up.
 class MapStatistics final : public MapSink, public tile::TileVisitor {
  public:
   explicit MapStatistics(const Measure& measure);
@@ -52,6 +55,8 @@ class MapStatistics final : public MapSink, public tile::TileVisitor {
   std::int64_t top() const { return top_; }
   void take(const RowFacts& facts);
   void visit(const tile::WeightTile& tile, std::int64_t share) override;
+  MapSpec spec() const;
+  void take(MapSums sums);
 
   tile::WantedRows wanted() const { return {.rows_per_share = rows_per_share_}; }
   void take(const MapRow& row, std::int64_t share) override;
@@ -89,7 +94,6 @@ class MapStatistics final : public MapSink, public tile::TileVisitor {
   std::size_t cell_row(ShareSums& sums, std::int64_t row) const;
   void add_cells(const Seen& seen) const;
   double mass(const MapRow& row, std::int64_t begin, std::int64_t end) const;
-  std::int64_t position_of(std::int64_t row) const;
   void close_rows(HeadRecord& record) const;
   ShareSums total(std::int64_t head) const;
   MapLevel finest(std::int64_t head) const;

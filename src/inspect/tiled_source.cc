@@ -1,5 +1,6 @@
 #include "inspect/tiled_source.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "inspect/row_math.h"
@@ -7,14 +8,21 @@
 namespace fovea::inspection {
 namespace {
 
+RowWeighing weighing_of(const KeptRun& run) {
+  const tile::Problem& problem = run.work.problem;
+  return {problem.weight, problem.offset, problem.degree};
+}
+
 // Turns rows of scores into weights.
 class Weigher final : public tile::RowVisitor {
  public:
   Weigher(const KeptTiled& kept, const KeptRun& run, bool quotient, MapSink& sink)
-      : kept_(kept), run_(run), quotient_(quotient), sink_(sink), joined_(kept.runs.size() > 1) {
-    const tile::Problem& problem = run.work.problem;
-    how_ = {problem.weight, problem.offset, problem.degree};
-  }
+      : kept_(kept),
+        run_(run),
+        quotient_(quotient),
+        sink_(sink),
+        joined_(kept.runs.size() > 1),
+        how_(weighing_of(run)) {}
 
   void visit(const tile::ScoreRows& rows, std::int64_t share) override {
     for (std::int64_t i = 0; i < rows.count; ++i) {
@@ -80,6 +88,13 @@ void TiledSource::rows(const Context& context, const tile::WantedRows& wanted, M
 void TiledSource::tiles(const Context& context, const tile::WantedRows& wanted, tile::TileVisitor& visitor) const {
   const KeptRun& run = kept_.runs.front();
   tile::visit_weight_tiles(context, run.work, run.in, kept_.facts->lse, wanted, visitor);
+}
+
+std::optional<ScoredRows> TiledSource::scored() const {
+  const KeptRun& run = kept_.runs.front();
+  const auto of_one_head = [](const tile::Piece& piece) { return piece.kv_head >= 0; };
+  if (kept_.runs.size() > 1 || run.work.rule || std::ranges::any_of(run.work.pieces.all(), of_one_head)) return {};
+  return ScoredRows{run.work, run.in, {.scores = weighing_of(run), .quotient = quotient_}};
 }
 
 }  // namespace fovea::inspection

@@ -31,6 +31,7 @@ class TiledSource final : public MapSource {
   bool has_scores() const override { return true; }
   const RowFacts* facts() const override { return kept_.facts && !quotient_ ? &*kept_.facts : nullptr; }
   void tiles(const Context& context, const tile::WantedRows& wanted, tile::TileVisitor& visitor) const override;
+  std::optional<ScoredRows> scored() const override;
 
  private:
   KeptTiled kept_;

@@ -8,6 +8,9 @@
 namespace fovea::viewer {
 namespace {
 
+// Octaves that the least magnitude may rise by where the coarsest steps are too many bytes.
+constexpr double kMostRise = 5.0;
+
 // Within 0.0001 of log2(|value|), many times faster: millions of weights go through it.
 float fast_log2(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
@@ -17,9 +20,9 @@ float fast_log2(float value) {
   return exponent + 2.885390f * t * (1.0f + t2 * (0.3333333f + t2 * (0.2f + t2 * 0.142857f)));
 }
 
-// Bits for each code when each takes as many as its rarity asks for, and no fewer than a deflated byte does in
-// practice.
-double estimated_bits(std::span<const float> values, const Coding& coding) {
+// Bits for each code when each takes as many as its rarity asks for, and at least so many: a code that is a byte of its
+// own, and no part of a run, costs deflate one.
+double estimated_bits(std::span<const float> values, const Coding& coding, double at_least) {
   std::array<std::int64_t, 256> counts{};
   const std::size_t stride = 1 + values.size() / 65536;
   std::int64_t total = 0;
@@ -27,7 +30,8 @@ double estimated_bits(std::span<const float> values, const Coding& coding) {
   double bits = 0.0;
   for (const std::int64_t count : counts)
     if (count > 0)
-      bits -= static_cast<double>(count) * std::log2(static_cast<double>(count) / static_cast<double>(total));
+      bits += static_cast<double>(count) *
+              std::max(at_least, -std::log2(static_cast<double>(count) / static_cast<double>(total)));
   return total > 0 ? bits / static_cast<double>(total) : 0.0;
 }
 
@@ -53,11 +57,16 @@ double Coding::value(std::uint8_t code) const {
 Coding coding_for(std::span<const float> values, double least, bool is_signed, double bytes) {
   const double low = std::log2(least);
   Coding coding{.low = low, .is_signed = is_signed};
+  // Deflate comes within a fifth of the estimate.
+  const auto fits = [&](double at_least) {
+    return 1.2 * estimated_bits(values, coding, at_least) * static_cast<double>(values.size()) / 8.0 <= bytes;
+  };
   for (const double step : {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1.0, 2.0, 3.0}) {
     coding.step = std::max(step, -low / (coding.levels() - 1));
-    // Deflate comes within a fifth of the estimate.
-    if (1.2 * estimated_bits(values, coding) * static_cast<double>(values.size()) / 8.0 <= bytes) break;
+    if (fits(0.0)) return coding;
   }
+  // What is left is without order.
+  while (coding.low < low + kMostRise && !fits(1.0)) coding.low += 0.5;
   return coding;
 }
 

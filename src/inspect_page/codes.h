@@ -20,7 +20,7 @@ struct Coding {
 inline constexpr std::uint8_t kBadCode = 255;
 
 // The finest coding of values in [-1, 1] whose codes deflate to about `bytes`: at least 1/16 of an octave, at most
-// three. Magnitudes below `least` become 0.
+// three. Magnitudes below `least` become 0; where even that is too much, those below up to 32 times as much.
 Coding coding_for(std::span<const float> values, double least, bool is_signed, double bytes);
 
 std::string coded(std::span<const float> values, const Coding& coding);

@@ -47,15 +47,6 @@ class DistanceGradient {
   std::vector<Piece> pieces_;
 };
 
-Problem problem_of(const Work& work, const Inputs& in) {
-  Problem problem = work.problem;
-  const BiasArray<void*> bias = bias_array(in.bias);
-  problem.pieces = work.pieces.all();
-  problem.bias = {bias.data, bias.batch, bias.head, bias.query, bias.key};
-  problem.alibi = in.alibi.defined() ? in.alibi.data<double>() : nullptr;
-  return problem;
-}
-
 Forward arrays_of(const ForwardTensors& io) {
   return {array_of<In>(io.in.q), array_of<In>(io.in.k), array_of<In>(io.in.v),
           array_of<Out>(io.o),   array_of<Out>(io.lse), array_of<Out>(io.rest)};
@@ -73,6 +64,15 @@ void on_the_host(const Context& context, const ForwardTensors& io, const Run& ru
 }
 
 }  // namespace
+
+Problem problem_of(const Work& work, const Inputs& in) {
+  Problem problem = work.problem;
+  const BiasArray<void*> bias = bias_array(in.bias);
+  problem.pieces = work.pieces.all();
+  problem.bias = {bias.data, bias.batch, bias.head, bias.query, bias.key};
+  problem.alibi = in.alibi.defined() ? in.alibi.data<double>() : nullptr;
+  return problem;
+}
 
 void PieceList::add(Piece piece, const Pattern& pattern) {
   plans_.push_back(plan_for(device_, pattern, piece.nq, piece.nk));

@@ -43,6 +43,9 @@ struct Inputs {
   Tensor alibi = {};  // optional: the slope of each query head, f64, dense
 };
 
+// The problem that the engine is given, with the arrays of its bias: for kernels of others on the same pairs.
+Problem problem_of(const Work& work, const Inputs& in);
+
 struct ForwardTensors {
   Inputs in;
   Tensor o;

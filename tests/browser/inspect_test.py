@@ -141,6 +141,8 @@ class Page(unittest.TestCase):
         self.open_head(0)
         self.settled()
         whole, seen = self.view(), self.pixels()
+        pale = self.browser.run("Math.min(inspectPage.map.data.top, 8 / inspectPage.map.data.columns)")
+        self.assertEqual(self.browser.run("inspectPage.map.top({top: () => 1e-6})"), pale, "rows that read all keys alike are pale")
         self.browser.mouse("mouseWheel", *self.pointer(20, 10), deltaX=0, deltaY=-400)
         self.browser.wait(f"inspectPage.map.scale > {1.5 * whole[2]}")
         self.other_pixels(seen)
@@ -180,6 +182,8 @@ class Page(unittest.TestCase):
     def test_the_text_shows_what_a_token_reads(self):
         self.open_head(0)
         self.assertEqual(self.browser.run("document.querySelector('.tokens').textContent"), "To be, or not to be: that is the question.")
+        self.assertEqual(self.browser.run("inspectPage.panel.text.span([';\\n he\\n'], 0, 0, 1, false).textContent"), ";↵\n he↵\n")
+        self.assertEqual(self.browser.run("ranges([0, 1, 3, 4, 5, 6, 9])"), "0, 1, 3 to 6, 9")
         self.browser.click(".tokens span", 25)
         self.assertEqual(self.browser.run("inspectPage.map.chosen[0]"), 25)
         coloured = self.browser.run("[...document.querySelectorAll('.tokens span')].map((s) => Boolean(s.style.background))")

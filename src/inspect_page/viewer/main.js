@@ -58,13 +58,23 @@ function howTo() {
     meta.command ? element("pre", {}, meta.command) : null);
 }
 
+// "0, 2 to 5" for 0, 2, 3, 4, 5.
+function ranges(numbers) {
+  const runs = [];
+  for (const n of numbers) {
+    const last = runs.at(-1);
+    if (last && last[1] === n - 1) last[1] = n; else runs.push([n, n]);
+  }
+  return runs.map(([a, b]) => (b > a + 1 ? `${a} to ${b}` : b > a ? `${a}, ${b}` : `${a}`)).join(", ");
+}
+
 // What can be said of a model at once: which layers are local and global, how many heads may have found nothing to read.
 function shortly(model, index) {
   const layers = meta.layers.filter((layer) => layer.model === index && !isRollout(layer));
   const heads = layers.flatMap((layer) => layer.heads.map((id) => meta.heads[id]));
   const idle = heads.filter((head) => head.class === "delimiter" || head.class === "broadcast").length;
   const reaches = ["local", "mixed", "global"].map((reach) => [reach, layers.filter((layer) => layer.reach === reach).map((layer) => layer.number)]);
-  const words = reaches.filter(([, numbers]) => numbers.length).map(([reach, numbers]) => `${reach}: ${numbers.length > 1 ? "layers" : "layer"} ${numbers.join(", ")}`);
+  const words = reaches.filter(([, numbers]) => numbers.length).map(([reach, numbers]) => `${reach}: ${numbers.length > 1 ? "layers" : "layer"} ${ranges(numbers)}`);
   if (idle) words.push(`${idle} of ${heads.length} heads read little but delimiters or one token`);
   return words.length ? element("p", { class: "shortly" }, meta.models.length > 1 ? element("b", {}, `${model.name}  `) : null, words.join(" · ")) : null;
 }

@@ -77,8 +77,12 @@ class MapView {
     this.pending = requestAnimationFrame(() => { this.pending = 0; this.draw(); });
   }
 
-  // The largest weight that the colours are stretched to. In sight of single weights it is the largest of all.
-  top(level) { return this.showsSingle() ? this.data.top : Math.min(level.top(this.kind), this.data.top) || this.data.top; }
+  // The weight that the strongest colour stands for: in sight of single weights the largest of all, else the largest of
+  // the cells, but so much that rows that read all keys alike look pale, as in the thumbnails.
+  top(level) {
+    if (this.showsSingle() || !level.top(this.kind)) return this.data.top;
+    return Math.min(this.data.top, Math.max(level.top(this.kind), 8 / this.data.columns));
+  }
   showsSingle() { return !this.data.single && this.data.cell * this.scale > 12; }
 
   lut(level) {

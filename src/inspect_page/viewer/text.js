@@ -78,8 +78,8 @@ class TextView {
 
   span(tokens, at, weight, top, same) {
     const raw = tokens[at] ?? `${at} `, t = strength(weight, "root", top);
-    const shown = visible(raw.replaceAll("\n", "")), out = element("span", { "data-at": at, title: `${tokenName(tokens, at)}: ${number(weight)}` });
-    out.textContent = raw.includes("\n") ? `${shown}↵\n` : shown;
+    const out = element("span", { "data-at": at, title: `${tokenName(tokens, at)}: ${number(weight)}` });
+    out.textContent = raw.split("\n").map(visible).join("↵\n");
     if (Number.isNaN(weight)) out.className = "odd";
     else if (t !== 0) out.style.background = `color-mix(in srgb, var(--${t < 0 ? "vermilion" : "blue"}) ${Math.round(85 * Math.abs(t))}%, transparent)`;
     if (Math.abs(t) > 0.6) out.style.color = "var(--paper)";

@@ -29,7 +29,7 @@ class ForwardDriver {
         kernel_(forward_kernel(call)),
         units_(list_units(call.problem, [&](const Plan& plan) { return cut_narrow(plan, max_keys()); })),
         scratch_bytes_(most_bytes(call.problem,
-                                  [&](const Plan& plan) { return kernel_.scratch_bytes(call.problem, plan.tile()); })),
+                                  [&](const Plan& plan) { return kernel_.scratch_bytes(call, plan.tile()); })),
         scratch_(context, scratch_bytes_ * static_cast<std::size_t>(context.threads())) {}
 
   void run() {

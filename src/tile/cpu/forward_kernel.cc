@@ -68,10 +68,11 @@ struct ForwardScratch {
   S statistics;
   std::size_t bytes;
 
-  ForwardScratch(const Problem& problem, TileSize tile, Room room) : ForwardScratch(problem, tile, Carver(room)) {}
+  ForwardScratch(const ForwardCall& call, TileSize tile, Room room) : ForwardScratch(call, tile, Carver(room)) {}
 
  private:
-  ForwardScratch(const Problem& problem, TileSize tile, Carver carver) : statistics(tile, carver) {
+  ForwardScratch(const ForwardCall& call, TileSize tile, Carver carver) : statistics(call, tile, carver) {
+    const Problem& problem = call.problem;
     const std::int64_t lanes = padded_width<R>(tile.query);
     q = carver.take<Element>(elements<M>(problem.d_k) * lanes);
     s = carver.take<R>(tile.key * lanes);
@@ -127,7 +128,7 @@ class QueryTile {
         queries_(queries),
         rows_{call.problem, *unit.piece, queries.head},
         keys_(call.problem, unit),
-        t_(call.problem, unit.plan().tile(), scratch),
+        t_(call, unit.plan().tile(), scratch),
         weights_(passes_of<R>(call.problem.weight)),
         modifier_(call.problem, *unit.piece, queries.head, weights_.unit),
         dropout_(call.problem, *unit.piece, queries.head),
@@ -164,12 +165,12 @@ class QueryTile {
     const auto keys = keys_.block(key_block);
     if (weights_.has_top) std::copy_n(t_.top, at_.lanes, t_.factor);
     score(keys.k);
-    if constexpr (S::kActive) meter().fold(at_, t_.factor, t_.top, t_.sum);
-    if (weights_.has_top) fold(t_.factor, t_.top, t_.sum, at_.lanes);
     if constexpr (S::kActive) {
+      meter().fold(at_, t_.factor, t_.top, t_.sum);
       meter().keep_top(at_, t_.s);
       meter().weigh(at_, t_.s, t_.top, t_.sum);
     } else {
+      if (weights_.has_top) fold(t_.factor, t_.top, t_.sum, at_.lanes);
       weights_.weigh(problem_, at_, t_.s, t_.top, t_.sum);
     }
     if (dropout_.active()) dropout_.apply(at_, t_.s, t_.spare);
@@ -253,8 +254,8 @@ UnitBytes unit_bytes(const Problem& problem, const Unit& unit) {
 }
 
 template <class M, template <class R> class Statistics>
-std::size_t scratch_bytes(const Problem& problem, TileSize tile) {
-  return ForwardScratch<M, Statistics<typename M::Real>>(problem, tile, Room{}).bytes;
+std::size_t scratch_bytes(const ForwardCall& call, TileSize tile) {
+  return ForwardScratch<M, Statistics<typename M::Real>>(call, tile, Room{}).bytes;
 }
 
 template <class M>

@@ -106,7 +106,7 @@ struct ForwardKernel {
   // Bytes of a unit's packed keys and values, and of a thread's scratch for tiles of this size. No size bounds another:
   // a thread needs the most that any tile in use does.
   UnitBytes (*unit_bytes)(const Problem& problem, const Unit& unit);
-  std::size_t (*scratch_bytes)(const Problem& problem, TileSize tile);
+  std::size_t (*scratch_bytes)(const ForwardCall& call, TileSize tile);
   // Copies and converts one key block of the plan.
   void (*pack)(const ForwardCall& call, const Unit& unit, std::int32_t key_block);
   // Computes one query block over the unit's keys; `next` is fetched meanwhile. The scratch keeps the sums from one

@@ -9,7 +9,6 @@
 #endif
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -26,51 +25,77 @@ namespace HWY_NAMESPACE {
 template <class R>
 struct NoStatistics {
   static constexpr bool kActive = false;
-  NoStatistics(TileSize, Carver&) {}
+  NoStatistics(const ForwardCall&, TileSize, Carver&) {}
 };
 
 // One thread's rows, one per lane. Scores are in units of 1 / Softmax::kUnit until they are written.
 template <class R>
 struct RowSums {
   static constexpr bool kActive = true;
-  R* weighted;  // [lanes]: sum of share (score - top)
-  R* least;     // [lanes]: the least of the scores that are kept; a score that is not larger is passed over
+  using Key = hn::TFromD<hn::RebindToSigned<hn::ScalableTag<R>>>;  // as wide as a score
+  R* weighted;                                                     // [lanes]: sum of share (score - top)
+  R* scores;  // [top, lanes]: the largest, in order; a score that is not larger than the last is passed over
+  Key* keys;  // [top, lanes]
 
-  RowSums(TileSize tile, Carver& carver) {
-    const auto lanes = static_cast<std::int64_t>(padded<R>(static_cast<std::size_t>(tile.query)));
+  RowSums(const ForwardCall& call, TileSize tile, Carver& carver) {
+    const auto lanes = padded_width<R>(tile.query), kept = call.statistics->top * lanes;
     weighted = carver.take<R>(lanes);
-    least = carver.take<R>(lanes);
+    scores = carver.take<R>(kept);
+    keys = carver.take<Key>(kept);
   }
 };
 
-// `before` and `sum` are those before this tile: what was collected under one maximum goes on under the next.
+// As fold of forward; what was collected under one maximum goes on under the next.
 template <class R>
-HWY_NOINLINE void fold_weighted(const R* HWY_RESTRICT before, const R* HWY_RESTRICT top, const R* HWY_RESTRICT sum,
+HWY_NOINLINE void fold_measured(R* HWY_RESTRICT factor, const R* HWY_RESTRICT top, R* HWY_RESTRICT sum,
                                 R* HWY_RESTRICT weighted, std::int64_t lanes) {
   for (std::int64_t c = 0; c < lanes; c += kChunk<R>)
-    for (std::int64_t l = c; l < c + kChunk<R>; ++l)
-      weighted[l] = Softmax::fold(before[l], top[l]) * (weighted[l] + sum[l] * (before[l] - top[l]));
+    for (std::int64_t l = c; l < c + kChunk<R>; ++l) {
+      const R below = factor[l] - top[l];
+      factor[l] = Softmax::fold(factor[l], top[l]);
+      weighted[l] = factor[l] * (weighted[l] + sum[l] * below);
+      sum[l] *= factor[l];
+    }
 }
 
-// As weigh_shares of Softmax, with the same bits. A share of 0 stands for a score of -infinity, too.
+// Keys that are taken at a time: their sums stay in registers, and one comparison tells that none of them is kept.
+inline constexpr std::int64_t kKeysAtOnce = 4;
+
+// One score: as Softmax weighs it, with the same bits. A share of 0 stands for a score of -infinity, too.
 template <class R>
-HWY_NOINLINE void weigh_measured(const TileAt& at, R* HWY_RESTRICT s, const R* HWY_RESTRICT top, R* HWY_RESTRICT sum,
-                                 R* HWY_RESTRICT weighted) {
-  const std::int64_t keys = at.kc, lanes = at.lanes;
-  for (std::int64_t j = 0; j < keys; ++j, s += lanes)
-    for (std::int64_t c = 0; c < lanes; c += kChunk<R>)
-      for (std::int64_t l = c; l < c + kChunk<R>; ++l) {
-        constexpr R kLowest = -math::Real<R>::kBias;
-        const R below = s[l] - top[l], bounded = below < kLowest ? kLowest : below;
-        const R share = math::exp2_low(bounded);
-        sum[l] += share;
-        weighted[l] += share * bounded;
-        s[l] = share;
-      }
+HWY_INLINE void weigh_one(R& s, R top, R& sum, R& weighted) {
+  constexpr R kLowest = -math::Real<R>::kBias;
+  const R below = s - top, bounded = below < kLowest ? kLowest : below;
+  s = math::exp2_low(bounded);
+  sum += s;
+  weighted += s * bounded;
 }
 
-// The statistics of one query block of one head. The largest scores of a row stand in the caller's arrays from the
-// start, in order; all but few scores cost one comparison.
+template <class R>
+HWY_NOINLINE void weigh_key(R* HWY_RESTRICT s, const R* HWY_RESTRICT top, R* HWY_RESTRICT sum, R* HWY_RESTRICT weighted,
+                            std::int64_t lanes) {
+  for (std::int64_t c = 0; c < lanes; c += kChunk<R>)
+    for (std::int64_t l = c; l < c + kChunk<R>; ++l) weigh_one(s[l], top[l], sum[l], weighted[l]);
+}
+
+// Four keys, each by itself: only of parameters the compiler believes that they are apart.
+template <class R>
+HWY_NOINLINE void weigh_keys(R* HWY_RESTRICT s0, R* HWY_RESTRICT s1, R* HWY_RESTRICT s2, R* HWY_RESTRICT s3,
+                             const R* HWY_RESTRICT top, R* HWY_RESTRICT sum, R* HWY_RESTRICT weighted,
+                             std::int64_t lanes) {
+  for (std::int64_t c = 0; c < lanes; c += kChunk<R>)
+    for (std::int64_t l = c; l < c + kChunk<R>; ++l) {
+      R total = sum[l], mean = weighted[l];
+      weigh_one(s0[l], top[l], total, mean);
+      weigh_one(s1[l], top[l], total, mean);
+      weigh_one(s2[l], top[l], total, mean);
+      weigh_one(s3[l], top[l], total, mean);
+      sum[l] = total;
+      weighted[l] = mean;
+    }
+}
+
+// The statistics of one query block of one head. All but few scores cost a quarter of a comparison.
 template <class R>
 class RowMeter {
  public:
@@ -79,87 +104,98 @@ class RowMeter {
 
   void open(const TileAt& at) const {
     std::fill_n(sums_.weighted, at.lanes, R{0});
-    std::fill_n(sums_.least, at.lanes, math::kInfinity<R>);  // lanes of no query keep nothing
-    for (std::int64_t l = 0; l < at.qc; ++l) {
-      const Row row = row_of(at, l);
-      std::fill_n(row.scores, io_.top, -math::kInfinity<R>);
-      std::fill_n(row.keys, io_.top, -1);
-      sums_.least[l] = -math::kInfinity<R>;
-    }
+    std::fill_n(sums_.scores, io_.top * at.lanes, -math::kInfinity<R>);
+    std::fill_n(sums_.keys, io_.top * at.lanes, -1);
+    for (std::int64_t t = 0; t < io_.top; ++t)  // lanes of no query keep nothing
+      std::fill_n(sums_.scores + t * at.lanes + at.qc, at.lanes - at.qc, math::kInfinity<R>);
   }
 
   // Keeps the largest scores of a tile.
   HWY_NOINLINE void keep_top(const TileAt& at, const R* HWY_RESTRICT s) const {
     const hn::ScalableTag<R> d;
     const auto width = static_cast<std::int64_t>(hn::Lanes(d));
-    for (std::int64_t j = 0; j < at.kc; ++j, s += at.lanes)
-      for (std::int64_t c = 0; c < at.lanes; c += width) {
-        const auto larger = hn::Gt(hn::LoadU(d, s + c), hn::LoadU(d, sums_.least + c));
-        if (HWY_UNLIKELY(!hn::AllFalse(d, larger))) {
-          std::uint8_t bits[8] = {};
-          hn::StoreMaskBits(d, larger, bits);
-          enter(at, {j, c}, s, bits);
-        }
+    const std::int64_t lanes = at.lanes, whole = at.kc - at.kc % kKeysAtOnce;
+    const R* HWY_RESTRICT least = last(at);
+    std::int64_t j = 0;
+    for (; j < whole; j += kKeysAtOnce, s += kKeysAtOnce * lanes)
+      for (std::int64_t c = 0; c < lanes; c += width) {
+        const R* HWY_RESTRICT x = s + c;
+        const auto first = hn::Max(hn::LoadU(d, x), hn::LoadU(d, x + lanes));
+        const auto second = hn::Max(hn::LoadU(d, x + 2 * lanes), hn::LoadU(d, x + 3 * lanes));
+        if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(hn::Max(first, second), hn::LoadU(d, least + c)))))
+          for (std::int64_t i = 0; i < kKeysAtOnce; ++i) enter(at, {j + i, c}, x + i * lanes);
       }
+    for (; j < at.kc; ++j, s += lanes)
+      for (std::int64_t c = 0; c < lanes; c += width) enter(at, {j, c}, s + c);
   }
 
-  void fold(const TileAt& at, const R* before, const R* top, const R* sum) const {
-    fold_weighted(before, top, sum, sums_.weighted, at.lanes);
+  void fold(const TileAt& at, R* factor, const R* top, R* sum) const {
+    fold_measured(factor, top, sum, sums_.weighted, at.lanes);
   }
-  void weigh(const TileAt& at, R* s, const R* top, R* sum) const { weigh_measured(at, s, top, sum, sums_.weighted); }
+  void weigh(const TileAt& at, R* s, const R* top, R* sum) const {
+    const std::int64_t lanes = at.lanes;
+    std::int64_t j = 0;
+    for (; j + kKeysAtOnce <= at.kc; j += kKeysAtOnce, s += kKeysAtOnce * lanes)
+      weigh_keys(s, s + lanes, s + 2 * lanes, s + 3 * lanes, top, sum, sums_.weighted, lanes);
+    for (; j < at.kc; ++j, s += lanes) weigh_key(s, top, sum, sums_.weighted, lanes);
+  }
 
   // H = ln sum e^(s - top) - mean of (s - top)
   void close(const TileAt& at, const R* sum) const {
     for (std::int64_t l = 0; l < at.qc; ++l) {
       const R entropy = math::log(sum[l]) - math::kLn2<R> * (sums_.weighted[l] / sum[l]);
       const bool exists = std::isfinite(entropy);
-      R* to = static_cast<R*>(element(io_.entropy, dtype_of<R>, piece_.batch, piece_.query_row(at.q0 + l), head_));
+      const std::int64_t row = piece_.query_row(at.q0 + l);
+      R* to = static_cast<R*>(element(io_.entropy, dtype_of<R>, piece_.batch, row, head_));
       *to = !exists ? std::numeric_limits<R>::quiet_NaN() : entropy < 0 ? R{0} : entropy;
-      const Row row = row_of(at, l);
-      for (std::int64_t t = 0; t < io_.top; ++t) row.scores[t] *= math::kLn2<R>;
-      if (!exists) std::fill_n(row.keys, io_.top, -1);
+      auto* scores = static_cast<R*>(element(io_.top_scores, dtype_of<R>, piece_.batch, row, head_));
+      auto* keys = static_cast<std::int32_t*>(element(io_.top_keys, DType::i32, piece_.batch, row, head_));
+      for (std::int64_t t = 0; t < io_.top; ++t) {
+        scores[t] = sums_.scores[t * at.lanes + l] * math::kLn2<R>;
+        keys[t] = exists ? static_cast<std::int32_t>(sums_.keys[t * at.lanes + l]) : -1;
+      }
     }
   }
 
  private:
-  struct Row {
-    R* scores;
-    std::int32_t* keys;
-  };
-  Row row_of(const TileAt& at, std::int64_t lane) const {
-    const std::int64_t row = piece_.query_row(at.q0 + lane);
-    return {static_cast<R*>(element(io_.top_scores, dtype_of<R>, piece_.batch, row, head_)),
-            static_cast<std::int32_t*>(element(io_.top_keys, DType::i32, piece_.batch, row, head_))};
-  }
-
   struct Spot {
-    std::int64_t key, lane;  // in the tile, of the first bit
+    std::int64_t key, lane;  // in the tile, of the first of a vector
   };
-  HWY_NOINLINE void enter(const TileAt& at, Spot spot, const R* s, const std::uint8_t* bits) const {
-    const auto key = static_cast<std::int32_t>(piece_.key_row(at.k0 + spot.key));
-    for (std::int64_t byte = 0; byte < 8; ++byte)
-      for (std::uint32_t left = bits[byte]; left != 0; left &= left - 1) {
-        const std::int64_t lane = spot.lane + 8 * byte + std::countr_zero(left);
-        sums_.least[lane] = insert(row_of(at, lane), s[lane], key);
-      }
-  }
+  R* last(const TileAt& at) const { return sums_.scores + (io_.top - 1) * at.lanes; }
 
-  // Gives the least that is kept afterwards. Of equal scores the earlier key comes first.
-  R insert(const Row& row, R score, std::int32_t key) const {
-    std::int64_t i = io_.top - 1;
-    for (; i > 0 && row.scores[i - 1] < score; --i) {
-      row.scores[i] = row.scores[i - 1];
-      row.keys[i] = row.keys[i - 1];
+  // A vector of scores of one key takes the place of the last ones that are smaller, and rises. Of equal scores the
+  // earlier key stays in front.
+  HWY_INLINE void enter(const TileAt& at, Spot spot, const R* s) const {
+    const hn::ScalableTag<R> d;
+    const hn::RebindToSigned<decltype(d)> dk;
+    R* score = last(at) + spot.lane;
+    const auto least = hn::LoadU(d, score), mine = hn::LoadU(d, s);
+    auto larger = hn::Gt(mine, least);
+    if (hn::AllFalse(d, larger)) return;
+    auto* key = sums_.keys + (io_.top - 1) * at.lanes + spot.lane;
+    auto rising = hn::IfThenElse(larger, mine, least);
+    auto its_key = hn::IfThenElse(hn::RebindMask(dk, larger),
+                                  hn::Set(dk, static_cast<typename RowSums<R>::Key>(piece_.key_row(at.k0 + spot.key))),
+                                  hn::LoadU(dk, key));
+    for (std::int64_t t = io_.top - 1; t > 0; --t, score -= at.lanes, key -= at.lanes) {
+      const auto above = hn::LoadU(d, score - at.lanes);
+      const auto key_above = hn::LoadU(dk, key - at.lanes);
+      larger = hn::Gt(rising, above);
+      if (hn::AllFalse(d, larger)) break;
+      const auto key_larger = hn::RebindMask(dk, larger);
+      hn::StoreU(hn::IfThenElse(larger, above, rising), d, score);
+      hn::StoreU(hn::IfThenElse(key_larger, key_above, its_key), dk, key);
+      rising = hn::IfThenElse(larger, rising, above);
+      its_key = hn::IfThenElse(key_larger, its_key, key_above);
     }
-    row.scores[i] = score;
-    row.keys[i] = key;
-    return row.scores[io_.top - 1];
+    hn::StoreU(rising, d, score);
+    hn::StoreU(its_key, dk, key);
   }
 
   const RowStatistics& io_;
   const Piece& piece_;
   std::int64_t head_;
-  RowSums<R> sums_;
+  const RowSums<R>& sums_;
 };
 
 }  // namespace HWY_NAMESPACE

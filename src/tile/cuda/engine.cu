@@ -203,4 +203,17 @@ void rule_backward(const Launch& launch, const Problem& problem, const RowRule& 
   vjp(launch, run.call, *run.schedule, simt_kernels(Family::rules, is_f64(problem)));
 }
 
+void score_rows(const Launch& launch, const Problem& problem, const In& q, const In& k, const ScoreRows& rows) {
+  Problem narrow = problem;  // values are not read, and weights not dropped
+  narrow.d_v = 1;
+  narrow.dropout = {};
+  tile::check(narrow);
+  const auto schedule = schedule_for(narrow);
+  Call call = call_of(narrow, *schedule);
+  call.unit = 1.0;
+  call.q = q;
+  call.k = k;
+  write_score_rows(launch, call, *schedule, rows);
+}
+
 }  // namespace fovea::tile::cuda

@@ -16,6 +16,16 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io);
 void rule_forward(const Launch& launch, const Problem& problem, const RowRule& rule, const Forward& io);
 void rule_backward(const Launch& launch, const Problem& problem, const RowRule& rule, const Backward& io);
 
+// Scores of `blocks` query blocks of a piece and of `heads` heads, -infinity where a pair is hidden, into memory of the
+// card: to[heads, blocks of whole tiles, stride]. The keys that a block of the plan reads stand one after the other, as
+// its list has them.
+struct ScoreRows {
+  std::int32_t piece, first_block, blocks, first_head, heads;
+  float* to;
+  std::int64_t stride;
+};
+void score_rows(const Launch& launch, const Problem& problem, const In& q, const In& k, const ScoreRows& rows);
+
 // The tile that plans for the card are compiled with. Any other runs too, on the portable kernels.
 constexpr TileSize kTile{64, 64};
 

@@ -21,4 +21,6 @@ const SimtKernels& simt_kernels(Family family, bool is_f64);
 template <class R>
 void search_rows(const Launch& launch, const Call& call, const Schedule& schedule, RowTerms<R>* terms);
 
+void write_score_rows(const Launch& launch, const Call& call, const Schedule& schedule, const ScoreRows& rows);
+
 }  // namespace fovea::tile::cuda

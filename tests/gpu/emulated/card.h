@@ -105,7 +105,7 @@ struct Launch {
 #define gridDim (fovea::emulated::here.grid)
 
 // What kernels call of CUDA without a header of their own.
-using std::exp, std::fma, std::max, std::min, std::sqrt;
+using std::exp, std::fma, std::isfinite, std::isnan, std::log, std::max, std::min, std::sqrt;
 
 inline unsigned emulated_lane() { return threadIdx.x % 32; }
 inline void __syncthreads() { fovea::emulated::await_block(); }

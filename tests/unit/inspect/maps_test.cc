@@ -27,15 +27,27 @@ Mechanism without_norm(const Mechanism& m) {
   return Mechanism(m.name(), settings);
 }
 
-// Values of zeros, or with a 1 in every channel of one row of every item.
-Var unit_values(const Context& context, const Var& like, std::int64_t key) {
-  std::vector<double> values(at(like.shape().numel()), 0.0);
-  const std::int64_t row = like.dim(2) * like.dim(3);
-  if (key >= 0)
-    for (std::int64_t b = 0; b < like.dim(0); ++b)
-      std::fill_n(values.begin() + (b * like.dim(1) + key) * row, row, 1.0);
-  return Var(Tensor::from<double>(context, like.shape(), values));
-}
+// Values with a step in every channel of one row of every item (-1: of none): zeros and 1, or, where the largest of
+// several counts, those that are there and a small one.
+struct Steps {
+  std::vector<double> values;
+  Shape shape;
+  double height;
+
+  Steps(const Mechanism& mechanism, const Var& v) : values(at(v.shape().numel()), 0.0), shape(v.shape()), height(1.0) {
+    if (mechanism.name() != "compressive" || mechanism.choice("pool") != "max") return;
+    values = v.value().to_vector<double>();
+    height = 1e-6;
+  }
+  Var at_key(const Context& context, std::int64_t key) const {
+    std::vector<double> stepped = values;
+    const std::int64_t row = shape[2] * shape[3];
+    if (key >= 0)
+      for (std::int64_t i = 0; i < shape[0] * row; ++i)
+        stepped[at((i / row * shape[1] + key) * row + i % row)] += height;
+    return Var(Tensor::from<double>(context, shape, stepped));
+  }
+};
 
 // (batch, heads, n_q, n_k): the mean over channels.
 std::vector<double> defined_map(const Context& context, Inputs in, const Mechanism& mechanism, const Trial& trial) {
@@ -48,11 +60,11 @@ std::vector<double> defined_map(const Context& context, Inputs in, const Mechani
                          .max_length = trial.n_k};
   in.weights.resize(plain.weights(sizes).size());
   std::vector<double> map(at(trial.batch * trial.heads * trial.n_q * trial.n_k));
-  const Var v = in.v;
-  in.v = unit_values(context, v, -1);
+  const Steps steps(mechanism, in.v);
+  in.v = steps.at_key(context, -1);
   const std::vector<double> zero = expected(context, in, plain, trial).o;
   for (std::int64_t j = 0; j < trial.n_k; ++j) {
-    in.v = unit_values(context, v, j);
+    in.v = steps.at_key(context, j);
     const std::vector<double> o = expected(context, in, plain, trial).o;
     for (std::int64_t b = 0; b < trial.batch; ++b)
       for (std::int64_t i = 0; i < trial.n_q; ++i)
@@ -60,7 +72,7 @@ std::vector<double> defined_map(const Context& context, Inputs in, const Mechani
           double& to = map[at(((b * trial.heads + h) * trial.n_q + i) * trial.n_k + j)];
           for (std::int64_t c = 0; c < trial.d_v; ++c) {
             const std::size_t from = at(((b * trial.n_q + i) * trial.heads + h) * trial.d_v + c);
-            to += (o[from] - zero[from]) / static_cast<double>(trial.d_v);
+            to += (o[from] - zero[from]) / steps.height / static_cast<double>(trial.d_v);
           }
         }
   }

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/rng.h"
 #include "fovea/half.h"
 #include "fovea/inspect_page.h"
+#include "inspect_page/block.h"
 #include "inspect_page/codes.h"
 #include "io/html_text.h"
 #include "io/json.h"
@@ -208,6 +210,23 @@ TEST(InspectPage, RefusesWhatDoesNotFit) {
   page.models[0].record.layers[0].heads[1].entropy.pop_back();
   EXPECT_ERROR(inspect_page_html(page), ErrorCode::shape, "head 1", "model.layers[0]", "inspect()");
   EXPECT_ERROR(inspect_page_html({}), ErrorCode::usage, "no models", "", "");
+}
+
+// Weights far apart without any order: nothing for deflate to find, and more than the bytes even in the coarsest steps.
+TEST(Coding, DropsTheLeastWeightsWhereStepsAloneDoNotFit) {
+  Random random(1, 1);
+  std::vector<float> row(512), map;
+  for (int i = 0; i < 512; ++i) {
+    double sum = 0.0;
+    for (float& w : row) sum += static_cast<double>(w = static_cast<float>(std::exp(4.0 * random.normal())));
+    for (const float w : row) map.push_back(static_cast<float>(static_cast<double>(w) / sum));
+  }
+  constexpr double kLeast = 1.0 / (64 * 512), kBytes = 40e3;
+  const viewer::Coding coding = viewer::coding_for(map, kLeast, false, kBytes);
+  EXPECT_EQ(coding.step, 3.0);
+  EXPECT_GT(coding.low, std::log2(kLeast));
+  EXPECT_LE(coding.low, std::log2(1.0 / (2 * 512)));  // rows that read all keys alike are still seen
+  EXPECT_LE(viewer::deflated(viewer::coded(map, coding)).size(), static_cast<std::size_t>(kBytes));
 }
 
 TEST(Coding, GivesBackWhatItTakes) {

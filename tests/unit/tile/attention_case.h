@@ -222,6 +222,16 @@ class AttentionCase {
     return r;
   }
 
+  // Weights of one query row, key by key.
+  PlainWeight::Row weigh_row(const Piece& piece, std::int64_t h, std::int64_t i) const {
+    std::vector<double> scores;
+    for (std::int64_t j = 0; j < piece.nk; ++j)
+      scores.push_back(options_.pattern.keep(i + piece.nk - piece.nq, j)
+                           ? score(piece, h, piece.q0 + i * piece.q_step, piece.k0 + j * piece.k_step)
+                           : -std::numeric_limits<double>::infinity());
+    return plain_weight().weigh(std::move(scores));
+  }
+
   // Do the pieces reach every pair of rows?
   bool covers() const { return whole_ && options_.step == 1; }
 
@@ -303,16 +313,6 @@ class AttentionCase {
     if (!slopes_.empty()) s -= slopes_[static_cast<std::size_t>(h)] * alibi_distance(piece, qi, kj);
     if (!a_.bias.empty()) s += a_.bias[bias_index(piece.batch, h, qi, kj)];
     return s;
-  }
-
-  // Weights of one query row, key by key.
-  PlainWeight::Row weigh_row(const Piece& piece, std::int64_t h, std::int64_t i) const {
-    std::vector<double> scores;
-    for (std::int64_t j = 0; j < piece.nk; ++j)
-      scores.push_back(options_.pattern.keep(i + piece.nk - piece.nq, j)
-                           ? score(piece, h, piece.q0 + i * piece.q_step, piece.k0 + j * piece.k_step)
-                           : -std::numeric_limits<double>::infinity());
-    return plain_weight().weigh(std::move(scores));
   }
 
   // 0, or the factor of what dropout keeps.
