@@ -289,7 +289,20 @@ __device__ __forceinline__ void store_rows(const SharedTile<kD>& room, const flo
   }
   __syncwarp();
 }
-// The same of what the rows lose as bf16.
+// Writes a warp's 16 rows in f32: four lanes have 32 bytes of a row.
+template <int kD>
+__device__ __forceinline__ void store_wide_rows(const float (&acc)[kD / 8][4], float* to, std::int64_t stride,
+                                                const Range& range) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = warp() * 16 + lane() / 4 + half * 8;
+    if (row < range.begin || row >= range.end) continue;
+#pragma unroll
+    for (int n = 0; n < kD / 8; ++n)
+      *reinterpret_cast<float2*>(to + row * stride + 8 * n + lane() % 4 * 2) = {acc[n][2 * half], acc[n][2 * half + 1]};
+  }
+}
+// What rows lose as bf16.
 template <int kN>
 __device__ __forceinline__ void keep_rest(float (&acc)[kN][4]) {
 #pragma unroll

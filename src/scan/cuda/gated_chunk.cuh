@@ -147,12 +147,14 @@ __device__ __forceinline__ void vjp_pairs(const ChannelTable<kD>& out, const Sha
 }
 
 // Products of the rows of a warp's own part of x with those of y up to them; from the back both count from the part's
-// end.
+// end. rest: what x lost as bf16; may be null.
 template <int kD, bool kBack>
-__device__ __forceinline__ void put_products(const PairTable& to, const SharedTile<kD>& x, const SharedTile<kD>& y) {
+__device__ __forceinline__ void put_products(const PairTable& to, const SharedTile<kD>& x, const SharedTile<kD>* rest,
+                                             const SharedTile<kD>& y) {
   float products[2][4];
   clear(products);
   score_block<kD>(products, x, warp() * kPart, y, warp() * kPart);
+  if (rest != nullptr) score_block<kD>(products, *rest, warp() * kPart, y, warp() * kPart);
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -323,6 +325,18 @@ struct StateSlice {
     add_along<kD>(s, y, x, row);
   }
 };
+
+// Writes 16 transposed rows of own columns in f32: eight lanes have 32 bytes of a row.
+__device__ __forceinline__ void store_wide_slice(const float (&acc)[2][4], float* to, std::int64_t stride,
+                                                 const Range& range) {
+#pragma unroll
+  for (int n = 0; n < 2; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int row = 8 * n + column_of(e);
+      if (row >= range.begin && row < range.end) to[row * stride + warp() * 16 + row_of(e)] = acc[n][e];
+    }
+}
 
 // Writes 16 transposed rows of own columns, through 512 bytes that belong to the warp. `to`: the first row's.
 __device__ __forceinline__ void store_slice(std::uint32_t room, const float (&acc)[2][4], bfloat16* to,

@@ -145,13 +145,18 @@ struct GatedForward {
     float out[2][4];
     std::uint32_t v[4], b[4];
     clear(out);
-    state.template read<false>(out, memory.tile(step.stage, 0), first);
+    if (call.output_type == DType::f32)  // to be normalised: see MmaForward
+      state.template read<true>(out, memory.tile(step.stage, 0), first);
+    else
+      state.template read<false>(out, memory.tile(step.stage, 0), first);
     own_transposed(memory.tile(step.stage, 2), v, warp() * 16, step.part);
     memory.weights(step.part).across(b);
     multiply_add<bfloat16>(out[0], v, b[0], b[1]);
     multiply_add<bfloat16>(out[1], v, b[2], b[3]);
     state.add(memory.totals(step.part), v, memory.tile(step.stage, 1), first);
     const Range queries = in_part(at.queries(step.row), step.part);
+    if (call.output_type == DType::f32)
+      return store_wide_slice(out, at.template to<float>(call.out, step.row + first, true), call.out.row, queries);
     store_slice(memory.room(), out, at.to(call.out, step.row + first, true), call.out.row, queries);
     if (call.out_rest.data == nullptr) return;
     keep_rest(out);
@@ -168,16 +173,23 @@ struct GatedQueries {
   __device__ static void run(const MmaCall& mma) {
     const MmaPlace<kD> at(mma);
     const Memory memory;
+    const bool has_rest = mma.gradient_rest != nullptr;  // dq cancels where v has a mean, as without gates
+    const SharedTile<kD> rest = memory.aside();
     StateSlice<kD, false> state;
     state.load(at.start());
     each_chunk<kStages>(
-        at.chunks, [&](int c, int stage) { fetch_all(at, memory, at.row(c, false), stage); },
+        at.chunks,
+        [&](int c, int stage) {
+          const std::int64_t row = at.row(c, false);
+          fetch_all(at, memory, row, stage);
+          if (has_rest) fetch_rows<kD>(rest, at.dense(mma.gradient_rest), row, at.queries(row));
+        },
         [&](int c, int stage) { map_both(at, memory, at.row(c, false), stage); },
         [&](int c, int stage) {
           const SharedTile<kD> k = memory.tile(stage, 1), v = memory.tile(stage, 2), g = memory.tile(stage, 3);
           const ChannelTable<kD> logs = memory.logs(stage);
           sum_logs<kD>(logs, memory.totals(0), at.call.decay == Decay::step, {nullptr});
-          put_products<kD, false>(memory.pairs(warp()), g, v);
+          put_products<kD, false>(memory.pairs(warp()), g, has_rest ? &rest : nullptr, v);
           __syncthreads();
           each_own_part<kD>([&](int part) {
             vjp_pairs<kD, false>(memory.gradient(), k, memory.pairs(part), logs, part);
@@ -190,6 +202,7 @@ struct GatedQueries {
             std::uint32_t y[4];
             clear(out);
             state.template read<true>(out, g, part * kPart);
+            if (has_rest) state.template read<false>(out, rest, part * kPart);
             finish(at, memory, out, row, part);
             own_transposed(k, y, warp() * 16, part);
             state.add(memory.totals(part), y, v, part * kPart);
@@ -322,7 +335,7 @@ struct GatedKeys {
     const SharedTile<kD> q = memory.tile(0, 0), k = memory.tile(0, 1), v = memory.tile(0, 2), g = memory.tile(0, 3);
     const ChannelTable<kD> logs = memory.logs(0);
     sum_logs<kD>(logs, memory.totals(0), at.call.decay == Decay::step, memory.steps());
-    put_products<kD, true>(memory.pairs(warp()), g, v);
+    put_products<kD, true>(memory.pairs(warp()), g, nullptr, v);
     __syncthreads();
     put_weights<kD>(memory.weights(warp()), q, k, logs, memory.steps());
     __syncthreads();

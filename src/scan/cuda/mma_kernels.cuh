@@ -61,20 +61,20 @@ __device__ __forceinline__ void divide(float (&acc)[kD / 8][4], const MmaPlace<k
   }
 }
 
-// o = f(q) S, and with kScan the triangle of the chunk, S running along. With a denominator S is a pair of bf16: what o
-// is off by would weigh on dq, whose sums cancel by it.
+// o = f(q) S, and with kScan the triangle of the chunk, S running along. With a denominator, and for outputs in f32
+// that are normalised later, S is a pair of bf16: what o is off by would weigh on dq, whose sums cancel by it.
 template <int kD, bool kScan, bool kDivides>
 struct MmaForward {
   static constexpr int kTiles = kScan ? 3 : 1, kStages = kD <= 64 && !kScan ? 4 : 2;
   static constexpr int kBuffers = kScan && kD <= 64 ? 2 : 1;
-  static constexpr bool kPair = kDivides && (kD <= 64 || !kScan);  // where there is room
-  static constexpr int kStates = kPair ? 2 : 1;                    // of a buffer
+  static constexpr bool kRoom = kD <= 64 || !kScan;  // for a pair
+  static constexpr int kStates = kRoom ? 2 : 1;      // of a buffer
   using Memory = MmaMemory<kD, kTiles, kStages, kBuffers * kStates, kDivides ? kBuffers : 0>;
   using State = RunningState<kD, kDivides>;
 
-  __device__ static void put(const Memory& memory, const State& state, int buffer) {
+  __device__ static void put(const Memory& memory, const State& state, int buffer, bool pair) {
     state.put(memory.state(kStates * buffer), memory.column(buffer));
-    if constexpr (kPair) state.put_rest(memory.state(kStates * buffer + 1));
+    if (pair) state.put_rest(memory.state(kStates * buffer + 1));
   }
 
   __device__ static void run(const MmaCall& mma) {
@@ -82,9 +82,10 @@ struct MmaForward {
     const Memory memory;
     const Powers powers = kScan ? make_powers(at.call, at.kv_head, memory.table(), kD) : Powers{nullptr};
     const int own = warp() * 16;
+    const bool pair = kRoom && (kDivides || at.call.output_type == DType::f32);
     State state;
     state.load(at.start());
-    put(memory, state, 0);
+    put(memory, state, 0, pair);
     each_chunk<kStages>(
         at.chunks,
         [&](int c, int stage) {
@@ -111,7 +112,7 @@ struct MmaForward {
             std::uint32_t a[4];
             q.own(a, own, step);
             add_along<kD>(acc, a, s, 16 * step);
-            if constexpr (kPair) add_along<kD>(acc, a, memory.state(kStates * (c % kBuffers) + 1), 16 * step);
+            if (pair) add_along<kD>(acc, a, memory.state(kStates * (c % kBuffers) + 1), 16 * step);
             if constexpr (kDivides) add_column<kD>(sums, a, memory.column(c % kBuffers), step);
           }
           if constexpr (kScan) {
@@ -131,15 +132,11 @@ struct MmaForward {
             }
           }
           if constexpr (kDivides) divide<kD>(acc, at, row, sums[0][0], sums[0][2]);
-          store_rows<kD>(q, acc, at.to(at.call.out, row, true), at.call.out.row, at.queries(row));
-          if (at.call.out_rest.data != nullptr) {
-            keep_rest(acc);
-            store_rows<kD>(q, acc, at.to(at.call.out_rest, row, true), at.call.out_rest.row, at.queries(row));
-          }
+          at.store_outputs(q, acc, row);
           if constexpr (kScan) {
             state.add_keys(k, v, powers, at.count(row));
             if constexpr (kBuffers == 1) __syncthreads();
-            put(memory, state, (c + 1) % kBuffers);
+            put(memory, state, (c + 1) % kBuffers, pair);
           }
         });
     if (kScan)

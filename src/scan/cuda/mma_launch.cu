@@ -9,16 +9,19 @@
 namespace fovea::scan::cuda {
 namespace {
 
-// Is every row of halves made of whole, aligned 16-byte pieces?
+// Is every row made of whole, aligned 16-byte pieces?
 template <class Pointer>
-bool is_aligned(const Array<Pointer>& a) {
-  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 8 == 0 && a.row % 8 == 0 && a.head % 8 == 0;
+bool is_aligned(const Array<Pointer>& a, DType type = DType::bf16) {
+  const std::int64_t piece = type == DType::f32 ? 4 : 8;
+  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % piece == 0 && a.row % piece == 0 &&
+         a.head % piece == 0;
 }
 
-bool are_logs_aligned(const Call& call) {
-  const In& a = call.log_decay;
-  return call.decay == Decay::step ||
-         (reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 4 == 0 && a.row % 4 == 0 && a.head % 4 == 0);
+// Outputs, and what they lost, which is nothing where they are f32: the portable kernels say so.
+template <class Pointer>
+bool takes_outputs(const Call& call, const Array<Pointer>& out, const Array<Pointer>& rest) {
+  return is_aligned(out, call.output_type) && is_aligned(rest) &&
+         (call.output_type == DType::bf16 || rest.data == nullptr);
 }
 
 // Cards with little shared memory do without the widest heads.
@@ -30,6 +33,7 @@ int bytes_of(const Call& call, bool backward) {
 }
 bool is_gated(const Call& call) { return call.decay_columns() != 0; }
 bool divides(const Call& call) { return call.denominator != Denominator::none; }
+bool is_wide(const Call& call) { return call.output_type == DType::f32; }
 bool fits(const Call& call, bool backward) {
   const int bytes = is_gated(call)  ? (call.d_k == 32 ? gated_bytes<32>(backward) : gated_bytes<64>(backward))
                     : divides(call) ? bytes_of<true>(call, backward)
@@ -39,11 +43,12 @@ bool fits(const Call& call, bool backward) {
 
 bool takes(const Call& call, const Schedule& schedule) {
   const bool size = call.d_k == call.d_v && (call.d_k == 32 || call.d_k == 64 || call.d_k == 128);
-  const bool kind = !is_gated(call) || (call.d_k <= 64 && !divides(call) && are_logs_aligned(call));
+  const bool kind = !is_gated(call) || (call.d_k <= 64 && !divides(call) &&
+                                        (call.decay == Decay::step || is_aligned(call.log_decay, DType::f32)));
   const bool reads = std::all_of(schedule.host_pieces.begin(), schedule.host_pieces.end(),
                                  [](const PieceView& piece) { return piece.shift >= 0; });
-  return call.dtype == DType::bf16 && call.output_type == DType::bf16 && size && kind && reads && !schedule.is_step &&
-         is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v);
+  return call.dtype == DType::bf16 && size && kind && reads && !schedule.is_step && is_aligned(call.q) &&
+         is_aligned(call.k) && is_aligned(call.v);
 }
 
 class MmaRun {
@@ -74,29 +79,32 @@ class MmaRun {
   }
 
   void backward(const Backward& io) {
-    const std::size_t bytes = call_.rms_norm ? row_count() * static_cast<std::size_t>(call_.d_v) * sizeof(bfloat16) : 0;
-    const DeviceScratch gradient(launch_, bytes), rest(launch_, bytes);
+    const bool anew = call_.rms_norm || is_wide(call_);  // the gradient of y is not d_o as it stands
+    const std::size_t bytes = row_count() * static_cast<std::size_t>(call_.d_v) * sizeof(bfloat16);
+    const DeviceScratch gradient(launch_, anew ? bytes : 0), rest(launch_, anew && !divides(call_) ? bytes : 0);
     const DeviceScratch scales(launch_, divides(call_) ? row_count() * sizeof(float2) : 0);
-    if (divides(call_)) {
-      auto* to = static_cast<float2*>(scales.data());
-      denominator_rows_kernel<<<static_cast<unsigned>(schedule_.query_ranges.count), kRowThreads, 0, launch_.stream>>>(
-          call_, schedule_.query_ranges.data, to);
-      check_cuda(cudaGetLastError(), "denominators of linear attention");
-      mma_.scales = to;
-    }
-    if (call_.rms_norm) {
-      gradient_rows_kernel<<<static_cast<unsigned>(schedule_.query_ranges.count), kRowThreads, 0, launch_.stream>>>(
-          call_, schedule_.query_ranges.data, gradient.data(), rest.data());
-      check_cuda(cudaGetLastError(), "norm of linear attention");
-      mma_.gradient = gradient.data();
-      mma_.gradient_rest = rest.data();
-    }
+    mma_.gradient = gradient.data();
+    mma_.gradient_rest = rest.data();
+    mma_.scales = static_cast<float2*>(scales.data());
+    make_gradient(gradient.data(), rest.data(), static_cast<float2*>(scales.data()));
     schedule_.causal ? scan_backward(io) : read_backward(io);
   }
 
  private:
   using Room = StatePasses<float>::Room;
 
+  // What the gradient of y takes to be read as bf16.
+  void make_gradient(void* gradient, void* rest, float2* scales) {
+    const auto blocks = static_cast<unsigned>(schedule_.query_ranges.count);
+    const Cut* const ranges = schedule_.query_ranges.data;
+    if (divides(call_))
+      denominator_rows_kernel<<<blocks, kRowThreads, 0, launch_.stream>>>(call_, ranges, scales, gradient);
+    else if (call_.rms_norm)
+      gradient_rows_kernel<<<blocks, kRowThreads, 0, launch_.stream>>>(call_, ranges, gradient, rest);
+    else if (is_wide(call_))
+      split_rows_kernel<<<blocks, kRowThreads, 0, launch_.stream>>>(call_, ranges, gradient, rest);
+    check_cuda(cudaGetLastError(), "gradients of linear attention");
+  }
   std::size_t row_count() const { return static_cast<std::size_t>(call_.query_rows * call_.heads); }
   void run(const Cuts& cuts, MmaStep step, bool scans) {
     mma_.cuts = cuts.data;
@@ -217,17 +225,16 @@ class MmaRun {
 bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule, const Forward& io) {
   // The heads of a group would read the state that one of them writes.
   const bool in_place = io.final_state != nullptr && io.final_state == io.initial_state && call.group() > 1;
-  if (!takes(call, schedule) || !is_aligned(call.out) || !is_aligned(call.out_rest) || in_place || !fits(call, false))
+  if (!takes(call, schedule) || !takes_outputs(call, call.out, call.out_rest) || in_place || !fits(call, false))
     return false;
   MmaRun(launch, call, schedule).forward(io);
   return true;
 }
 
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule, const Backward& io) {
-  const bool aligned = is_aligned(call.d_o) && is_aligned(call.o) && is_aligned(call.rest) && is_aligned(call.dq) &&
-                       is_aligned(call.dk) && is_aligned(call.dv);
-  // The gradient of q would need that of the norm as a pair, and that of the logs a sum over the group.
-  const bool beyond = is_gated(call) && (call.rms_norm || call.group() > 1);
+  const bool aligned = is_aligned(call.d_o, call.output_type) && takes_outputs(call, call.o, call.rest) &&
+                       is_aligned(call.dq) && is_aligned(call.dk) && is_aligned(call.dv);
+  const bool beyond = is_gated(call) && call.group() > 1;  // the gradient of the logs would be a sum over the group
   if (!takes(call, schedule) || !aligned || beyond || !fits(call, true)) return false;
   MmaRun(launch, call, schedule).backward(io);
   return true;

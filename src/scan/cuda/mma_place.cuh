@@ -84,9 +84,20 @@ struct MmaPlace {
     return {static_cast<bfloat16*>(aside) + (piece.first_k + row) * stride + head * kD, stride};
   }
   // Of a chunk's first row.
-  __device__ bfloat16* to(const Out& out, std::int64_t row, bool of_queries) const {
+  template <class T = bfloat16>
+  __device__ T* to(const Out& out, std::int64_t row, bool of_queries) const {
     const std::int64_t first = of_queries ? piece.q0 - piece.shift : piece.k0;
-    return static_cast<bfloat16*>(out.data) + offset_of(out, piece.batch, first + row, of_queries ? head : kv_head);
+    return static_cast<T*>(out.data) + offset_of(out, piece.batch, first + row, of_queries ? head : kv_head);
+  }
+  // Own rows of the output, and what they lost where that is wanted, through `room`.
+  __device__ __forceinline__ void store_outputs(const SharedTile<kD>& room, float (&acc)[kD / 8][4],
+                                                std::int64_t row) const {
+    if (call.output_type == DType::f32)
+      return store_wide_rows<kD>(acc, to<float>(call.out, row, true), call.out.row, queries(row));
+    store_rows<kD>(room, acc, to(call.out, row, true), call.out.row, queries(row));
+    if (call.out_rest.data == nullptr) return;
+    keep_rest(acc);
+    store_rows<kD>(room, acc, to(call.out_rest, row, true), call.out_rest.row, queries(row));
   }
 };
 

@@ -6,12 +6,19 @@
 // What tensor-core kernels leave to a pass over whole rows: the norm over all heads, and its gradient.
 namespace fovea::scan::cuda {
 
-// Eight numbers of a row in bf16, and what they lost.
+// Eight numbers of a row in bf16 or f32, and what they lost as bf16.
 struct Eight {
   float x[8];
 
   __device__ __forceinline__ void load(const void* data, std::int64_t at) {
     add(static_cast<const uint4*>(data)[at / 8], true);
+  }
+  __device__ __forceinline__ void load_as(DType type, const void* data, std::int64_t at) {
+    if (type != DType::f32) return load(data, at);
+    const auto* const from = reinterpret_cast<const float4*>(static_cast<const float*>(data) + at);
+    const float4 a = from[0], b = from[1];
+    x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
+    x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
   }
   __device__ __forceinline__ void add_rest(const void* data, std::int64_t at) {
     if (data != nullptr) add(static_cast<const uint4*>(data)[at / 8], false);
@@ -27,6 +34,11 @@ struct Eight {
       x[2 * i + 1] -= __uint_as_float(r[i] & 0xffff0000u);
     }
     put(rest, rest_at, r);
+  }
+  __device__ __forceinline__ void store_wide(void* data, std::int64_t at) const {
+    auto* const to = reinterpret_cast<float4*>(static_cast<float*>(data) + at);
+    to[0] = {x[0], x[1], x[2], x[3]};
+    to[1] = {x[4], x[5], x[6], x[7]};
   }
 
  private:
@@ -89,7 +101,7 @@ __global__ void norm_rows_kernel(const __grid_constant__ Call call, const Cut* c
     float squares = 0;
     Eight held[kHeld];
     const auto load = [&](int e, Eight& y) {
-      y.load(call.out.data, place(call.out, i, e));
+      y.load_as(call.output_type, call.out.data, place(call.out, i, e));
       y.add_rest(call.out_rest.data, place(call.out_rest, i, e));
     };
     each_piece(count, held, load, [&](int, const Eight& y) {
@@ -105,14 +117,17 @@ __global__ void norm_rows_kernel(const __grid_constant__ Call call, const Cut* c
     each_piece_again(count, held, load, [&](int e, Eight& y) {
 #pragma unroll
       for (float& x : y.x) x *= factor;
+      if (call.output_type == DType::f32) return y.store_wide(call.out.data, place(call.out, i, e));
       y.store(call.out.data, place(call.out, i, e), call.out_rest.data, place(call.out_rest, i, e));
     });
   }
 }
 
 // With a denominator: {1 / d, pull} of every row and head, see column.cuh. As many lanes as a head's row has pieces
-// share it. Grid: ranges of queries.
-__global__ void denominator_rows_kernel(const __grid_constant__ Call call, const Cut* cuts, float2* scales) {
+// share it. Gradients in f32 are rounded into `gradient`, [query rows][heads][d_v], and pulls are those of the rounded
+// ones, which they cancel. Grid: ranges of queries.
+__global__ void denominator_rows_kernel(const __grid_constant__ Call call, const Cut* cuts, float2* scales,
+                                        void* gradient) {
   const Cut cut = cuts[blockIdx.x];
   const PieceView& piece = call.pieces[cut.piece];
   const int pieces = call.d_v / 8, count = static_cast<int>(cut.end - cut.begin) * call.heads * pieces;
@@ -123,9 +138,14 @@ __global__ void denominator_rows_kernel(const __grid_constant__ Call call, const
     float dot = 0;
     if (e < count) {
       Eight o, d_o;
-      o.load(call.o.data, offset_of(call.o, piece.batch, piece.q0 + i, h) + column);
+      o.load_as(call.output_type, call.o.data, offset_of(call.o, piece.batch, piece.q0 + i, h) + column);
       o.add_rest(call.rest.data, offset_of(call.rest, piece.batch, piece.q0 + i, h) + column);
-      d_o.load(call.d_o.data, offset_of(call.d_o, piece.batch, piece.q0 + i, h) + column);
+      d_o.load_as(call.output_type, call.d_o.data, offset_of(call.d_o, piece.batch, piece.q0 + i, h) + column);
+      if (gradient != nullptr) {
+        const std::int64_t to = ((piece.first_q + i) * call.heads + h) * call.d_v + column;
+        d_o.store(gradient, to, nullptr, 0);
+        d_o.load(gradient, to);
+      }
 #pragma unroll
       for (int j = 0; j < 8; ++j) dot += o.x[j] * d_o.x[j];
     }
@@ -174,6 +194,21 @@ __global__ void sum_channels_kernel(const __grid_constant__ Call call, const Cut
   }
 }
 
+// Gradients in f32 as pairs of bf16, [query rows][heads][d_v]. Grid: ranges of queries.
+__global__ void split_rows_kernel(const __grid_constant__ Call call, const Cut* cuts, void* gradient, void* rest) {
+  const Cut cut = cuts[blockIdx.x];
+  const PieceView& piece = call.pieces[cut.piece];
+  const int pieces = call.d_v / 8, count = static_cast<int>(cut.end - cut.begin) * call.heads * pieces;
+  for (int e = static_cast<int>(threadIdx.x); e < count; e += kRowThreads) {
+    const int head = e / pieces % call.heads, column = e % pieces * 8;
+    const std::int64_t i = cut.begin + e / pieces / call.heads;
+    const std::int64_t to = ((piece.first_q + i) * call.heads + head) * call.d_v + column;
+    Eight x;
+    x.load_as(DType::f32, call.d_o.data, offset_of(call.d_o, piece.batch, piece.q0 + i, head) + column);
+    x.store(gradient, to, rest, to);
+  }
+}
+
 // The gradient of y as a pair of bf16, [query rows][heads][d_v]. A warp for each row. Grid: ranges of queries.
 __global__ void gradient_rows_kernel(const __grid_constant__ Call call, const Cut* cuts, void* gradient, void* rest) {
   const Cut cut = cuts[blockIdx.x];
@@ -188,9 +223,9 @@ __global__ void gradient_rows_kernel(const __grid_constant__ Call call, const Cu
     float dot = 0;
     Gradient held[kHeld];
     const auto load = [&](int e, Gradient& g) {
-      g.o.load(call.o.data, place(call.o, i, e));
+      g.o.load_as(call.output_type, call.o.data, place(call.o, i, e));
       g.o.add_rest(call.rest.data, place(call.rest, i, e));
-      g.d_o.load(call.d_o.data, place(call.d_o, i, e));
+      g.d_o.load_as(call.output_type, call.d_o.data, place(call.d_o, i, e));
     };
     each_piece(count, held, load, [&](int, const Gradient& g) {
 #pragma unroll

@@ -34,7 +34,7 @@ Call call_of(const Problem& problem, const Schedule& schedule) {
   call.d_v = static_cast<std::int32_t>(problem.d_v);
   call.rows = schedule.rows;
   call.dtype = problem.dtype;
-  call.output_type = problem.output_type();
+  call.output_type = call.gradient_type = problem.output_type();
   call.weight = problem.weight;
   call.self_adjust = problem.weight == Weight::self_adjust;
   call.offset = problem.offset;
@@ -110,6 +110,44 @@ void write_statistics(const Launch& launch, const Call& call, const Schedule& sc
   check_cuda(cudaGetLastError(), "row statistics");
 }
 
+// Room for gradients of outputs as half types, by batch item, row and head as the caller has them.
+class NarrowGradient {
+ public:
+  NarrowGradient(const Launch& launch, Call& call, const Schedule& schedule)
+      : is_wanted_(call.output_type != call.dtype && call.d_v % 4 == 0 && mma_takes_backward(call, schedule)),
+        to_(shape_of(call, schedule)),
+        memory_(launch, is_wanted_ ? static_cast<std::size_t>(batches_ * to_.batch) * 2 : 0) {
+    if (!is_wanted_ || longest_ == 0) return;
+    to_.data = memory_.data();
+    constexpr int kThreads = 256;
+    const std::int64_t blocks = (longest_ * call.heads * (call.d_v / 4) + kThreads - 1) / kThreads;
+    each_slab(std::ssize(schedule.host_pieces), [&](std::int64_t first, unsigned count) {
+      narrow_kernel<<<dim3(static_cast<unsigned>(blocks), count), kThreads, 0, launch.stream>>>(from_piece(call, first),
+                                                                                                to_);
+    });
+    check_cuda(cudaGetLastError(), "gradients of tiled attention");
+    call.d_o = {to_.data, to_.batch, to_.row, to_.head};
+    call.gradient_type = call.dtype;
+  }
+
+ private:
+  Out shape_of(const Call& call, const Schedule& schedule) {
+    std::int64_t rows = 0;
+    for (const PieceView& piece : schedule.host_pieces) {
+      longest_ = std::max(longest_, piece.nq);
+      batches_ = std::max(batches_, piece.batch + 1);
+      if (piece.nq > 0) rows = std::max(rows, piece.query_row(piece.nq - 1) + 1);
+    }
+    const std::int64_t row = std::int64_t{call.heads} * call.d_v;
+    return {nullptr, rows * row, row, call.d_v};
+  }
+
+  bool is_wanted_;
+  std::int64_t batches_ = 0, longest_ = 0;
+  Out to_;
+  DeviceScratch memory_;
+};
+
 // The gradient of a diagonal bias is summed along tiles that must lie on diagonals themselves.
 void check_diagonal(const Problem& problem, const BiasArray<void*>& d_bias) {
   if (d_bias.data == nullptr || !d_bias.is_diagonal()) return;
@@ -166,6 +204,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   const auto schedule = schedule_for(problem);
   Call call = call_of(problem, *schedule);
   set(call, io);
+  const NarrowGradient narrow(launch, call, *schedule);
   const bool statistic = reads_statistics(call, *schedule);
   const auto rows = static_cast<std::size_t>(schedule->rows * problem.heads);
   const DeviceScratch statistics(launch, statistic ? 2 * rows * wide_size(problem) : 0);

@@ -101,10 +101,7 @@ class HopperForward {
 
   __device__ void store() {
     rows_.close(call_, piece_, head_, first_ + warp() * 16);
-    store_own<T>(own(), rows_.target(call_, call_.out, {piece_, head_, first_, kBlock}), rows_.o);
-    if (call_.out_rest.data == nullptr) return;
-    rows_.take_rounded();
-    store_own<T>(own(), rows_.target(call_, call_.out_rest, {piece_, head_, first_, kBlock}), rows_.o);
+    rows_.store(call_, {piece_, head_, first_, kBlock}, own());
   }
 
   __device__ void leave() const {

@@ -208,11 +208,7 @@ class MmaForward {
 
   __device__ void store() {
     if (!kGeneral || has_statistic(call_.weight)) rows_.close(call_, piece_, head_, first_ + warp_row());
-    const typename decltype(rows_)::Place at{piece_, head_, first_, kOwn};
-    store_own<T, kWidth, kTiles>(q_, rows_.target(call_, call_.out, at), rows_.o);
-    if (call_.out_rest.data == nullptr) return;
-    rows_.take_rounded();
-    store_own<T, kWidth, kTiles>(q_, rows_.target(call_, call_.out_rest, at), rows_.o);
+    rows_.store(call_, {piece_, head_, first_, kOwn}, q_);
   }
 
   __device__ void leave() const {

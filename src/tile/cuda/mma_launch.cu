@@ -81,18 +81,22 @@ const MmaKernel* choose_hopper(const Call& call, Role role, int width) {
 }
 
 bool takes(const Call& call, const Schedule& schedule) {
-  return (call.dtype == DType::bf16 || call.dtype == DType::f16) && call.output_type == call.dtype &&
-         schedule.is_standard && call.d_k % 8 == 0 && call.d_v % 8 == 0;
+  return (call.dtype == DType::bf16 || call.dtype == DType::f16) && schedule.is_standard && call.d_k % 8 == 0 &&
+         call.d_v % 8 == 0;
 }
 
-bool backward_is_aligned(const Call& call) {
-  return is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v) && is_aligned(call.d_o) &&
-         is_aligned(call.dq) && is_aligned(call.dk) && is_aligned(call.dv);
+// Gradients of outputs in f32 are rounded before their row statistic is made of them, so that nothing is left where the
+// two cancel. Weights without a statistic have nothing to that end, and f16 has not the range.
+bool takes_backward(const Call& call) {
+  return is_aligned(call.q) && is_aligned(call.k) && is_aligned(call.v) && is_aligned(call.d_o, call.gradient_type) &&
+         is_aligned(call.dq) && is_aligned(call.dk) && is_aligned(call.dv) &&
+         (call.output_type == call.dtype ||
+          (call.dtype == DType::bf16 && has_statistic(call.weight) && call.rest.data == nullptr));
 }
 
 const MmaKernel* choose_diagonal(const Call& call, const Schedule& schedule) {
   if (!schedule.is_diagonal || is_general(call) || call.heads != call.kv_heads || !takes(call, schedule) ||
-      !backward_is_aligned(call))
+      !takes_backward(call))
     return nullptr;
   return find(call.dtype == DType::bf16 ? diagonal_kernels_bf16 : diagonal_kernels_f16, Variant::softmax, Role::row,
               std::max(call.d_k, call.d_v), 1);
@@ -169,23 +173,29 @@ bool reads_statistics(const Call& call, const Schedule& schedule) {
 
 bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule) {
   const MmaKernel* kernel = choose(call, schedule, Role::forward);
-  if (kernel == nullptr || !is_aligned(call.q) || !is_aligned(call.k) || !is_aligned(call.v) || !is_aligned(call.out) ||
-      !is_aligned(call.out_rest))
+  const bool is_wide = call.output_type != call.dtype;
+  if (kernel == nullptr || !is_aligned(call.q) || !is_aligned(call.k) || !is_aligned(call.v) ||
+      !is_aligned(call.out, call.output_type) || !is_aligned(call.out_rest) ||
+      (is_wide && call.out_rest.data != nullptr))  // which is nothing; the portable kernels say so
     return false;
   run(launch, call, schedule, *kernel);
   return true;
 }
 
+bool mma_takes_backward(const Call& call, const Schedule& schedule) {
+  return takes_backward(call) &&
+         (choose_diagonal(call, schedule) != nullptr ||
+          (choose(call, schedule, Role::row) != nullptr && choose(call, schedule, Role::column) != nullptr));
+}
+
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule) {
+  if (!mma_takes_backward(call, schedule)) return false;
   if (const MmaKernel* both = choose_diagonal(call, schedule)) {
     run_diagonal(launch, call, schedule, *both);
     return true;
   }
-  const MmaKernel* row = choose(call, schedule, Role::row);
-  const MmaKernel* column = choose(call, schedule, Role::column);
-  if (row == nullptr || column == nullptr || !backward_is_aligned(call)) return false;
-  run(launch, call, schedule, *row);
-  run(launch, call, schedule, *column);
+  run(launch, call, schedule, *choose(call, schedule, Role::row));
+  run(launch, call, schedule, *choose(call, schedule, Role::column));
   return true;
 }
 

@@ -141,7 +141,23 @@ __device__ __forceinline__ void store_own(const SharedTile<kWidth>& room, const 
   __syncwarp();
 }
 
-// The same in panels.
+// The same in f32: four lanes have 32 bytes of a row.
+template <int kWidth, int kTiles>
+__device__ __forceinline__ void store_wide(const RowTarget& to, const float (&acc)[kTiles][kWidth / 8][4]) {
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = (warp() * kTiles + t) * 16 + lane() / 4 + half * 8;
+      if (row >= to.count) continue;
+      float* const at = static_cast<float*>(to.data) + to.offset + row * to.stride + column_of(0);
+#pragma unroll
+      for (int n = 0; n < kWidth / 8; ++n)
+        if (8 * n < to.width) *reinterpret_cast<float2*>(at + 8 * n) = {acc[t][n][2 * half], acc[t][n][2 * half + 1]};
+    }
+}
+
+// The same in panels, of half types.
 template <class T, int kWidth, int kRows>
 __device__ __forceinline__ void store_own(const PanelTile<kWidth, kRows>& room, RowTarget to,
                                           const float (&acc)[1][kWidth / 8][4]) {

@@ -102,6 +102,15 @@ struct OutputRows {
             static_cast<std::int32_t>(min(piece.nq - first, std::int64_t{own})), call.d_v};
   }
 
+  // Writes them, and what they lose where that is wanted, through tiles that nobody else uses.
+  template <class Tile>
+  __device__ __forceinline__ void store(const Call& call, const Place& at, const Tile& room) {
+    if (call.output_type == DType::f32) return store_wide<kWidth, kTiles>(target(call, call.out, at), o);
+    store_own<T>(room, target(call, call.out, at), o);
+    if (call.out_rest.data == nullptr) return;
+    take_rounded();
+    store_own<T>(room, target(call, call.out_rest, at), o);
+  }
   // The sums of a part of a list; see PartialShape.
   __device__ __forceinline__ void leave(float* to, const PartialShape& shape, int count) const {
     leave_sums<kWidth, kTiles>(to, shape.columns(), count, o);

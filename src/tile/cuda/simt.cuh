@@ -28,7 +28,7 @@ struct Sides {
   }
   __device__ RowsAt gradients(std::int64_t first, std::int32_t count) const {
     RowsAt rows = queries(call.d_o, first, count);
-    rows.dtype = call.output_type;
+    rows.dtype = call.gradient_type;
     return rows;
   }
   __device__ RowsAt own1(const TileAt& at) const {

@@ -37,13 +37,29 @@ template <class R>
 __global__ void statistics_kernel(const __grid_constant__ Call call, RowStatistic<R>* to) {
   write_statistic<R, 32>(call, to, [&](const RowPlace& at, int lane) {
     const auto load = [&](const In& x, std::int32_t c) { return load_as<R>(x.data, call.output_type, at.in(x) + c); };
+    const In& d_o = call.d_o;
     R sum = 0;
     for (std::int32_t c = lane; c < call.d_v; c += 32) {
       const R o = call.rest.data == nullptr ? load(call.o, c) : load(call.o, c) + load(call.rest, c);
-      sum += o * load(call.d_o, c);
+      sum += o * load_as<R>(d_o.data, call.gradient_type, at.in(d_o) + c);
     }
     return sum;
   });
+}
+
+// Gradients of outputs in f32, as half types: four numbers a thread. Grid: (blocks, pieces).
+__global__ void narrow_kernel(const __grid_constant__ Call call, const __grid_constant__ Out to) {
+  const PieceView& piece = call.pieces[blockIdx.y];
+  const std::int64_t fours = call.d_v / 4, e = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t i = e / fours / call.heads, head = e / fours % call.heads, column = e % fours * 4;
+  if (i >= piece.nq) return;
+  if (piece.kv_head >= 0 && piece.kv_head != call.kv_head_of(static_cast<std::int32_t>(head))) return;
+  const std::int64_t row = piece.query_row(i), at = offset_of(to, piece.batch, row, head) + column;
+  const float4 x = *reinterpret_cast<const float4*>(static_cast<const float*>(call.d_o.data) +
+                                                    offset_of(call.d_o, piece.batch, row, head) + column);
+  const float all[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+  for (int c = 0; c < 4; ++c) store_as<float>(to.data, call.dtype, at + c, all[c]);
 }
 
 // Rows of whole 16-byte pieces.

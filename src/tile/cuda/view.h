@@ -71,6 +71,7 @@ struct Call {
   std::int32_t heads = 0, kv_heads = 0, d_k = 0, d_v = 0;
   std::int64_t rows = 0;  // queries of all pieces
   DType dtype = DType::f32, output_type = DType::f32;
+  DType gradient_type = DType::f32;  // of d_o as kernels read it
   Weight weight = Weight::softmax;
   bool self_adjust = false, has_dropout = false;
   double offset = 0.0, scale = 1.0, unit = 1.0;
@@ -105,10 +106,12 @@ inline Call from_piece(Call call, std::int64_t first) {
   return call;
 }
 
-// Is every row of halves made of whole, aligned 16-byte pieces, if its width is?
+// Is every row of halves, or of f32, made of whole, aligned 16-byte pieces, if its width is?
 template <class Pointer>
-bool is_aligned(const Array<Pointer>& a) {
-  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % 8 == 0 && a.row % 8 == 0 && a.head % 8 == 0;
+bool is_aligned(const Array<Pointer>& a, DType type = DType::bf16) {
+  const std::int64_t piece = type == DType::f32 ? 4 : 8;
+  return reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0 && a.batch % piece == 0 && a.row % piece == 0 &&
+         a.head % piece == 0;
 }
 
 // What a part leaves of an own row: `width` sums of the first result and of the second, then top and sum of its

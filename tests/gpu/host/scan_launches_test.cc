@@ -16,7 +16,7 @@ using fovea::testing::Machine, fovea::testing::launched;
 struct Work {
   DType dtype = DType::bf16;
   std::int64_t width = 64, heads = 4, group = 1, batch = 2, n = 300;
-  bool causal = true, rms_norm = false;
+  bool causal = true, rms_norm = false, wide = false;
   Decay decay = Decay::none;
   Denominator denominator = Denominator::none;
 };
@@ -42,6 +42,7 @@ class ScanLaunches : public ::testing::Test {
     problem.pieces = pieces;
     problem.causal = work.causal;
     problem.rms_norm = work.rms_norm;
+    problem.wide_outputs = work.wide;
     problem.norm_eps = 1e-6;
     problem.decay = work.decay;
     if (work.decay == Decay::head) problem.log_decay = decays.data();
@@ -112,8 +113,22 @@ TEST_F(ScanLaunches, WhatTensorCoresDoNotTakeIsPortable) {
         Work{.decay = Decay::step, .denominator = Denominator::clamp}})
     for (const int card : {kHopper, kAda}) EXPECT_EQ(run_on(card, work), kPortable);
   EXPECT_EQ(run_on(kHopper, {.decay = Decay::head}), kTensorCores);
-  for (const Work& work : {Work{.rms_norm = true, .decay = Decay::channel}, Work{.group = 2, .decay = Decay::channel}})
-    EXPECT_EQ(run_on(kHopper, work), std::pair(Kernels::tensor_cores, Kernels::portable));
+  EXPECT_EQ(run_on(kHopper, {.rms_norm = true, .decay = Decay::channel}), kTensorCores);
+  EXPECT_EQ(run_on(kHopper, {.group = 2, .decay = Decay::channel}),
+            std::pair(Kernels::tensor_cores, Kernels::portable));
+}
+
+// Their gradients are made into pairs of bf16 first.
+TEST_F(ScanLaunches, TensorCoresTakeOutputsInF32) {
+  for (const Work& work : {Work{.wide = true}, Work{.causal = false, .wide = true}, Work{.width = 128, .wide = true},
+                           Work{.wide = true, .decay = Decay::head}, Work{.wide = true, .decay = Decay::channel}}) {
+    std::pair<Kernels, Kernels> ran;
+    const auto names = launched(kHopper, [&] { ran = run_on(kHopper, work); });
+    EXPECT_EQ(ran, kTensorCores);
+    EXPECT_TRUE(names.contains("split_rows_kernel"));
+  }
+  EXPECT_EQ(run_on(kHopper, {.causal = false, .rms_norm = true, .wide = true}), kTensorCores);
+  EXPECT_EQ(run_on(kHopper, {.wide = true, .denominator = Denominator::add}), kTensorCores);
 }
 
 // Only those of a causal backward are summed by themselves.

@@ -20,7 +20,7 @@ struct Work {
   std::int64_t width = 64, heads = 4, kv_heads = 4, batch = 2, n = 300;
   Pattern pattern = Pattern::full();
   Weight weight = Weight::softmax;
-  bool bias = false, d_bias = false, dropout = false;
+  bool bias = false, d_bias = false, dropout = false, wide = false;
   TileSize tile = cuda::kTile;
 };
 
@@ -39,6 +39,7 @@ class TileLaunches : public ::testing::Test {
       pieces_.push_back({.batch = b, .nq = work.n, .nk = work.n, .plan = plan_.get()});
     problem_ = Problem();
     problem_.dtype = work.dtype;
+    problem_.wide_outputs = work.wide;
     problem_.heads = work.heads;
     problem_.kv_heads = work.kv_heads;
     problem_.d_k = problem_.d_v = work.width;
@@ -108,6 +109,25 @@ TEST_F(TileLaunches, WhatHopperHasNoKernelsForRunsOnTensorCores) {
   EXPECT_EQ(forward_on(kHopper), (Names{"mma_forward_kernel", "simt_kernel"})) << "a bias may hide a NaN: looked at";
   const Names backward = backward_on(kHopper);
   EXPECT_TRUE(backward.contains("mma_backward_kernel") && backward.contains("bias_gradient_kernel"));
+}
+
+// Their gradients are made narrow first, where a row statistic makes up for it.
+TEST_F(TileLaunches, OutputsInF32StayOnTensorCores) {
+  for (const std::int64_t width : {32, 64, 128})
+    for (const int card : {kAmpere, kHopper, kBlackwell}) {
+      set({.width = width, .n = 512, .wide = true});
+      EXPECT_EQ(forward_on(card), Names{card == kHopper ? "hopper_forward_kernel" : "mma_forward_kernel"});
+      const Names backward = backward_on(card);
+      EXPECT_TRUE(backward.contains("narrow_kernel"));
+      EXPECT_FALSE(backward.contains("simt_kernel"));
+    }
+  set({.n = 512, .pattern = Pattern::block_diagonal(64), .wide = true});
+  EXPECT_TRUE(backward_on(kHopper).contains("diagonal_backward_kernel"));
+  for (const Work& work : {Work{.weight = Weight::relu2, .wide = true}, Work{.dtype = DType::f16, .wide = true}}) {
+    set(work);
+    EXPECT_FALSE(forward_on(kHopper).contains("simt_kernel"));
+    EXPECT_TRUE(backward_on(kHopper).contains("simt_kernel"));
+  }
 }
 
 TEST_F(TileLaunches, BlocksThatReadThemselvesAloneGoBackwardInOneKernel) {
