@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "io/json.h"
+#include "report/terminal.h"
 
 namespace fovea::cli {
 namespace {
@@ -13,6 +14,12 @@ namespace {
 void put(std::FILE* file, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), file);
   if (!text.ends_with('\n')) std::fputc('\n', file);
+}
+
+// A terminal would break lines within words. A file has them whole.
+void tell(std::FILE* file, std::string_view text) {
+  const Terminal terminal = Terminal::of(fileno(file));
+  put(file, terminal.interactive ? folded(text, static_cast<std::size_t>(terminal.width)) : std::string(text));
 }
 
 // Bytes of a UTF-8 character that starts here; 0 when none does.
@@ -43,16 +50,24 @@ void Console::print(std::string_view text) const {
   if (!json && !silent) put(stdout, text);
 }
 
+void Console::sentence(std::string_view text) const {
+  if (!json && !silent) tell(stdout, text);
+}
+
 void Console::document(const Json& result) const {
   if (json && !silent) put(stdout, json_text(result));
 }
 
 void Console::note(std::string_view text) const {
-  if (!quiet && !silent) put(stderr, text);
+  if (!quiet && !silent) tell(stderr, text);
 }
 
 void Console::detail(std::string_view text) const {
-  if (verbose && !quiet && !silent) put(stderr, text);
+  if (verbose) note(text);
+}
+
+void Console::event(const Json& line) const {
+  if (!quiet && !silent) put(stderr, line.dump());
 }
 
 void Console::finish() {
@@ -62,7 +77,7 @@ void Console::finish() {
 
 void print_error(const Error& error) {
   std::fflush(stdout);
-  put(stderr, std::string("fovea: ") + printable(error.what()));
+  tell(stderr, std::string("fovea: ") + printable(error.what()));
 }
 
 std::string shell_quoted(const std::string& text) {

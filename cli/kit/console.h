@@ -23,10 +23,13 @@ class Console {
   const dist::Ranks* ranks = nullptr;
   std::string command;  // the command line as typed, for reports
 
-  void print(std::string_view text) const;   // the result for people; not with --json
-  void document(const Json& result) const;   // the result for scripts; only with --json
-  void note(std::string_view text) const;    // on the way; not with --quiet
-  void detail(std::string_view text) const;  // on the way; only with --verbose
+  void print(std::string_view text) const;     // the result for people; not with --json
+  void sentence(std::string_view text) const;  // the same, folded on a terminal
+  void document(const Json& result) const;     // the result for scripts; only with --json
+  void note(std::string_view text) const;      // on the way; not with --quiet
+  void detail(std::string_view text) const;    // on the way; only with --verbose
+
+  void event(const Json& line) const;  // on the way, for programs: an object of --json-lines
 
   // Results that did not reach standard output (a full disk) are an error, not a detail.
   static void finish();

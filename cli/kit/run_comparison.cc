@@ -28,8 +28,8 @@ std::size_t longest_name(const ComparisonPlan& plan) {
 void print_tables(const CompareReport& report, const Console& console) {
   const Terminal terminal = Terminal::of(STDOUT_FILENO);
   console.print("\n" + comparison_table(report).text(terminal));
-  console.print(course_table(report).text(terminal));
-  if (const auto lengths = length_table(report)) console.print("accuracy by length\n" + lengths->text(terminal));
+  console.print("\n" + course_table(report).text(terminal));
+  if (const auto lengths = length_table(report)) console.print("\naccuracy by length\n" + lengths->text(terminal));
   for (const RivalReport& rival : report.rivals)
     for (const RunResult& result : rival.results) {
       if (result.profile) console.print(result.name + "\n" + profile_text(*result.profile, terminal));

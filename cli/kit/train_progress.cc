@@ -59,7 +59,7 @@ void TrainProgress::write_json(const StepReport& report) {
             {"speed", state_.rate}, {"skipped", skipped_}};
   if (scores_.classes()) line["accuracy"] = state_.accuracy;
   if (!warning_.empty()) line["warning"] = warning_;
-  console_.note(line.dump());
+  console_.event(line);
 }
 
 void TrainProgress::on_step(const StepReport& report) {
@@ -107,7 +107,7 @@ void TrainProgress::on_eval(const EvalReport& report) {
     Json line{{"event", "evaluation"}, {"name", name_},       {"step", report.step},
               {"split", report.split}, {"loss", report.loss}, {"best", report.best}};
     if (scores_.classes()) line["accuracy"] = report.accuracy;
-    return console_.note(line.dump());
+    return console_.event(line);
   }
   progress_.hide();
   Scores scores = scores_;
@@ -116,7 +116,7 @@ void TrainProgress::on_eval(const EvalReport& report) {
   scores.deviation = report.deviation;
   scores.examples = report.examples;
   console_.note(fmt::format("{}  step {}: {} {}{}", name_, report.step, report.split, scores_text(scores),
-                            report.best ? ", the best so far" : ""));
+                            report.best ? ", best so far" : ""));
 }
 
 }  // namespace fovea::cli

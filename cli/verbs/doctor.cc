@@ -185,7 +185,7 @@ void run(const MachineOptions& options, const Console& console) {
   std::vector<Finding> found = findings(context, machine, measured);
   for (const std::vector<Finding>& more : {built_findings(messages), device_findings()})
     found.insert(found.end(), more.begin(), more.end());
-  console.print(as_text(found));
+  console.sentence(as_text(found));
   console.document(as_json(context, machine, measured, messages));
 }
 

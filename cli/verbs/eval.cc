@@ -98,8 +98,8 @@ void run(const EvalVerbOptions& options, const Console& console) {
          "a checkpoint from before the training left the finite numbers");
   Scores scores = scores_of(data.task, report, *split);
   add_correlations(context, model, *split, options, scores);
-  console.print(fmt::format("{}  {} of {}: {}, {} examples, {:.1f} s", checkpoint.string(), options.split, data.name,
-                            scores_text(scores), report.examples, report.seconds));
+  console.sentence(fmt::format("{}  {} of {}: {}, {} examples, {:.1f} s", checkpoint.string(), options.split, data.name,
+                               scores_text(scores), report.examples, report.seconds));
   const std::optional<ClassMetrics> metrics = metrics_of(context, model, *split, options);
   if (metrics) console.print(fmt::format("F1 {:.3f}, Matthews' correlation {:.3f}", metrics->f1, metrics->correlation));
   Json document{{"checkpoint", checkpoint.string()}, {"data", data.name}, {"split", options.split}};

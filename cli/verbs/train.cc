@@ -87,7 +87,7 @@ void show(const TrainReport& report, const Console& console) {
   if (report.metrics)
     console.print(
         fmt::format("F1 {:.3f}, Matthews' correlation {:.3f}", report.metrics->f1, report.metrics->correlation));
-  console.print(zones_text(result));
+  console.sentence(zones_text(result));
   if (result.profile) console.print(profile_text(*result.profile, Terminal::of(STDOUT_FILENO)));
   if (result.health) console.print(health_text(*result.health, Terminal::of(STDOUT_FILENO)));
   console.document(write_fields(result));

@@ -33,8 +33,8 @@ Judged judged_by(const CompareReport& report) {
 }
 
 std::vector<Level> baseline(const CompareReport& report) {
-  if (report.majority <= 0.0) return {};
-  return {{100.0 * report.majority, "most frequent answer"}};
+  if (report.majority > 0.0) return {{100.0 * report.majority, "most frequent answer"}};
+  return {};
 }
 
 // Score against speed, as large as the memory.

@@ -85,6 +85,8 @@ std::string table_note(const CompareReport& report) {
                       "; ± is half of the 95% interval by the {} examples tested, and says nothing of other seeds "
                       "(--seeds 3 does).",
                       examples);
+  if (report.frequency_loss > 0.0)
+    note += " \"token frequencies\": knowing how often each token comes, and nothing else.";
   return note + " Bold is what is best and apart from all others: the 95% interval of the difference leaves out 0.";
 }
 
@@ -182,6 +184,7 @@ Json compare_json(const CompareReport& report) {
           {"data", report.data},
           {"stand_in", report.stand_in},
           {"majority_share", report.majority},
+          {"frequency_loss", report.frequency_loss > 0.0 ? Json(report.frequency_loss) : Json()},
           {"target", target ? Json(target->text()) : Json()},
           {"models", models},
           {"results", results}};

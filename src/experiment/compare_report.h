@@ -18,12 +18,13 @@ struct RivalReport {
 // Several models on one data set.
 struct CompareReport {
   std::string command = {};
-  std::string task = {};     // of the arena; empty: none
-  bool stand_in = false;     // the data is another set in the shape of the arena's
-  std::string name = {};     // of the data set
-  std::string data = {};     // the data set in a line
-  double majority = 0.0;     // accuracy of always giving the most frequent answer; 0: there are no classes
-  std::int64_t planned = 0;  // runs, finished or not
+  std::string task = {};        // of the arena; empty: none
+  bool stand_in = false;        // the data is another set in the shape of the arena's
+  std::string name = {};        // of the data set
+  std::string data = {};        // the data set in a line
+  double majority = 0.0;        // accuracy of always giving the most frequent answer; 0: there are no classes
+  double frequency_loss = 0.0;  // of who knows how often each token comes (token_frequencies.h); 0: no tokens are told
+  std::int64_t planned = 0;     // runs, finished or not
   std::vector<RivalReport> rivals = {};
   std::vector<PageLink> links = {};  // pages beside the report
 

@@ -14,7 +14,6 @@ namespace fovea {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr const char* kMajorityRow = "majority";
 
 template <class F>
 std::vector<double> numbers_of(const RivalReport& rival, F&& number) {
@@ -55,6 +54,24 @@ TableCell memory_cell(const CompareReport& report, const RivalReport& rival) {
   TableCell cell(mean_of(rival, memory));
   cell.margin = has_seeds(report) ? seeds_margin(report, rival, memory) : 0.0;
   return cell;
+}
+
+// What is reached without a model.
+void add_baseline(const CompareReport& report, std::size_t columns, Table& table) {
+  std::vector<TableCell> cells(columns, kNone);
+  if (report.majority > 0.0) {
+    cells.front() = report.majority;
+    return table.add("majority", std::move(cells));
+  }
+  if (report.frequency_loss <= 0.0) return;
+  Scores scores = report.scores();
+  scores.loss = report.frequency_loss;
+  std::size_t column = 0;
+  for (const ScoreColumn& score : score_columns(scores)) {
+    cells[column] = score.value(scores);
+    column += column == 0 && has_seeds(report) ? 2 : 1;  // behind the first stands how far seeds differ
+  }
+  table.add("token frequencies", std::move(cells));
 }
 
 // A validation curve over the training time.
@@ -127,11 +144,7 @@ Table comparison_table(const CompareReport& report) {
     cells.emplace_back(mean_of(rival, [](const RunResult& r) { return r.parameters; }));
     table.add(rival.name, std::move(cells));
   }
-  if (report.majority > 0.0) {
-    std::vector<TableCell> cells(columns.size(), kNone);
-    cells.front() = report.majority;
-    table.add(kMajorityRow, std::move(cells));
-  }
+  add_baseline(report, columns.size(), table);
   return table;
 }
 

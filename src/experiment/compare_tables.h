@@ -10,7 +10,8 @@
 // interval, by the examples that were tested and by how far the seeds of all models differ.
 namespace fovea {
 
-// Scores and costs, a row for each model and, where there are classes, for always giving the most frequent answer.
+// Scores and costs, a row for each model and one for what is reached without any: by always giving the most frequent
+// answer, or by knowing how often each token comes.
 Table comparison_table(const CompareReport& report);
 
 // A score that it takes some effort to reach, and what is called so: nine tenths of the way from where nothing is

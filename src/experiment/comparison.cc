@@ -7,6 +7,7 @@
 
 #include "experiment/run_folder.h"
 #include "experiment/run_text.h"
+#include "experiment/token_frequencies.h"
 
 namespace fovea {
 namespace {
@@ -95,6 +96,7 @@ ComparisonPlan plan_comparison(const Protocol& protocol, const ComparisonChoices
     RunChoices chosen = choices.run;
     if (rival.model) chosen.model = rival.model;
     if (rival.attention) chosen.attention = rival.attention;
+    chosen.compared = choices.task.empty();
     RunSettings settings = new_run(protocol, chosen);
     if (plan.seeds.empty()) plan.seeds = {settings.train.seed};
     for (const std::uint64_t seed : plan.seeds) {
@@ -142,12 +144,13 @@ void Comparison::run(RunEnvironment environment) const {
 }
 
 CompareReport Comparison::report() const {
+  const Split& tested = empty(data_.test) ? *data_.validation : *data_.test;
   const bool stand_in = !plan_.task.empty() && arena_task(plan_.task).is_stood_in_for(plan_.run(0, 0).data.source);
   CompareReport report{.task = plan_.task,
                        .stand_in = stand_in,
                        .name = data_.name + (stand_in ? " (a stand-in, not the arena's set)" : ""),
                        .data = describe_data(data_),
-                       .majority = empty(data_.test) ? data_.validation->majority() : data_.test->majority(),
+                       .majority = tested.majority(),
                        .planned = std::ssize(plan_.runs)};
   for (std::size_t m = 0; m < plan_.models.size(); ++m) {
     RivalReport rival{plan_.models[m], {}, {}};
@@ -160,6 +163,7 @@ CompareReport Comparison::report() const {
     }
     if (!rival.results.empty()) report.rivals.push_back(std::move(rival));
   }
+  if (!report.rivals.empty() && report.scores().tokens()) report.frequency_loss = frequency_loss(tested);
   return report;
 }
 

@@ -26,6 +26,18 @@ double value_at(const Line& line, double x) {
   return line.y[i - 1] + share * (line.y[i] - line.y[i - 1]);
 }
 
+// Point by point, where all have as many: evaluations of equal steps, or shares of a budget.
+Line mean_of_points(const std::vector<Line>& lines) {
+  const auto count = static_cast<double>(lines.size());
+  Line mean{std::vector<double>(lines.front().x.size()), std::vector<double>(lines.front().x.size())};
+  for (const Line& line : lines)
+    for (std::size_t i = 0; i < line.x.size(); ++i) {
+      mean.x[i] += line.x[i] / count;
+      mean.y[i] += line.y[i] / count;
+    }
+  return mean;
+}
+
 }  // namespace
 
 Curve read_curve(const Path& run, std::string_view split) {
@@ -53,6 +65,9 @@ Curve read_curve(const Path& run, std::string_view split) {
 Line mean_line(const std::vector<Line>& lines) {
   if (lines.size() == 1) return lines.front();
   Line mean;
+  if (lines.empty()) return mean;
+  const auto as_many = [&](const Line& line) { return line.x.size() == lines.front().x.size(); };
+  if (std::all_of(lines.begin(), lines.end(), as_many)) return mean_of_points(lines);
   double from = -INFINITY, to = INFINITY;
   for (const Line& line : lines) {
     if (line.x.empty()) return mean;
@@ -61,7 +76,7 @@ Line mean_line(const std::vector<Line>& lines) {
   }
   // The ends of all belong to it: seeds differ there by less than anyone sees.
   const double slack = 0.02 * (to - from);
-  for (const double x : lines.empty() ? std::vector<double>() : lines.front().x) {
+  for (const double x : lines.front().x) {
     if (x < from - slack || x > to + slack) continue;
     double sum = 0.0;
     for (const Line& line : lines) sum += value_at(line, x);

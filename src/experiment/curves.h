@@ -14,7 +14,8 @@ struct Curve {
 
 Curve read_curve(const Path& run, std::string_view split);
 
-// The mean of several lines where all of them are: at the places of the first, between the points of the others.
+// The mean of several lines: point by point where all have as many, else where all of them are, at the places of the
+// first and between the points of the others.
 struct Line {
   std::vector<double> x, y;
 };

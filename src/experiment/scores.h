@@ -23,6 +23,7 @@ struct Scores {
 
   bool classes() const { return task == Task::classify || task == Task::match || task == Task::vision; }
   bool numbers() const { return task == Task::forecast || task == Task::regress; }
+  bool tokens() const { return !classes() && !numbers() && task != Task::image_text; }
   double interval() const;  // half of the 95% interval of the accuracy (Wilson's); 0: unknown
   double perplexity() const;
   double bits_per_character() const;  // NaN: unknown

@@ -56,13 +56,14 @@ bool is_set(const Json& file, const RunChoices& o, const std::string& name) {
 }
 
 // Where the clock or the tokens end a run, evaluations are spread over these, so that slow models have as many as fast
-// ones. What is chosen by name stays, alone.
+// ones; where steps do, if there would be fewer in what is compared. What is chosen by name stays, alone.
 void spread_evaluations(const Json& file, const RunChoices& o, TrainConfig& train) {
   constexpr std::int64_t kEvaluations = 10;
   const bool by_steps = is_set(file, o, "eval_every"), by_budget = is_set(file, o, "evaluations");
   if (by_steps && !by_budget) train.evaluations = 0;
   if (by_budget && !by_steps) train.eval_every = 0;
-  if (by_steps || by_budget || train.evaluations > 0 || (train.minutes <= 0.0 && train.tokens == 0)) return;
+  const bool few = o.compared && (train.eval_every == 0 || train.steps / train.eval_every < kEvaluations);
+  if (by_steps || by_budget || train.evaluations > 0 || (train.minutes <= 0.0 && train.tokens == 0 && !few)) return;
   train.evaluations = kEvaluations;
   train.eval_every = 0;
 }
@@ -265,7 +266,7 @@ Dataset load_data(const Context& context, const RunSettings& settings, const Pat
   if (settings.data.kind.empty() && !is_generated(settings.data.source))
     for (const DataKind& known : data_kinds())
       if (known.name == kind)
-        observer.on_note(fmt::format("taken for {}: {}; --set data.kind=NAME for another", kind, known.summary));
+        observer.on_note(fmt::format("taken for {}; other kinds: --set data.kind=NAME, fovea list data", kind));
   return load_data(context, settings.data, use);
 }
 

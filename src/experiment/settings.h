@@ -49,6 +49,7 @@ struct RunChoices {
   std::vector<std::string> freeze = {};   // parts that are not trained
   std::optional<double> minutes = {}, lr = {};
   std::optional<std::uint64_t> seed = {};
+  bool compared = false;  // with others, by curves of validation: ten evaluations at least
 
   bool names_data() const;  // by option, setting or file
   // The mechanism that a verb's first word names; refused beside --attention.

@@ -27,7 +27,7 @@ main>pre{white-space:pre-wrap;overflow-wrap:anywhere}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.5rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child{text-align:left;padding-left:0}
-thead th{color:var(--muted);font-weight:500;font-size:.9rem}
+thead th{color:var(--muted);font-weight:500;font-size:.9rem;white-space:normal;vertical-align:bottom}
 tbody th{font-weight:500}
 td.long,th.long{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:14rem;vertical-align:top}
 .best{font-weight:700}
@@ -37,7 +37,11 @@ figure svg{display:block;width:100%;height:auto}
 figcaption{margin-top:.25rem;padding:0 1rem}
 .phone{display:none}
 .warning{border-left:4px solid var(--bad);padding:.25rem .75rem;font-size:.95rem}
-@media(max-width:560px){.screen{display:none}.phone{display:block}main{padding:1.25rem 1rem 3rem}h1{font-size:1.35rem}figure{padding:.5rem .25rem}figcaption{padding:0 .5rem}th,td{padding:.45rem .5rem}th:first-child{position:sticky;left:0;background:var(--paper);max-width:40vw;overflow:hidden;text-overflow:ellipsis}}
+@media(max-width:560px){.screen{display:none}.phone{display:block}main{padding:1.25rem 1rem 3rem}h1{font-size:1.35rem}figure{padding:.5rem .25rem}figcaption{padding:0 .5rem}th,td{padding:.45rem .5rem}th:first-child{position:sticky;left:0;background:var(--paper);max-width:40vw;overflow:hidden;text-overflow:ellipsis}
+/* long texts stand below the numbers of their row, over the whole width */
+.texts,.texts thead,.texts tbody{display:block}.texts tr{display:flex;flex-wrap:wrap;padding:.3rem 0;border-bottom:1px solid var(--line)}
+.texts th,.texts td,.texts th:first-child{flex:1 1 0;border:0;padding:.15rem .25rem;white-space:normal;max-width:none;position:static}
+.texts td.long,.texts th.long,.texts th.long:first-child{flex-basis:100%;min-width:0}}
 details{margin-top:.75rem;border-top:1px solid var(--line);padding-top:.75rem}
 details:first-of-type{margin-top:2.5rem}
 summary{cursor:pointer;font-weight:500}

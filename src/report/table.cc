@@ -36,7 +36,8 @@ void Table::add(std::string name, std::vector<TableCell> cells) {
   rows_.push_back({std::move(name), std::move(cells)});
 }
 
-// The row whose value is better than every other, and apart from them; -1 if there is none.
+// The row whose value is better than every other, and apart from them; -1 if there is none. show() also wants that it
+// reads so.
 std::ptrdiff_t Table::best_row(std::size_t column) const {
   const Best best = columns_[column].best;
   if (best == Best::none || rows_.size() < 2) return -1;
@@ -68,6 +69,10 @@ Table::ShownColumn Table::show(std::size_t column) const {
     const TableCell& cell = rows_[i].cells[column];
     shown.cells.push_back({cell_text(cell, spec.quantity, unit) + (cell.missed ? " !" : ""),
                            static_cast<std::ptrdiff_t>(i) == best, cell.missed});
+  }
+  for (std::size_t i = 0; best >= 0 && i < rows_.size(); ++i) {  // 30.51 and 30.52 MB read alike
+    Shown& winner = shown.cells[static_cast<std::size_t>(best)];
+    if (static_cast<std::ptrdiff_t>(i) != best && shown.cells[i].text == winner.text) winner.best = false;
   }
   return shown;
 }
@@ -187,7 +192,9 @@ std::string Table::html() const {
     }
     body += "</tr>\n";
   }
-  return "<div class=\"wide\"><table>\n<thead><tr>" + head + "</tr></thead>\n<tbody>\n" + body +
+  const bool texts = std::any_of(kinds.begin(), kinds.end(), [](std::string_view kind) { return !kind.empty(); });
+  const std::string kind = texts || !name_kind.empty() ? " class=\"texts\"" : "";
+  return "<div class=\"wide\"><table" + kind + ">\n<thead><tr>" + head + "</tr></thead>\n<tbody>\n" + body +
          "</tbody>\n</table></div>\n";
 }
 

@@ -18,6 +18,31 @@ bool set_and_not_empty(const char* name) {
 
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
+// Where the lines that go on with this one begin: below its last column if it is indented as tables are, else a little
+// in.
+std::size_t hanging_indent(std::string_view line, std::size_t width) {
+  const std::size_t first = line.find_first_not_of(' ');
+  const std::size_t gap = first == 0 ? std::string_view::npos : line.find("  ", first);
+  if (gap == std::string_view::npos) return first + (first == 0 ? 2 : 0);
+  const std::size_t column = line.find_first_not_of(' ', gap);
+  return column <= width / 2 ? column : first;
+}
+
+std::string folded_line(std::string_view line, std::size_t width) {
+  if (text_width(line) <= width || line.find_first_not_of(' ') == std::string_view::npos) return std::string(line);
+  const std::string indent(hanging_indent(line, width), ' ');
+  std::string out, rest(line);
+  for (std::size_t begin = line.find_first_not_of(' '); text_width(rest) > width; begin = indent.size()) {
+    std::size_t end = cut_right(rest, width + 1).rfind(' ');
+    if (end == std::string::npos || end < begin) end = rest.find(' ', begin);  // a word that does not fit
+    const std::size_t next = rest.find_first_not_of(' ', end);
+    if (next == std::string::npos) break;
+    out += rest.substr(0, rest.find_last_not_of(' ', end) + 1) + "\n";
+    rest = indent + rest.substr(next);
+  }
+  return out + rest;
+}
+
 std::string spaces(std::string_view text, std::size_t width) {
   const std::size_t used = text_width(text);
   return std::string(used < width ? width - used : 0, ' ');
@@ -51,6 +76,17 @@ std::string_view cut_right(std::string_view utf8, std::size_t width) {
   for (std::size_t seen = 0; end < utf8.size(); ++end)
     if (begins_character(utf8[end]) && seen++ == width) break;
   return utf8.substr(0, end);
+}
+
+std::string folded(std::string_view utf8, std::size_t width) {
+  std::string out;
+  while (true) {
+    const std::size_t end = utf8.find('\n');
+    out += folded_line(utf8.substr(0, end), width);
+    if (end == std::string_view::npos) return out;
+    out += '\n';
+    utf8.remove_prefix(end + 1);
+  }
 }
 
 }  // namespace fovea

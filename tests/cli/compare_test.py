@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 import signal
 import subprocess
@@ -41,6 +42,11 @@ class Compare(CliTest):
         for word in ["3000 tokens", "Loss against speed", "Training loss by tokens", "Where the time of a step goes", "model.layers"]:
             self.assertIn(word, page)
         self.assertNotIn("most frequent", page)
+        text = "Once upon a time there was a cat. "
+        entropy = -sum(text.count(c) / len(text) * math.log(text.count(c) / len(text)) for c in set(text))
+        self.assertAlmostEqual(self.document("compare", "--resume", "cmp")["frequency_loss"], entropy, delta=0.05)
+        self.assertRegex(result.stdout, rf"(?m)^token frequencies +{entropy:.1f}")
+        self.assertIn("token frequencies", page)
 
     def test_seeds_have_a_mean_and_a_spread(self):
         result = self.good(*self.compare("--steps", 6, "--seeds", "2,7"))
@@ -49,6 +55,7 @@ class Compare(CliTest):
         with open(self.folder / "cmp/results.csv", newline="") as file:
             runs = list(csv.DictReader(file))
         self.assertEqual([(r["name"], r["seed"]) for r in runs], [("norm", "2"), ("norm", "7"), ("diag:block=4", "2"), ("diag:block=4", "7")])
+        self.assertGreaterEqual(len(self.rows("cmp/norm/seed-2", "validation")), 5, "curves have points where steps end a run, too")
         document = self.document("compare", "--resume", "cmp")
         accuracies = [float(r["accuracy"]) for r in runs if r["name"] == "norm"]
         model = document["models"][0]

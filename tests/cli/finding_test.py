@@ -1,12 +1,15 @@
 """Finding one's way: lists, settings and their meanings, pages of help, and what shells complete."""
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import shutil
+import struct
 import subprocess
+import termios
 import time
 import unittest
 from pathlib import Path
@@ -108,6 +111,30 @@ class Pages(CliTest):
         text = re.sub(".\x08", "", shown.stdout)
         for word in ["fovea bench attention", "--print-config", "EXIT STATUS", "Trains a model for any task"]:
             self.assertIn(word, re.sub(r"\s+", " ", text))
+
+
+class OnATerminal(CliTest):
+    def test_lines_are_broken_between_words(self):
+        """On one of 50 columns; a file has them whole."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
+            os.environ.update(TERM="xterm")
+            os.execv(PROGRAM, [str(PROGRAM), "train"])
+        shown = b""
+        try:
+            while piece := os.read(terminal, 65536):
+                shown += piece
+        except OSError:  # it has ended
+            pass
+        os.waitpid(pid, 0)
+        os.close(terminal)
+        lines = shown.decode().split("\r\n")
+        self.assertLessEqual(max(map(len, lines)), 50, lines)
+        whole = self.fovea("train").stderr
+        self.assertGreater(max(map(len, whole.splitlines())), 50)
+        self.assertEqual(" ".join(lines).split(), whole.split())
+        self.assertIn("          ", "\n".join(lines), "what goes on stands below")
 
 
 def typed(shell, setup, line, folder):

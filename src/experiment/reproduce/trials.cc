@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "data/batches.h"
 #include "experiment/run_folder.h"
+#include "experiment/token_frequencies.h"
 #include "io/csv.h"
 #include "measure/machine.h"
 #include "models/files.h"
@@ -13,20 +13,6 @@
 
 namespace fovea {
 namespace {
-
-// Perplexity of who knows how often each token is to be told in this part, and nothing else: a bound that a model has
-// to pass before it has learned anything of what stands beside what.
-double frequency_perplexity(const Split& split) {
-  const Context host({.threads = 1});
-  std::map<std::int32_t, double> counts;
-  double all = 0.0;
-  for (Batches batches(split, {.shuffle = false}); !batches.epoch_done();)
-    for (const std::int32_t token : batches.next(host).targets.to_vector<std::int32_t>())
-      if (token >= 0) ++counts[token], ++all;
-  double entropy = 0.0;
-  for (const auto& [token, count] : counts) entropy -= count / all * std::log(count / all);
-  return std::exp(entropy);
-}
 
 void set_scores(const RunResult& result, const Dataset& data, Outcome& outcome) {
   const Scores& scores = result.scores;
@@ -41,8 +27,8 @@ void set_scores(const RunResult& result, const Dataset& data, Outcome& outcome) 
   } else {
     outcome.set("perplexity", scores.perplexity());
     outcome.set("validation_perplexity", std::exp(result.validation_loss));
-    outcome.set("frequency_perplexity", frequency_perplexity(empty(data.test) ? *data.validation : *data.test));
-    outcome.set("validation_frequency_perplexity", frequency_perplexity(*data.validation));
+    outcome.set("frequency_perplexity", std::exp(frequency_loss(empty(data.test) ? *data.validation : *data.test)));
+    outcome.set("validation_frequency_perplexity", std::exp(frequency_loss(*data.validation)));
   }
   outcome.set("steps_per_second", result.steps_per_second());
 }

@@ -26,6 +26,17 @@ TEST(Curves, MeansAreTakenWhereAllLinesAre) {
   EXPECT_EQ(mean.y, (std::vector<double>{2, 3.5, 5}));
   EXPECT_EQ(mean_line({{{4}, {5}}}).y, std::vector<double>{5});
   EXPECT_TRUE(mean_line({{{4}, {5}}, {{}, {}}}).x.empty());
+  EXPECT_TRUE(mean_line({}).x.empty());
+}
+
+// Evaluations of equal steps: one point of each seed, at times that differ, has a mean, too.
+TEST(Curves, AsManyPointsAreTakenOneByOne) {
+  const Line one = mean_line({{{4}, {5}}, {{6}, {9}}});
+  EXPECT_EQ(one.x, std::vector<double>{5});
+  EXPECT_EQ(one.y, std::vector<double>{7});
+  const Line two = mean_line({{{1, 3}, {0, 2}}, {{3, 7}, {2, 6}}});
+  EXPECT_EQ(two.x, (std::vector<double>{2, 5}));
+  EXPECT_EQ(two.y, (std::vector<double>{1, 4}));
 }
 
 TEST(Curves, LevelsAreReachedBetweenPoints) {

@@ -46,7 +46,7 @@ TEST(Settings, TokensEndARunAlone) {
   EXPECT_EQ(run.train.steps, kNoStepLimit);
 }
 
-TEST(Settings, EvaluationsAreSpreadWhereStepsDoNotEndTheRun) {
+TEST(Settings, EvaluationsAreSpreadOverTheBudget) {
   const auto train = [](RunChoices choices) {
     choices.model = "gpt";
     return new_run({}, choices).train;
@@ -58,6 +58,11 @@ TEST(Settings, EvaluationsAreSpreadWhereStepsDoNotEndTheRun) {
     EXPECT_EQ(config.evaluations, 10);
     EXPECT_EQ(config.eval_every, 0);
   }
+  const TrainConfig compared = train({.steps = 9, .compared = true});
+  EXPECT_EQ(compared.evaluations, 10);
+  EXPECT_EQ(compared.eval_every, 0);
+  EXPECT_EQ(train({.set = {"train.eval_every=7"}, .steps = 9, .compared = true}).evaluations, 0);
+  EXPECT_EQ(train({.steps = 1000 * TrainConfig{}.eval_every, .compared = true}).evaluations, 0);  // there are enough
   const TrainConfig named = train({.set = {"train.eval_every=7"}, .minutes = 1.0});
   EXPECT_EQ(named.evaluations, 0);
   EXPECT_EQ(named.eval_every, 7);

@@ -46,6 +46,15 @@ TEST(Table, BoldOnlyWhereColourIs) {
   EXPECT_EQ(sample().text({.interactive = true, .colour = false, .width = 100}).find('\033'), std::string::npos);
 }
 
+TEST(Table, BestMustReadBetter) {
+  Table table({{"peak memory", Quantity::bytes, Best::lowest}});
+  table.add("a", {30.52e6});
+  table.add("b", {30.51e6});
+  EXPECT_EQ(table.html().find("best"), std::string::npos);
+  table.add("c", {29.9e6});
+  EXPECT_NE(table.html().find("<td class=\"best\">29.9</td>"), std::string::npos) << table.html();
+}
+
 TEST(Table, BestMustBeatTheSpread) {
   Table table({{"time", Quantity::seconds, Best::lowest}});
   table.add("a", {{1.00, 0.05}});
@@ -82,6 +91,15 @@ TEST(Table, MarksMissedBarsAndMissingValues) {
   EXPECT_NE(table.html().find("&lt;none&gt;"), std::string::npos);
   EXPECT_EQ(table.csv(), "name,ratio,note\na,0.93,eager\nb,,<none>\n");
   EXPECT_ERROR(table.add("c", {1.0}), ErrorCode::internal, "1 cells in a table of 2", "", "");
+}
+
+// On a phone they stand below the row.
+TEST(Table, SaysThatItHoldsLongTexts) {
+  Table table({{"example", Quantity::text}});
+  table.add("1", {"short"});
+  EXPECT_EQ(table.html().find("texts"), std::string::npos);
+  table.add("2", {std::string(80, 'x')});
+  EXPECT_NE(table.html().find("<table class=\"texts\">"), std::string::npos);
 }
 
 TEST(Table, NarrowTerminalGetsSeveralTables) {
@@ -136,6 +154,17 @@ TEST(Terminal, CountsCharactersNotBytes) {
   EXPECT_EQ(cut_right("±±±", 2), "±±");
   EXPECT_EQ(cut_right("ab", 5), "ab");
   EXPECT_EQ(cut_right("ab", 0), "");
+}
+
+TEST(Terminal, FoldsBetweenWords) {
+  EXPECT_EQ(folded("as wide as it may be", 20), "as wide as it may be");
+  EXPECT_EQ(folded("one two three\nfour", 10), "one two\n  three\nfour");
+  EXPECT_EQ(folded("  at      a\n  try     one two three\n", 20), "  at      a\n  try     one two\n          three\n");
+  EXPECT_EQ(folded("a-word-that-is-longer than", 10), "a-word-that-is-longer\n  than");
+  EXPECT_EQ(folded("ä ö ü ä ö", 5), "ä ö ü\n  ä ö");
+  EXPECT_EQ(folded("one   two", 5), "one\n  two");
+  EXPECT_EQ(folded("trailing     ", 8), "trailing     ");
+  EXPECT_EQ(folded("", 5), "");
 }
 
 TEST(Terminal, AFileIsNotATerminal) {
