@@ -5,8 +5,6 @@ from cases.kinds import BOTH, Attention, Form, Row, both_ways
 SECTION = "Mechanisms"
 N = 8192
 WHY = {
-    "performer": "The features of q and k, 64 MB each, and their gradients go through memory, about 900 MB in all, and the "
-                 "products wait for them.",
     "linformer": "Nearly all of it are large products, on both sides; the bar lies beyond sgemm's rate, of which ours reaches "
                  "four fifths forward and nine tenths backward.",
     "nystrom": "The bar would take nearly nine tenths of sgemm's rate; with 64 landmarks every row is fetched and written for one "

@@ -154,8 +154,16 @@ void clear(std::size_t rows, const Rows<void*>& to) {
 template <class R, class T>
 HWY_NOINLINE R dot_as(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::size_t n) {
   R sum = 0;
+  std::size_t first = 0;
+  if constexpr (std::is_same_v<R, T>) {  // the compiler would add up the lanes one by one, through memory
+    const hn::ScalableTag<R> d;
+    auto lanes = hn::Zero(d);
+    for (; first + hn::Lanes(d) <= n; first += hn::Lanes(d))
+      lanes = hn::MulAdd(hn::LoadU(d, a + first), hn::LoadU(d, b + first), lanes);
+    sum = hn::GetLane(hn::SumOfLanes(d, lanes));
+  }
 #pragma omp simd reduction(+ : sum)
-  for (std::size_t i = 0; i < n; ++i) sum += static_cast<R>(a[i]) * static_cast<R>(b[i]);
+  for (std::size_t i = first; i < n; ++i) sum += static_cast<R>(a[i]) * static_cast<R>(b[i]);
   return sum;
 }
 
