@@ -229,8 +229,9 @@ std::string sentence_of(const InspectPage& page) {
     std::int64_t tokens = 0;
     for (const LayerRecord& layer : model.record.layers)
       heads += layer.heads.size(), tokens = std::max(tokens, layer.n_q);
-    out += fmt::format("{}{}: {} layers with {} heads reading {} tokens", out.empty() ? "" : "; ", model.name,
-                       model.record.layers.size(), heads, tokens);
+    const std::string with = heads > 0 ? fmt::format("with {} heads", heads) : "none of which has a map,";
+    out += fmt::format("{}{}: {} layers {} reading {} tokens", out.empty() ? "" : "; ", model.name,
+                       model.record.layers.size(), with, tokens);
   }
   return out + ".";
 }

@@ -19,18 +19,22 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr std::int64_t kBlock = 512;  // numbers that are summed in f32
 
+// Calls use(x, count) for parts of a row that are short enough for sums in f32.
+template <class T, class Use>
+HWY_INLINE void for_parts(T* x, std::int64_t n, const Use& use) {
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) use(x + begin, std::min(kBlock, n - begin));
+}
+
 // The sum of value(x_i).
 template <class Value>
 HWY_INLINE double sum_of(const float* x, std::int64_t n, const Value& value) {
   double total = 0.0;
-  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const float* HWY_RESTRICT y = x + begin;
-    const std::int64_t count = std::min(kBlock, n - begin);
+  for_parts(x, n, [&](const float* HWY_RESTRICT y, std::int64_t count) {
     float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t i = 0; i < count; ++i) sum += value(y[i]);
     total += static_cast<double>(sum);
-  }
+  });
   return total;
 }
 
@@ -54,11 +58,9 @@ float largest_magnitude(const float* HWY_RESTRICT x, std::int64_t n) {
 // Shares e^(s - top) of a row and their sums; the weights are these, or of self_adjust scores times shares. A hidden
 // score is -infinity, whose product with 0 must be 0.
 template <bool kTimesScore>
-RowSums exponentials(float* HWY_RESTRICT s, std::int64_t n, float top) {
+RowSums exponentials(float* s, std::int64_t n, float top) {
   RowSums sums;
-  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const std::int64_t count = std::min(kBlock, n - begin);
-    float* HWY_RESTRICT x = s + begin;
+  for_parts(s, n, [&](float* HWY_RESTRICT x, std::int64_t count) {
     float sum = 0.0f, weighted = 0.0f;
 #pragma omp simd reduction(+ : sum, weighted)
     for (std::int64_t i = 0; i < count; ++i) {
@@ -71,7 +73,7 @@ RowSums exponentials(float* HWY_RESTRICT s, std::int64_t n, float top) {
     }
     sums.exponentials += static_cast<double>(sum);
     sums.weighted += static_cast<double>(weighted);
-  }
+  });
   return sums;
 }
 

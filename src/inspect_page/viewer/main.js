@@ -88,7 +88,7 @@ function start() {
     element("p", { class: "caution" }, "A map shows what a head reads, not why a model answers as it does: what a head reads may be undone, repeated or ignored further up. "
       + "To learn whether a head matters, take it away and see what it costs."),
     ...meta.models.map(shortly).filter(Boolean), overview.root, panel.root,
-    element("section", {}, element("h2", {}, "The model as a whole"), element("div", { class: "plots" }, localityFigure(), entropyFigure())), ...[worthSection(), approximationSection()].filter(Boolean),
+    ...[meta.heads.length ? element("section", {}, element("h2", {}, "The model as a whole"), element("div", { class: "plots" }, localityFigure(), entropyFigure())) : null, worthSection(), approximationSection()].filter(Boolean),
     numbersTable(open), howTo(), element("footer", {}, `Made by fovea ${meta.version}. This file needs nothing else and asks for nothing over the network.`));
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") panel.close(); });
   darkness.addEventListener("change", () => panel.repaint());

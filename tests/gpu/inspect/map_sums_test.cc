@@ -179,7 +179,6 @@ void expect_near(const auto& ours, std::size_t from, const std::vector<double>& 
 TEST_P(MapOnCard, SumsAreThoseOfTheWholeMap) {
   const PlainMap map(case_, setting_);
   const MapSpec spec = spec_of(case_.options());
-  const auto [heads, n_q, n_k] = spec.shape;
   with_map([&](const cuda::CardMap& on_card) {
     MapSums sums = cuda::sum_map({}, on_card, spec);
     for (std::int64_t h = 0; h < spec.shape.heads; ++h) {
@@ -216,16 +215,21 @@ TEST_P(MapOnCard, FactsOfRowsAreThoseOfTheWholeMap) {
         ASSERT_NEAR(sums.entropy[at], entropy, 3e-5);
         ASSERT_NEAR(sums.row_sum[at], sum, 1e-5 * (1.0 + sum));
         const double logit = map.logits[size(h)][size(i)];
-        if (!setting_.recipe.features)
+        if (!setting_.recipe.features) {
           ASSERT_TRUE(sums.max_logit[at] == logit || std::abs(sums.max_logit[at] - logit) < 1e-5) << logit;
+        }
         std::vector<double> order;
         for (const double p : row) order.push_back(std::abs(p));
         std::ranges::sort(order, std::greater());
         for (std::size_t t = 0; t < size(spec.top); ++t) {
           const std::int32_t key = sums.top_keys[first + t];
           ASSERT_NEAR(std::abs(sums.top_weights[first + t]), order[t], 5e-6);
-          if (key >= 0) ASSERT_NEAR(row[size(key)], sums.top_weights[first + t], 5e-6);
-          if (order[t] > 1e-30) ASSERT_GE(key, 0);
+          if (order[t] > 1e-30) {
+            ASSERT_GE(key, 0);
+          }
+          if (key >= 0) {
+            ASSERT_NEAR(row[size(key)], sums.top_weights[first + t], 5e-6);
+          }
         }
       }
   });
