@@ -44,6 +44,7 @@ Call call_of(const Problem& problem, const Schedule& schedule) {
   call.score_scale = static_cast<float>(call.scale * call.unit);
   call.alibi = problem.alibi;
   call.bias = problem.bias;
+  call.is_shaped = problem.weight == Weight::softmax && problem.scale > 0 && problem.alibi == nullptr;
   call.has_dropout = problem.dropout.p > 0;
   call.dropout = PairDropout::of(problem.dropout.p, problem.dropout.seed, problem.dropout.stream);
   call.drop_shift = stream_shift();

@@ -74,6 +74,7 @@ struct Call {
   DType gradient_type = DType::f32;  // of d_o as kernels read it
   Weight weight = Weight::softmax;
   bool self_adjust = false, has_dropout = false;
+  bool is_shaped = false;  // softmax with a positive scale, a bias and dropout at most
   double offset = 0.0, scale = 1.0, unit = 1.0;
   float score_scale = 1.0f;  // scale times unit
   int degree = 2;
