@@ -215,7 +215,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   call.statistics = statistics.data();
   const SimtKernels& portable = simt_kernels(family_of(problem), is_f64(problem));
   if (!mma_backward(launch, call, *schedule)) return vjp(launch, call, *schedule, portable);
-  if (call.d_bias.data != nullptr) portable.add_bias(launch, call, *schedule);
+  if (call.d_bias.data != nullptr && !mma_add_bias(launch, call, *schedule)) portable.add_bias(launch, call, *schedule);
 }
 
 void rule_forward(const Launch& launch, const Problem& problem, const RowRule& rule, const Forward& io) {

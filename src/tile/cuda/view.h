@@ -89,6 +89,7 @@ struct Call {
   Out out, out_rest, out_lse;  // forward
   Out dq, dk, dv;
   BiasArray<void*> d_bias;
+  bool adds_bias = false;            // to what is there; see mma_bias.cuh
   const void* statistics = nullptr;  // RowStatistic or RowTerms: [heads, rows]
   std::uint32_t* flags = nullptr;    // [flags, heads] of a tensor-core kernel: is this item to be done again?
   float* partial = nullptr;          // sums of parts: [slots, heads, own rows, columns]; see PartialShape
