@@ -21,7 +21,8 @@ void launch_norm(const Launch& launch, const MmaCall& mma, std::int32_t cuts) {
 
 bool takes_norm(const Call& call) {
   const bool size = call.d_v == 32 || call.d_v == 64;
-  if (!call.rms_norm || call.causal || call.output_type != DType::bf16 || !size || call.heads > MmaNorm<64>::kMostHeads) return false;
+  if (!call.rms_norm || call.causal || call.output_type != DType::bf16 || !size || call.heads > MmaNorm<64>::kMostHeads)
+    return false;
   const int bytes = call.d_v == 32 ? MmaNorm<32>::bytes(call.heads) : MmaNorm<64>::bytes(call.heads);
   return bytes <= current_card(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }

@@ -44,6 +44,7 @@ Call call_of(const Problem& problem, const Schedule& schedule) {
   call.score_scale = static_cast<float>(call.scale * call.unit);
   call.alibi = problem.alibi;
   call.bias = problem.bias;
+  call.is_shaped = problem.weight == Weight::softmax && problem.scale > 0 && problem.alibi == nullptr;
   call.has_dropout = problem.dropout.p > 0;
   call.dropout = PairDropout::of(problem.dropout.p, problem.dropout.seed, problem.dropout.stream);
   call.drop_shift = stream_shift();
@@ -214,7 +215,7 @@ void backward(const Launch& launch, const Problem& problem, const Backward& io) 
   call.statistics = statistics.data();
   const SimtKernels& portable = simt_kernels(family_of(problem), is_f64(problem));
   if (!mma_backward(launch, call, *schedule)) return vjp(launch, call, *schedule, portable);
-  if (call.d_bias.data != nullptr) portable.add_bias(launch, call, *schedule);
+  if (call.d_bias.data != nullptr && !mma_add_bias(launch, call, *schedule)) portable.add_bias(launch, call, *schedule);
 }
 
 void rule_forward(const Launch& launch, const Problem& problem, const RowRule& rule, const Forward& io) {

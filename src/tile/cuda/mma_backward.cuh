@@ -68,7 +68,7 @@ class MmaBackward : public BackwardTiles<T, kWidth, 64 * kTiles, kRole> {
       multiply<0>(streamed_tile(stage, 0), part * kPart, s);
       multiply<1>(streamed_tile(stage, 1), part * kPart, g);
       if constexpr (kGeneral)
-        vjp_any(now, part, keeps, s, g);
+        vjp_any(now, stage, part, keeps, s, g);
       else
         vjp_softmax(stage, part, keeps, s, g);
       gather(g, streamed_tile(stage, 0), part * kPart, acc1_);
@@ -136,32 +136,24 @@ class MmaBackward : public BackwardTiles<T, kWidth, 64 * kTiles, kRole> {
         }
   }
 
-  __device__ __forceinline__ void vjp_any(const Arrival& now, int part, const FragmentMask<kTiles>& keeps, Scores& s,
-                                          Scores& g) const {
-    const FragmentWeights weights(call_);
-    const Modifier<float> modify(call_, piece_, now.head);
-    const Dropper<float> drop(call_, piece_, now.head);
+  __device__ __forceinline__ void vjp_any(const Arrival& now, int stage, int part, const FragmentMask<kTiles>& keeps,
+                                          Scores& s, Scores& g) const {
+    const PairGradient gradient(call_, piece_, now.head);
     const std::int64_t streamed = std::int64_t{now.block} * kBlock + part * kPart;
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t)
+    for (int n = 0; n < kPart / 8; ++n) {
+      RowStatistic<float> across[2];
+      if constexpr (kByColumns) this->streamed_terms(stage, part * kPart + 8 * n, across);
 #pragma unroll
-      for (int n = 0; n < kPart / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int i = warp_row() + 16 * t + row_of(e);
-          const std::int64_t own = first_ + i, other = streamed + 8 * n + column_of(e);
-          const Pair at = kByColumns ? Pair{other, own} : Pair{own, other};
-          const bool kept = (keeps.is_whole || keeps.keeps(t, 8 * n, e)) && i < own_count_;
-          const float score = kept ? modify(s[t][n][e], at) : -math::kInfinity<float>;
-          const float factor = call_.has_dropout && kept ? drop(at) : 1.0f;
-          RowStatistic<float> row = Shares<float>::nothing();
-          if (kept && call_.statistics != nullptr)
-            row = kByColumns ? this->terms_of(now.head)[other] : terms_[t][e / 2];
-          const Weighed<float> w = weights.vjp(score, g[t][n][e] * factor, row);
-          const bool counts = score != -math::kInfinity<float>;
-          g[t][n][e] = counts ? w.gradient : 0.0f;
-          s[t][n][e] = counts ? w.weight * factor : 0.0f;
-        }
+      for (int t = 0; t < kTiles; ++t) {
+        const std::int64_t own = first_ + warp_row() + 16 * t, other = streamed + 8 * n;
+        const auto kept = [&](int e) {
+          return (keeps.is_whole || keeps.keeps(t, 8 * n, e)) && warp_row() + 16 * t + row_of(e) < own_count_;
+        };
+        const auto terms = [&](int e) { return kByColumns ? across[e % 2] : terms_[t][e / 2]; };
+        gradient.apply<kByColumns>(kByColumns ? Pair{other, own} : Pair{own, other}, kept, terms, s[t][n], g[t][n]);
+      }
+    }
   }
 
   // acc += weights . streamed rows [row, row + kPart)

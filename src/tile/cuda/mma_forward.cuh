@@ -145,33 +145,51 @@ class MmaForward {
 
   // Products become weights of any kind; `key` is that of the first column. Scores are -infinity where no pair is kept.
   __device__ __forceinline__ void weigh_any(std::int64_t key, Scores& s) {
+    call_.is_shaped ? weigh_shaped(key, s) : weigh_each(key, s);
+    if (!call_.has_dropout) return;
+    const FragmentDropper drop(call_, piece_, head_);
+    each_fragment(key, s, [&](int, Pair first, float(&w)[4]) {
+      float factors[4];
+      drop.draw<false>(first, factors);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) w[e] = w[e] == 0 ? 0.0f : w[e] * factors[e];
+    });
+  }
+  __device__ __forceinline__ void weigh_shaped(std::int64_t key, Scores& s) {
+    const FragmentBias bias(call_, piece_, head_);
+    each_fragment(key, s, [&](int, Pair first, float(&x)[4]) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x[e] = first.query + row_of(e) < piece_.nq ? x[e] : -math::kInfinity<float>;
+      bias.apply<false>(first, x);
+    });
+    rows_.weigh(s, 1.0f);
+  }
+  __device__ __forceinline__ void weigh_each(std::int64_t key, Scores& s) {
     const FragmentWeights weights(call_);
     const Modifier<float> modify(call_, piece_, head_);
-    const Dropper<float> drop(call_, piece_, head_);
+    each_fragment(key, s, [&](int, Pair first, float(&x)[4]) {
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-      const std::int64_t query = first_ + warp_row() + 16 * t;
+      for (int e = 0; e < 4; ++e) {
+        const Pair at = FragmentDropper::at<false>(first, e);
+        const bool kept = x[e] != -math::kInfinity<float> && at.query < piece_.nq;
+        x[e] = kept ? modify(x[e], at) : -math::kInfinity<float>;
+      }
+    });
 #pragma unroll
-      for (int n = 0; n < kPart / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const Pair at{query + row_of(e), key + 8 * n + column_of(e)};
-          const bool kept = s[t][n][e] != -math::kInfinity<float> && at.query < piece_.nq;
-          s[t][n][e] = kept ? modify(s[t][n][e], at) : -math::kInfinity<float>;
-        }
+    for (int t = 0; t < kTiles; ++t)
       if (weights.has_top) raise_any(t, s[t]);
+    each_fragment(key, s, [&](int t, Pair, float(&w)[4]) {
 #pragma unroll
-      for (int n = 0; n < kPart / 8; ++n)
+      for (int e = 0; e < 4; ++e) w[e] = weights.weigh(w[e], rows_.top[t][e / 2], rows_.sum[t][e / 2]);
+    });
+  }
+  // f(tile, first pair, fragment)
+  template <class F>
+  __device__ __forceinline__ void each_fragment(std::int64_t key, Scores& s, const F& f) const {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          float* w = &s[t][n][2 * half];
-          for (int e = 0; e < 2; ++e) w[e] = weights.weigh(w[e], rows_.top[t][half], rows_.sum[t][half]);
-          if (!call_.has_dropout) continue;
-          float factors[2];
-          drop.draw({query + row_of(2 * half), key + 8 * n + column_of(0)}, factors);
-          for (int e = 0; e < 2; ++e) w[e] = w[e] == 0 ? 0.0f : w[e] * factors[e];
-        }
-    }
+    for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+      for (int n = 0; n < kPart / 8; ++n) f(t, Pair{first_ + warp_row() + 16 * t, key + 8 * n}, s[t][n]);
   }
   __device__ __forceinline__ void raise_any(int t, const float (&s)[kPart / 8][4]) {
 #pragma unroll

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "core/cuda/slabs.h"
+#include "tile/cuda/bias_gradient.cuh"
 #include "tile/cuda/merge.cuh"
 
 namespace fovea::tile::cuda {
@@ -16,6 +18,7 @@ extern const MmaKernel mma_forward_bf16_32[3], mma_forward_f16_32[3], mma_row_bf
 extern const MmaKernel mma_forward_bf16_64[3], mma_forward_bf16_128[3], mma_forward_bf16_256[1];
 extern const MmaKernel mma_forward_f16_64[3], mma_forward_f16_128[3], mma_forward_f16_256[1];
 extern const MmaKernel mma_row_bf16_64[3], mma_row_bf16_128[2], mma_column_bf16_64[3], mma_column_bf16_128[2];
+extern const MmaKernel mma_bias_bf16[3], mma_bias_f16[3];
 extern const MmaKernel mma_row_f16_64[3], mma_row_f16_128[2], mma_column_f16_64[3], mma_column_f16_128[2];
 
 namespace {
@@ -186,6 +189,36 @@ bool mma_takes_backward(const Call& call, const Schedule& schedule) {
   return takes_backward(call) &&
          (choose_diagonal(call, schedule) != nullptr ||
           (choose(call, schedule, Role::row) != nullptr && choose(call, schedule, Role::column) != nullptr));
+}
+
+bool mma_add_bias(const Launch& launch, const Call& call, const Schedule& schedule) {
+  if (owner_of(call.d_bias) != BiasOwner::tile || !takes(call, schedule) || !takes_backward(call)) return false;
+  const MmaKernel* kernel = find(call.dtype == DType::bf16 ? mma_bias_bf16 : mma_bias_f16, Variant::general, Role::row,
+                                 std::max(call.d_k, call.d_v), 1);
+  if (kernel == nullptr) return false;
+  const auto pieces = std::ssize(schedule.host_pieces);
+  const auto heads = static_cast<unsigned>(call.d_bias.head == 0 ? 1 : call.heads);
+  const bool adds = !pieces_are_apart(call.d_bias, schedule);  // one after the other then
+  if (adds)
+    each_slab(pieces, [&](std::int64_t first, unsigned count) {
+      clear_bias_kernel<float><<<dim3(256, heads, count), 256, 0, launch.stream>>>(from_piece(call, first));
+    });
+  const auto add = [&](std::int64_t first, unsigned count) {
+    std::int64_t tiles = 0;
+    for (std::int64_t i = first; i < first + count; ++i) {
+      const PieceView& piece = schedule.host_pieces[static_cast<std::size_t>(i)];
+      tiles = std::max(tiles, (piece.nq + kBlockRows - 1) / kBlockRows * ((piece.nk + kBlockRows - 1) / kBlockRows));
+    }
+    Call part = from_piece(call, first);
+    part.adds_bias = adds;
+    if (tiles > 0) kernel->run(launch, part, dim3(static_cast<unsigned>(tiles), heads, count));
+  };
+  if (adds)
+    for (std::int64_t p = 0; p < pieces; ++p) add(p, 1);
+  else
+    each_slab(pieces, add);
+  check_cuda(cudaGetLastError(), "the gradient of a bias");
+  return true;
 }
 
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule) {

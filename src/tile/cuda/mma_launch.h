@@ -11,6 +11,8 @@ namespace fovea::tile::cuda {
 bool mma_forward(const Launch& launch, const Call& call, const Schedule& schedule);
 // dq, dk and dv. Of outputs in f32 d_o is to be a half type by then: call.gradient_type.
 bool mma_takes_backward(const Call& call, const Schedule& schedule);
+// The gradient of a bias that every pair has for itself, batch items and heads maybe sharing it.
+bool mma_add_bias(const Launch& launch, const Call& call, const Schedule& schedule);
 bool mma_backward(const Launch& launch, const Call& call, const Schedule& schedule);
 
 // Does backward read row statistics? Not where it works on pairs of tiles and nothing is hidden.

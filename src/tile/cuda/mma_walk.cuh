@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/cuda/mma.cuh"
-#include "tile/cuda/weigh.cuh"
+#include "tile/cuda/fragment_weights.cuh"
 
 // What the tensor-core kernels share: walking over a list, masks of fragments, weights of fragments, results.
 namespace fovea::tile::cuda {
@@ -106,6 +106,59 @@ struct FragmentWeights {
   }
   __device__ Weighed<float> vjp(float score, float grad, const RowStatistic<float>& row) const {
     return has_top ? shares.vjp(score, grad, row, {}) : points.vjp(score, grad, {}, {});
+  }
+};
+
+// The weight of a pair and the gradient of its score, with every option.
+struct PairGradient {
+  FragmentWeights weights;
+  Modifier<float> modify;
+  FragmentBias bias;
+  FragmentDropper drop;
+  const Call& call;
+  const RowStatistic<float>* rows;  // of the head's queries, where the weight has a statistic
+
+  __device__ PairGradient(const Call& call, const PieceView& piece, std::int32_t head)
+      : weights(call), modify(call, piece, head), bias(call, piece, head), drop(call, piece, head), call(call) {
+    rows = call.statistics == nullptr
+               ? nullptr
+               : static_cast<const RowStatistic<float>*>(call.statistics) + head * call.rows + piece.first_row;
+  }
+  // Products and gradients of weights become weights and gradients of scores; both are zero where a pair is not kept,
+  // or hidden by a bias. kept(e): of element e. terms(e): of the row of its query; read where it is kept.
+  template <bool kByColumns, class Kept, class Terms>
+  __device__ __forceinline__ void apply(Pair first, const Kept& kept, const Terms& terms, float (&s)[4],
+                                        float (&g)[4]) const {
+    float factors[4] = {1, 1, 1, 1};
+    if (call.has_dropout) drop.draw<kByColumns>(first, factors);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) s[e] = kept(e) ? s[e] : -math::kInfinity<float>;
+    if (call.is_shaped) return of_softmax<kByColumns>(first, terms, factors, s, g);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float score = kept(e) ? modify(s[e], FragmentDropper::at<kByColumns>(first, e)) : s[e];
+      const bool counts = score != -math::kInfinity<float>;
+      const RowStatistic<float> row = counts && rows != nullptr ? terms(e) : Shares<float>::nothing();
+      const Weighed<float> w = weights.vjp(score, g[e] * factors[e], row);
+      s[e] = counts ? w.weight * factors[e] : 0.0f;
+      g[e] = counts ? w.gradient : 0.0f;
+    }
+  }
+  __device__ __forceinline__ RowStatistic<float> terms_of(std::int64_t query) const { return rows[query]; }
+
+ private:
+  template <bool kByColumns, class Terms>
+  __device__ __forceinline__ void of_softmax(Pair first, const Terms& terms, const float (&factors)[4], float (&s)[4],
+                                             float (&g)[4]) const {
+    bias.apply<kByColumns>(first, s);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const bool counts = s[e] != -math::kInfinity<float>;
+      const RowStatistic<float> row = counts ? terms(e) : Shares<float>::nothing();
+      const float share = quick_exp2(s[e] - row.reopened);
+      g[e] = share == 0 ? 0.0f : share * (g[e] * factors[e] - row.delta);
+      s[e] = share * factors[e];
+    }
   }
 };
 

@@ -74,6 +74,7 @@ struct Call {
   DType gradient_type = DType::f32;  // of d_o as kernels read it
   Weight weight = Weight::softmax;
   bool self_adjust = false, has_dropout = false;
+  bool is_shaped = false;  // softmax with a positive scale, a bias and dropout at most
   double offset = 0.0, scale = 1.0, unit = 1.0;
   float score_scale = 1.0f;  // scale times unit
   int degree = 2;
@@ -88,6 +89,7 @@ struct Call {
   Out out, out_rest, out_lse;  // forward
   Out dq, dk, dv;
   BiasArray<void*> d_bias;
+  bool adds_bias = false;            // to what is there; see mma_bias.cuh
   const void* statistics = nullptr;  // RowStatistic or RowTerms: [heads, rows]
   std::uint32_t* flags = nullptr;    // [flags, heads] of a tensor-core kernel: is this item to be done again?
   float* partial = nullptr;          // sums of parts: [slots, heads, own rows, columns]; see PartialShape

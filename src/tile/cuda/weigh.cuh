@@ -75,23 +75,24 @@ struct Dropper {
         pairs(call.dropout.shifted_by(call.drop_shift).at(piece.batch, call.first_head + head)),
         factor(static_cast<R>(call.drop_scale)) {}
   __device__ R operator()(Pair at) const { return pairs.keep(query_row(at), key_row(at)) ? factor : R{0}; }
-  // Two neighbouring keys, which mostly share a call of Philox.
+  // Of four neighbouring keys: see PairDropout.
+  __device__ Philox words(Pair at) const {
+    return pairs.words(static_cast<std::uint32_t>(query_row(at)), static_cast<std::uint32_t>(key_row(at) / 4));
+  }
+  __device__ R factor_of(std::uint32_t word) const { return word >= pairs.threshold ? factor : R{0}; }
+  // Two neighbouring keys, which mostly share such a call.
   __device__ void draw(Pair at, R (&factors)[2]) const {
-    const auto query = static_cast<std::uint32_t>(query_row(at));
     const std::int64_t first = key_row(at), second = first + piece.k_step;
-    const Philox words = pairs.words(query, static_cast<std::uint32_t>(first / 4));
-    factors[0] = pick(words, first % 4);
-    factors[1] = second / 4 == first / 4 ? pick(words, second % 4)
-                                         : pick(pairs.words(query, static_cast<std::uint32_t>(second / 4)), second % 4);
+    const Philox own = words(at);
+    factors[0] = pick(own, first % 4);
+    factors[1] = pick(second / 4 == first / 4 ? own : words({at.query, at.key + 1}), second % 4);
   }
 
  private:
   __device__ std::int64_t query_row(Pair at) const { return call.first_query + piece.query_row(at.query); }
   __device__ std::int64_t key_row(Pair at) const { return call.first_key + piece.key_row(at.key); }
   __device__ R pick(const Philox& words, std::int64_t i) const {  // a register array has no run-time index
-    const std::uint32_t word =
-        i == 0 ? words.word[0] : (i == 1 ? words.word[1] : (i == 2 ? words.word[2] : words.word[3]));
-    return word >= pairs.threshold ? factor : R{0};
+    return factor_of(i == 0 ? words.word[0] : (i == 1 ? words.word[1] : (i == 2 ? words.word[2] : words.word[3])));
   }
 };
 

@@ -108,7 +108,8 @@ TEST_F(TileLaunches, WhatHopperHasNoKernelsForRunsOnTensorCores) {
   set({.bias = true, .d_bias = true});
   EXPECT_EQ(forward_on(kHopper), (Names{"mma_forward_kernel", "simt_kernel"})) << "a bias may hide a NaN: looked at";
   const Names backward = backward_on(kHopper);
-  EXPECT_TRUE(backward.contains("mma_backward_kernel") && backward.contains("bias_gradient_kernel"));
+  EXPECT_TRUE(backward.contains("mma_backward_kernel") && backward.contains("mma_bias_kernel"));
+  EXPECT_FALSE(backward.contains("bias_gradient_kernel") || backward.contains("clear_bias_kernel"));
 }
 
 // Their gradients are made narrow first, where a row statistic makes up for it.

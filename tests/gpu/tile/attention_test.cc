@@ -148,19 +148,24 @@ TEST_P(RandomProblem, AgreesWithPlainLoops) {
 INSTANTIATE_TEST_SUITE_P(All, RandomProblem, ::testing::ValuesIn(random_problems()),
                          [](const auto& info) { return test_name(info.param.name); });
 
+// Adds a problem in every type.
+void add_problem(std::vector<Options>& all, const std::string& name, const std::function<void(Options&)>& change) {
+  for (DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
+    Options o;
+    o.dtype = dtype;
+    o.tile = {64, 64};
+    o.d_k = o.d_v = 64;
+    change(o);
+    o.name = name + "_" + std::string(name_of(dtype));
+    all.push_back(o);
+  }
+}
+
 // What random problems hardly meet.
 std::vector<Options> special_problems() {
   std::vector<Options> all;
   const auto add = [&](const std::string& name, const std::function<void(Options&)>& change) {
-    for (DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
-      Options o;
-      o.dtype = dtype;
-      o.tile = {64, 64};
-      o.d_k = o.d_v = 64;
-      change(o);
-      o.name = name + "_" + std::string(name_of(dtype));
-      all.push_back(o);
-    }
+    add_problem(all, name, change);
   };
   add("no_queries", [](Options& o) { o.n_q = 0; });
   add("no_keys", [](Options& o) { o.n_k = 0; });
@@ -226,9 +231,30 @@ std::vector<Options> special_problems() {
   return all;
 }
 
+// Every pair with a bias of its own, batch items and heads sharing them or not, and dropout by quads of keys or not.
+std::vector<Options> shaped_problems() {
+  std::vector<Options> all;
+  for (const auto& [name, bias] : {std::pair{"bias_of_pairs", Bias::dense},
+                                   {"bias_of_all_heads", Bias::per_head_broadcast},
+                                   {"bias_of_all_batches", Bias::per_batch_broadcast}})
+    for (const std::int64_t width : {32, 64, 128})
+      add_problem(all, name + ("_d" + std::to_string(width)), [=](Options& o) {
+        o.batch = 2, o.n_q = 131, o.n_k = 150, o.d_k = o.d_v = width, o.heads = 4, o.kv_heads = 2, o.bias = bias;
+        o.bias_hides = width == 64, o.dropout = width == 128 ? 0.0f : 0.2f;
+        if (width == 32) o.pattern = Pattern::causal();
+      });
+  add_problem(all, "dropout_of_rows_off_the_quads", [](Options& o) {
+    o.n_q = o.n_k = 150, o.dropout = 0.3f, o.pattern = Pattern::causal();
+    o.pieces = {{0, 0, 62, 0, 62, nullptr}, {0, 62, 88, 62, 88, nullptr}};
+  });
+  return all;
+}
+
 class SpecialProblem : public ::testing::TestWithParam<Options> {};
 TEST_P(SpecialProblem, AgreesWithPlainLoops) { check_case(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(All, SpecialProblem, ::testing::ValuesIn(special_problems()),
+                         [](const auto& info) { return test_name(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Shaped, SpecialProblem, ::testing::ValuesIn(shaped_problems()),
                          [](const auto& info) { return test_name(info.param.name); });
 
 // NaN in values and gradients reaches the rows that keep them, and no other.
