@@ -15,13 +15,19 @@ dist::Mesh RankOptions::mesh_of(const Console& console) const {
   dist::MeshShape shape = dist::MeshShape::parse(mesh, all.size());
   shape.divides_state = divide_state;
   shape.compare_every = compare_every;
+  shape.chunks = chunks;
   console.ranks->set_limit(timeout);
   return {all, shape};
 }
 
 void add_rank_options(const Arguments& verb, RankOptions& options) {
-  verb.add_option("--mesh", options.mesh, "data=N,sequence=N,tensor=N of the ranks of mpirun [data=all]")
+  verb.add_option("--mesh", options.mesh, "data=N,sequence=N,tensor=N,pipeline=N of the ranks of mpirun [data=all]")
       .type_name("AXES");
+  verb.add_option("--pipeline-chunks", options.chunks, "runs of layers that each rank of a pipeline has")
+      .type_name("N")
+      .check(in_range(1, 1e6))
+      .show_default()
+      .common();
   verb.add_option("--ranks", options.ranks, "start on so many ranks of this machine, with mpirun")
       .type_name("N")
       .check(in_range(1, 1e6))
@@ -45,8 +51,10 @@ void add_training_rank_options(const Arguments& verb, RankOptions& options) {
 
 void divide_batch(const dist::Mesh& mesh, const Console& console, RunSettings& settings) {
   TrainConfig& train = settings.train;
-  if (train.accumulation >= mesh.shape.data) return;
-  train.accumulation = mesh.shape.data;
+  const std::int64_t each = train.batch % (mesh.shape.data * mesh.shape.pipeline) == 0 ? mesh.shape.pipeline : 1;
+  const std::int64_t parts = mesh.shape.data * each;  // ranks of a pipeline work on as many at once
+  if (train.accumulation >= parts) return;
+  train.accumulation = parts;
   train.check();
   console.note(
       fmt::format("each batch of {} is cut into {} parts, one for each rank: any number of ranks up to it goes "

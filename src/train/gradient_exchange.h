@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -11,10 +12,10 @@
 
 namespace fovea {
 
-// Adds up the gradients of all ranks while backward still makes them: those of a weight of which each has a part, over
-// the ranks that have the same part. Parameters lie in buckets, the last of the model first; a bucket goes, on a thread
-// of its own, when the gradients of all its parameters are complete and those before it have gone: the same order on
-// every rank. Sums are f32 (f64 for f64).
+// Adds up the gradients of all ranks while backward still makes them: those of a weight, over the ranks that have it,
+// or the same part of it. Parameters lie in buckets, the last of the model first; a bucket goes, on a thread of its
+// own, when the gradients of all its parameters are complete and those before it have gone: the same order on every
+// rank. Sums are f32 (f64 for f64).
 class GradientExchange : public TapeObserver {
  public:
   GradientExchange(std::span<const Parameter> parameters, const dist::Mesh& mesh);
@@ -33,21 +34,32 @@ class GradientExchange : public TapeObserver {
   void on_complete(const Tape& tape, const std::shared_ptr<Slot>& leaf) override;
 
  private:
+  // Who has the same parameter, or the same part of it.
+  struct Sharers {
+    bool cut = false;
+    std::vector<int> stages = {};  // of a pipeline, where there are several
+
+    Sharers() = default;
+    Sharers(bool is_cut, std::vector<int> of) : cut(is_cut), stages(std::move(of)) {}
+    explicit Sharers(const Parameter& p) : cut(p.cut.cuts()), stages(p.stages) {}
+    auto operator<=>(const Sharers&) const = default;
+  };
   // Gradients one after another, then for each parameter how many ranks have one.
   struct Bucket {
-    bool cut = false;  // these are parts of weights
+    Sharers sharers;
     std::vector<Var> parameters;
     Tensor numbers;
     std::int64_t size = 0;
     std::size_t complete = 0;
   };
 
-  const dist::Group& ranks(bool cut) const { return cut ? parts_ : ranks_; }
-  void add(const Var& parameter, bool cut);
+  void find_sharers(std::span<const Parameter> parameters, const dist::Mesh& mesh);
+  void add(const Parameter& p);
   void launch();
   void send(const Bucket& bucket) const;
 
-  dist::Group ranks_, parts_;  // all, and those with the same parts
+  dist::Group ranks_;  // all
+  std::map<Sharers, dist::Group> sharers_;
   std::vector<Bucket> buckets_;
   std::unordered_map<const Slot*, std::size_t> bucket_of_;
   std::size_t launched_ = 0;

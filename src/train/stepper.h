@@ -51,8 +51,10 @@ class Stepper {
   };
   std::vector<double> told(std::span<const double> shares, double rate) const;
   void follow_parameters();
+  void abandon(const Error& error) noexcept;
   Tensor enqueue(Context& context, std::span<const Batch> parts);
-  Loss run_part(Context& context, const Batch& batch, std::size_t part, const Tensor& factor);
+  std::vector<Tensor> run_parts(Context& context, std::span<const Batch> parts, const Tensor& factors);
+  std::vector<double> numbers_of_parts(std::span<const double> numbers, std::size_t parts) const;
   TapeOptions tape_options(std::size_t part) const;
   std::uint64_t stream(std::size_t part) const;
   bool adapt_scale(bool finite, StepReport& report);
