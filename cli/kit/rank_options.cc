@@ -2,10 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "cli/kit/options.h"
+#include "core/nearest.h"
 #include "dist/launch.h"
 
 namespace fovea::cli {
+
+namespace {
+
+dist::Divide what_is_divided(const RankOptions& options) {
+  constexpr std::array<std::string_view, 3> kNames{"nothing", "state", "gradients"};
+  const auto divide = static_cast<dist::Divide>(place_of_name(options.divide, kNames, "part of training", "--divide"));
+  return options.divide_state ? std::max(divide, dist::Divide::state) : divide;
+}
+
+}  // namespace
 
 dist::Mesh RankOptions::mesh_of(const Console& console) const {
   const dist::Group& all = console.ranks->all();
@@ -13,7 +27,7 @@ dist::Mesh RankOptions::mesh_of(const Console& console) const {
     fail(ErrorCode::unsupported, "this program cannot start others", "--ranks",
          "make dist, and build/release/bin/dist/fovea; within mpirun, leave it out");
   dist::MeshShape shape = dist::MeshShape::parse(mesh, all.size());
-  shape.divides_state = divide_state;
+  shape.divide = what_is_divided(*this);
   shape.compare_every = compare_every;
   shape.chunks = chunks;
   console.ranks->set_limit(timeout);
@@ -41,7 +55,10 @@ void add_rank_options(const Arguments& verb, RankOptions& options) {
 
 void add_training_rank_options(const Arguments& verb, RankOptions& options) {
   add_rank_options(verb, options);
-  verb.add_flag("--divide-state", options.divide_state, "each rank keeps a share of the optimiser's state").common();
+  verb.add_option("--divide", options.divide, "state or gradients: each rank keeps a share of them alone [nothing]")
+      .type_name("WHAT")
+      .common();
+  verb.add_flag("--divide-state", options.divide_state, "the same as --divide state").common();
   verb.add_option("--compare-every", options.compare_every, "steps after which ranks compare their weights; 0: never")
       .type_name("N")
       .check(in_range(0, 1e9))

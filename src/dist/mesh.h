@@ -7,6 +7,9 @@
 
 namespace fovea::dist {
 
+// What ranks that have the same weights keep of a share of them alone; each also divides what stands before it.
+enum class Divide : std::uint8_t { nothing, state, gradients };
+
 // How ranks divide the work: the sizes of the axes of --mesh.
 struct MeshShape {
   std::int64_t data = 1;           // each has other examples
@@ -14,9 +17,10 @@ struct MeshShape {
   std::int64_t tensor = 1;         // each has other heads, columns and tokens of the weights
   std::int64_t pipeline = 1;       // each has other layers
   std::int64_t chunks = 1;         // runs of neighbouring layers that each rank of a pipeline has
-  bool divides_state = false;      // each keeps the optimiser's state of its share of the weights alone
+  Divide divide = Divide::nothing;
   std::int64_t compare_every = 0;  // steps after which ranks compare their weights; 0: when a run begins
 
+  bool divides(Divide what) const { return divide >= what; }
   std::int64_t ranks() const { return data * sequence * tensor * pipeline; }
   std::string text() const;  // "data=2,sequence=4,tensor=1,pipeline=1"
 

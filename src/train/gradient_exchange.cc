@@ -66,21 +66,14 @@ void GradientExchange::add(const Parameter& p) {
   const std::int64_t size = parameter.value().numel();
   const bool fits = !buckets_.empty() && buckets_.back().sharers == sharers && buckets_.back().size + size <= kBucket &&
                     wide_type(buckets_.back().parameters.front().dtype()) == wide_type(parameter.dtype());
-  if (!fits) buckets_.emplace_back().sharers = sharers;
+  if (!fits) buckets_.emplace_back().sharers = sharers, add_bucket();
   buckets_.back().parameters.push_back(parameter);
   buckets_.back().size += size;
-  bucket_of_[parameter.slot().get()] = buckets_.size() - 1;
+  add_to_last(parameter);
 }
 
-TapeObserver* GradientExchange::watch(TapeObserver* other) {
-  if (ranks_.size() == 1) return other;
-  other_ = other;
-  return this;
-}
-
-void GradientExchange::launch() {
-  const Bucket* const bucket = &buckets_[launched_++];
-  worker_.submit([this, bucket] { send(*bucket); });
+void GradientExchange::launch(std::size_t bucket) {
+  worker_.submit([this, bucket] { send(buckets_[bucket]); });
 }
 
 // Runs on the worker's thread.
@@ -105,13 +98,10 @@ void GradientExchange::send(const Bucket& bucket) const {
   }
 }
 
-void GradientExchange::finish() {
-  if (ranks_.size() == 1) return;
-  while (launched_ < buckets_.size()) launch();
+void GradientExchange::finish(std::int64_t) {
+  launch_rest();
   worker_.wait();
-  launched_ = 0;
   for (Bucket& bucket : buckets_) {
-    bucket.complete = 0;
     std::int64_t at = 0, flag = bucket.size;
     for (const Var& p : bucket.parameters) {
       const std::int64_t size = p.value().numel();
@@ -129,26 +119,6 @@ void GradientExchange::abandon(const Error& error) noexcept {
     worker_.wait();
   } catch (const std::exception&) {  // the error that ended the step is told
   }
-}
-
-void GradientExchange::on_begin(const Tape& tape) {
-  if (other_ != nullptr) other_->on_begin(tape);
-}
-
-void GradientExchange::on_values(const Tape& tape, const Op& op, std::span<const Tensor> values) {
-  if (other_ != nullptr) other_->on_values(tape, op, values);
-}
-
-void GradientExchange::on_gradients(const Tape& tape, const Node& node) {
-  if (other_ != nullptr) other_->on_gradients(tape, node);
-}
-
-void GradientExchange::on_complete(const Tape& tape, const std::shared_ptr<Slot>& leaf) {
-  if (other_ != nullptr) other_->on_complete(tape, leaf);
-  const auto found = bucket_of_.find(leaf.get());
-  if (found == bucket_of_.end()) return;
-  ++buckets_[found->second].complete;
-  while (launched_ < buckets_.size() && buckets_[launched_].complete == buckets_[launched_].parameters.size()) launch();
 }
 
 }  // namespace fovea

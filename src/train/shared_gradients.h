@@ -3,7 +3,7 @@
 #include "dist/mesh.h"
 #include "fovea/optim.h"
 
-// What is known of all gradients, where ranks have parts of the weights or of the layers: the same on each of them.
+// What is known of all gradients, where ranks have parts of them, of the weights or of the layers: the same on each.
 namespace fovea {
 
 // clip_norm() of the whole gradients: squares are added up over the ranks that have all weights together.

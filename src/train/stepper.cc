@@ -13,6 +13,8 @@
 #include "parallel/schedule.h"
 #include "tensor/feed.h"
 #include "tensor/finite.h"
+#include "train/gradient_exchange.h"
+#include "train/gradient_shares.h"
 #include "train/shared_gradients.h"
 
 namespace fovea {
@@ -51,6 +53,18 @@ Stepper::Stepper(Context& context, Model& model, const TrainConfig& config, Reco
   set_mesh({});
 }
 
+// What has the gradients of all ranks after backward: parameters, or this rank's share of them.
+const std::vector<Parameter>& Stepper::graded() const {
+  return adamw_->divides_gradients() ? adamw_->held() : model_.parameters();
+}
+
+void Stepper::check_divided() const {
+  if (mesh_.all_weights.size() == 1) return;
+  const char* const axis = mesh_.tensor.size() > 1 ? "tensor" : "pipeline";
+  fail(ErrorCode::unsupported, fmt::format("gradients are divided among ranks that have all weights"),
+       fmt::format("support matrix: divided gradients x {}", axis), "--divide state, or the axes data and sequence");
+}
+
 // State for each parameter of the model.
 void Stepper::follow_parameters() {
   adamw_.reset();  // room for the new ones
@@ -68,8 +82,13 @@ void Stepper::set_mesh(const dist::Mesh& mesh) {
   mesh_ = mesh;
   share_ = PartShare::of(config_.accumulation, mesh);
   if (mesh.all_weights.size() > 1) follow_parameters();  // which are parts of those before
-  if (mesh.shape.divides_state) adamw_->divide(mesh.same_weights);
-  exchange_ = std::make_unique<GradientExchange>(model_.parameters(), mesh);
+  const bool shares = mesh.shape.divides(dist::Divide::gradients);
+  if (shares) check_divided();
+  if (mesh.shape.divides(dist::Divide::state)) adamw_->divide(mesh.same_weights, shares);
+  if (shares && mesh.all.size() > 1)
+    exchange_ = std::make_unique<GradientShares>(context_, *adamw_, mesh.all);
+  else
+    exchange_ = std::make_unique<GradientExchange>(model_.parameters(), mesh);
   if (mesh.all.size() > 1) recorded_.turn_off("ranks exchange their gradients");
 }
 
@@ -111,15 +130,16 @@ std::vector<Tensor> Stepper::run_parts(Context& context, std::span<const Batch> 
        divided::pipeline_schedule({stage.ranks, stage.chunks, std::ssize(parts)}, stage.rank)) {
     const auto part = static_cast<std::size_t>(next.part);
     const std::pair key(next.part, next.chunk);
+    const bool last = next.part + 1 == share_.count && next.chunk == stage.rank;  // nothing goes back after it
     if (next.backward) {
       Running& run = running.at(key);
       pipeline.backward(*run.tape, run.pass, factors.select(0, next.part));
       running.erase(key);
+      exchange_->end_part(last);
       continue;
     }
     TapeOptions tape = tape_options(part);
-    const bool last = next.part + 1 == share_.count && next.chunk == stage.rank;  // nothing goes back after it
-    if (last) tape.observer = exchange_->watch(tape.observer);
+    tape.observer = exchange_->watch(tape.observer, last);
     Running& run = running[key];
     run.tape = std::make_unique<Tape>(context, tape);
     run.pass = forward_chunk(model_, *run.tape, parts[part], &options, next.chunk);
@@ -157,8 +177,9 @@ Tensor Stepper::enqueue(Context& context, std::span<const Batch> parts) {
   const auto number = [&](std::size_t i) { return told.select(0, static_cast<std::int64_t>(i)); };
   adamw_->zero_grad();
   std::vector<Tensor> scalars = run_parts(context, parts, told);
-  exchange_->finish();
-  const std::vector<Parameter>& parameters = model_.parameters();
+  const std::int64_t ranks = mesh_.data.size();
+  exchange_->finish((share_.all + ranks - 1) / ranks);
+  const std::vector<Parameter>& parameters = graded();
   const Tensor finite = scaler_ ? LossScaler::unscale(context, parameters, number(at.unscale())) : Tensor();
   if (scaler_) agree_on_finite(finite, mesh_);
   scalars.insert(scalars.end(), {clip_shares(context, parameters, config_.clip_norm, mesh_), finite});
@@ -228,7 +249,7 @@ bool Stepper::adapt_scale(bool finite, StepReport& report) {
 // Runs the step again and stops at the first operation whose result is not finite.
 std::string Stepper::find_source(std::span<const Batch> parts) {
   if (recorded_.was_played()) enqueue(context_, parts);  // for the gradients, which recordings do not keep
-  const std::string parameter = bad_gradient(model_.parameters());
+  const std::string parameter = bad_gradient(graded());
   const std::string fallback = parameter.empty() ? "the loss is not finite" : "the gradient of " + parameter;
   adamw_->zero_grad();
   if (mesh_.same_examples.size() > 1 || mesh_.pipeline.size() > 1)

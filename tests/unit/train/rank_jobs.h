@@ -41,7 +41,7 @@ struct Job {
   TrainConfig config = in_parts();
   std::string model = "transnormer-t2", resume = {};
   std::int64_t stop_after = -1;  // on the last rank
-  bool divides_state = false;
+  dist::Divide divide = dist::Divide::nothing;
   std::int64_t compare_every = 0;
   std::string mesh = {};
   std::int64_t heads = 0, layers = 0, chunks = 1;  // heads and layers 0: those of the preset
@@ -63,7 +63,7 @@ inline std::vector<Seen> train(int ranks, const Job& job) {
     if (group.rank() == ranks - 1) run.stop_after = job.stop_after;
     if (job.before) job.before(run, group.rank());
     dist::MeshShape shape = dist::MeshShape::parse(job.mesh, ranks);
-    shape.divides_state = job.divides_state;
+    shape.divide = job.divide;
     shape.compare_every = job.compare_every;
     shape.chunks = job.chunks;
     run.trainer.set_mesh(dist::Mesh(group, shape));

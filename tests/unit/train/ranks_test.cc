@@ -10,6 +10,7 @@
 #include "support/families.h"
 #include "support/temporary_folder.h"
 #include "support/tensors.h"
+#include "train/gradient_shares.h"
 #include "train/shared_adamw.h"
 #include "train/stepper.h"
 #include "unit/train/rank_jobs.h"
@@ -152,7 +153,7 @@ TEST(Ranks, SharedWeightsGoOnAnywhere) {
   const std::vector<Seen> same = train(4, job("same", "data=2,tensor=2"));
   Job begin = job("run", "data=2,tensor=2");
   begin.stop_after = 4;
-  begin.divides_state = true;
+  begin.divide = dist::Divide::state;
   const std::vector<Seen> begun = train(4, begin);
   Job alone = job("alone", "");
   alone.stop_after = 4;
@@ -204,7 +205,7 @@ TEST(Ranks, ShareWeightsOfModelsOfTokens) {
 TEST(Ranks, DivideTheStateOfTheOptimiser) {
   const TemporaryFolder folder;
   const std::vector<Seen> whole = train(3, {.config = in_parts(folder / "whole")});
-  const std::vector<Seen> divided = train(3, {.config = in_parts(folder / "divided"), .divides_state = true});
+  const std::vector<Seen> divided = train(3, {.config = in_parts(folder / "divided"), .divide = dist::Divide::state});
   for (const Seen& seen : divided) {
     EXPECT_EQ(seen.losses, whole[0].losses);
     EXPECT_EQ(seen.parameters, whole[0].parameters);
@@ -214,12 +215,86 @@ TEST(Ranks, DivideTheStateOfTheOptimiser) {
               read_file(folder / ("whole/" + std::string(file)), 1 << 26))
         << file;
   const std::vector<Seen> begun =
-      train(3, {.config = in_parts(folder / "run"), .stop_after = 4, .divides_state = true});
+      train(3, {.config = in_parts(folder / "run"), .stop_after = 4, .divide = dist::Divide::state});
   for (const bool divides : {true, false}) {
-    const std::vector<Seen> rest = train(
-        3, {.config = in_parts(folder / (divides ? "a" : "b")), .resume = folder / "run", .divides_state = divides});
+    const std::vector<Seen> rest = train(3, {.config = in_parts(folder / (divides ? "a" : "b")),
+                                             .resume = folder / "run",
+                                             .divide = divides ? dist::Divide::state : dist::Divide::nothing});
     EXPECT_EQ(rest[0].parameters, whole[0].parameters);
   }
+}
+
+// The same sums, of which each rank keeps a share: the same bits, where each rank has one part of a batch.
+TEST(Ranks, DivideTheGradients) {
+  const TemporaryFolder folder;
+  const auto config = [&](const char* name, double clip) {
+    TrainConfig made = in_parts(folder / name);
+    made.clip_norm = clip;
+    return made;
+  };
+  const std::vector<Seen> whole = train(4, {.config = config("whole", 0.0)});
+  const std::vector<Seen> divided =
+      train(4, {.config = config("divided", 0.0), .divide = dist::Divide::gradients, .compare_every = 3});
+  for (const Seen& seen : divided) {
+    EXPECT_EQ(seen.losses, whole[0].losses);
+    EXPECT_EQ(seen.parameters, whole[0].parameters);
+  }
+  for (const char* file : {"last/optimizer.safetensors", "last/model.safetensors"})
+    EXPECT_EQ(read_file(folder / ("divided/" + std::string(file)), 1 << 26),
+              read_file(folder / ("whole/" + std::string(file)), 1 << 26))
+        << file;
+  const std::vector<Seen> clipped = train(1, {.config = config("clipped", 1.0)});
+  for (const auto& [ranks, mesh] : std::vector<std::pair<int, const char*>>{{3, "data=3"}, {4, "data=2,sequence=2"}}) {
+    SCOPED_TRACE(mesh);  // some ranks have two parts, and some one
+    const std::vector<Seen> seen =
+        train(ranks, {.config = config(mesh, 1.0), .divide = dist::Divide::gradients, .mesh = mesh});
+    expect_near(seen[0].losses, clipped[0].losses, 1e-4);
+    for (std::size_t i = 0; i < clipped[0].norms.size(); ++i)
+      EXPECT_NEAR(seen[0].norms[i], clipped[0].norms[i], 1e-3 * clipped[0].norms[i]);
+    for (const Seen& other : seen) EXPECT_EQ(other.parameters, seen[0].parameters);
+  }
+  Job resumed{.config = config("resumed", 0.0), .resume = folder / "divided"};
+  resumed.config.steps = 12;
+  EXPECT_EQ(train(2, resumed)[0].losses.size(), 2u);
+}
+
+TEST(Ranks, DivideGradientsOfWholeModelsAlone) {
+  for (const char* axis : {"tensor", "pipeline"})
+    EXPECT_ERROR(train(2, {.divide = dist::Divide::gradients, .mesh = std::string(axis) + "=2"}),
+                 ErrorCode::unsupported, "ranks that have all weights", axis, "--divide state");
+}
+
+// A weight that no part of the batch reached is left alone, as one rank leaves it.
+TEST(GradientShares, KeepAShareAndNothingElse) {
+  dist::run_threads(4, [&](const dist::Group& group) {
+    Context context({.threads = 1, .seed = 9});
+    const Model model(context, tiny::config("transformer"));
+    SharedAdamW adamw(context, model.parameters(), {});
+    adamw.divide(group, true);
+    GradientShares shares(context, adamw, group);
+    EXPECT_LE(static_cast<double>(shares.bytes()), 0.2501 * 4.0 * static_cast<double>(model.parameter_count()));
+    std::int64_t of = 0;
+    for (int part = 0; part < 2; ++part) {
+      const auto& all = model.parameters();
+      for (std::size_t i = 1; i < all.size(); ++i) {
+        const Tensor gradient = Tensor::empty(context, all[i].var.shape());
+        gradient.fill(static_cast<double>(1 + group.rank()));
+        all[i].var.slot()->grad = gradient;
+      }
+      shares.end_part(part == 1);
+    }
+    shares.finish(3);
+    for (const Parameter& p : model.parameters()) EXPECT_FALSE(p.var.grad().defined());
+    for (const Parameter& p : adamw.held()) {
+      if (p.name == model.parameters()[0].name) {
+        EXPECT_FALSE(p.var.grad().defined());
+        continue;
+      }
+      for (const double g : p.var.grad().to_vector<double>()) EXPECT_EQ(g, 2.0 * (1 + 2 + 3 + 4));
+      ++of;
+    }
+    EXPECT_GT(of, 0);
+  });
 }
 
 TEST(SharedAdamW, KeepsAShareOfTheState) {

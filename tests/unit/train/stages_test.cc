@@ -66,7 +66,7 @@ TEST(Stages, GoOnAnywhere) {
   const std::vector<Seen> same = train(4, job("same", staged));
   Job begin = job("run", staged), alone = job("alone", {1, ""});
   begin.stop_after = alone.stop_after = 4;
-  begin.divides_state = true;
+  begin.divide = dist::Divide::state;
   const std::vector<Seen> begun = train(4, begin);
   train(1, alone);
   for (const char* file : {"last/optimizer.safetensors", "last/average.safetensors", "last/model.safetensors"})
