@@ -13,7 +13,8 @@ namespace fovea::cli {
 struct RankOptions {
   std::string mesh;
   double timeout = 300.0;
-  std::int64_t compare_every = 100;
+  std::int64_t compare_every = 100, chunks = 1;
+  std::string divide = "nothing";
   bool divide_state = false;
   std::int64_t ranks = 0, restarts = 0;  // the launcher of the program with MPI takes them
 

@@ -92,7 +92,7 @@ Launch resumed(const Launch& launch, const std::string& folder, bool same_ranks)
   if (!is_there(Path(folder) / "run.json")) return launch;  // it never began
   Launch again = launch;
   again.arguments = {"train", "--resume", folder};
-  for (const char* name : {"--mesh", "--rank-timeout", "--compare-every", "--threads"})
+  for (const char* name : {"--mesh", "--pipeline-chunks", "--rank-timeout", "--compare-every", "--divide", "--threads"})
     if (const auto value = value_of(launch.arguments, name); value && (same_ranks || std::string(name) != "--mesh"))
       again.arguments.insert(again.arguments.end(), {name, *value});
   for (const char* flag : {"--divide-state", "--quiet", "--json", "--verbose"})

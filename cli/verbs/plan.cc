@@ -65,7 +65,7 @@ RankLink link_of(const PlanOptions& options, const dist::Group& ranks, std::stri
 }
 
 std::string mesh_text(const dist::MeshShape& shape) {
-  return fmt::format("{} x {}{}", shape.data, shape.sequence, shape.divides_state ? " +state" : "");
+  return fmt::format("{} x {}{}", shape.data, shape.sequence, shape.divides(dist::Divide::state) ? " +state" : "");
 }
 
 double tokens_per_second(const Planned& plan, const MeshForecast& mesh) {
@@ -100,7 +100,7 @@ Json json_of(const Planned& plan) {
       rows.push_back({{"ranks", ranks},
                       {"data", mesh.shape.data},
                       {"sequence", mesh.shape.sequence},
-                      {"divide_state", mesh.shape.divides_state},
+                      {"divide_state", mesh.shape.divides(dist::Divide::state)},
                       {"memory", mesh.memory},
                       {"weights", mesh.weights},
                       {"received", mesh.received},
@@ -141,7 +141,7 @@ std::string advice(const Planned& plan) {
   if (!best.fits)
     return text + "no division fits: try more ranks, --set train.accumulation=N,\n--set model.checkpointing=true\n";
   return text + fmt::format("best of {}: mpirun -n {} fovea train ... --mesh data={},sequence={}{}\n", ranks, ranks,
-                            best.shape.data, best.shape.sequence, best.shape.divides_state ? " --divide-state" : "");
+                            best.shape.data, best.shape.sequence, best.shape.divides(dist::Divide::state) ? " --divide state" : "");
 }
 
 void run(const PlanOptions& options, const Console& console) {

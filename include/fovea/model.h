@@ -186,8 +186,9 @@ FOVEA_EXPORT std::vector<std::string> parse_layers(std::string_view text);
 struct Parameter {
   std::string name;
   Var var;
-  bool decay = false;  // weight decay applies: matrices, but not embeddings
-  WeightCut cut = {};  // how ranks that share weights have it
+  bool decay = false;            // weight decay applies: matrices, but not embeddings
+  WeightCut cut = {};            // how ranks that share weights have it
+  std::vector<int> stages = {};  // which ranks of a pipeline have it, where there are several; their gradients add up
 
   bool trained() const { return var.needs_grad(); }  // or drawn once and kept
 };
@@ -209,7 +210,9 @@ struct FOVEA_EXPORT Loss {
   Numbers read(const Context& context) const;  // waits for them, once
 };
 
-class Network;  // what a task's model does (src/models/network.h)
+class Network;   // what a task's model does (src/models/network.h)
+class Pipeline;  // what a rank does of it (src/models/pipeline.h)
+struct WholeParameter;
 
 // A Transformer for one task.
 class FOVEA_EXPORT Model {
@@ -241,6 +244,8 @@ class FOVEA_EXPORT Model {
 
  private:
   friend void set_mesh(Model& model, const dist::Mesh& mesh);
+  friend const Pipeline& pipeline_of(const Model& model);
+  friend const std::vector<WholeParameter>& whole_parameters(const Model& model);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

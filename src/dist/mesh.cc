@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kWhere = "--mesh";
 constexpr const char* kExample = "--mesh data=2,sequence=2";
-constexpr const char* kAxes = "the axes data, sequence and tensor";
+constexpr const char* kAxes = "the axes data, sequence, tensor and pipeline";
 
 std::int64_t size_of_axis(std::string_view text, const std::string& item) {
   std::int64_t size = 0;
@@ -34,7 +34,7 @@ void set_axis(const std::string& item, MeshShape& shape, std::set<std::string>& 
   } else if (axis == "tensor") {
     shape.tensor = size;
   } else if (axis == "pipeline") {
-    if (size > 1) fail(ErrorCode::unsupported, "models are not split along the axis pipeline yet", kWhere, kAxes);
+    shape.pipeline = size;
   } else {
     fail(ErrorCode::usage, fmt::format("unknown axis \"{}\"", axis), kWhere, kAxes);
   }
@@ -42,7 +42,9 @@ void set_axis(const std::string& item, MeshShape& shape, std::set<std::string>& 
 
 }  // namespace
 
-std::string MeshShape::text() const { return fmt::format("data={},sequence={},tensor={}", data, sequence, tensor); }
+std::string MeshShape::text() const {
+  return fmt::format("data={},sequence={},tensor={},pipeline={}", data, sequence, tensor, pipeline);
+}
 
 MeshShape MeshShape::parse(const std::string& text, std::int64_t ranks) {
   MeshShape shape;
@@ -58,21 +60,26 @@ MeshShape MeshShape::parse(const std::string& text, std::int64_t ranks) {
   }
   if (shape.ranks() != ranks)
     fail(ErrorCode::usage,
-         fmt::format("a mesh of {} x {} x {} = {} ranks, but there {} {}", shape.data, shape.sequence, shape.tensor,
-                     shape.ranks(), ranks == 1 ? "is" : "are", ranks),
+         fmt::format("a mesh of {} x {} x {} x {} = {} ranks, but there {} {}", shape.data, shape.sequence,
+                     shape.tensor, shape.pipeline, shape.ranks(), ranks == 1 ? "is" : "are", ranks),
          kWhere, fmt::format("mpirun -n {} fovea ... --mesh {}", shape.ranks(), text));
   return shape;
 }
 
 Mesh::Mesh(const Group& ranks, const MeshShape& s) : shape(s), all(ranks) {
   const auto rank = static_cast<std::int64_t>(ranks.rank());
-  const std::int64_t part = rank % shape.tensor, example = rank / (shape.sequence * shape.tensor);
+  const std::int64_t rows = s.sequence * s.tensor, layers = s.data * rows;
+  const std::int64_t part = rank % s.tensor, row = rank % rows / s.tensor, stage = rank / layers;
+  const std::int64_t example = rank % layers / rows;
   const auto along = [&](std::int64_t colour, const char* name) { return ranks.split(static_cast<int>(colour), name); };
-  data = along(rank % (shape.sequence * shape.tensor), "data");
-  sequence = along(example * shape.tensor + part, "sequence");
-  tensor = along(rank / shape.tensor, "tensor");
-  same_weights = along(part, "same weights");
-  same_examples = along(example, "same examples");
+  data = along(rank - example * rows, "data");
+  sequence = along(rank - row * s.tensor, "sequence");
+  tensor = along(rank - part, "tensor");
+  pipeline = along(rank % layers, "pipeline");
+  same_weights = along(stage * s.tensor + part, "same weights");
+  same_examples = along(rank / rows, "same examples");
+  same_layers = along(stage, "same layers");
+  all_weights = along(rank % layers - part, "all weights");
 }
 
 }  // namespace fovea::dist

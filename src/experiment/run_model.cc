@@ -111,9 +111,11 @@ class Measuring {
   Measuring(const RunEnvironment& environment, Context& context, const Model& model, const TrainConfig& config) {
     if (environment.watch == Watch::profile) profile_.emplace(context);
     if (environment.watch != Watch::health) return;
-    if (environment.mesh.tensor.size() > 1)
+    if (environment.mesh.all_weights.size() > 1) {
+      const char* const axis = environment.mesh.tensor.size() > 1 ? "tensor" : "pipeline";
       fail(ErrorCode::unsupported, "each rank sees the gradients of its part of the weights alone",
-           "support matrix: health x tensor", "a mesh without the axis tensor");
+           fmt::format("support matrix: health x {}", axis), fmt::format("a mesh without the axis {}", axis));
+    }
     health_.emplace(context, model, GradientHealth::Options{.every = config.log_every, .warn = environment.warn});
     if (environment.mesh.leads()) folder_ = config.out;
   }

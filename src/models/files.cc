@@ -37,8 +37,8 @@ TensorUpdate::TensorUpdate(const Path& file, std::vector<NamedTensor> targets, T
       refuse(file, fmt::format("\"{}\" is {} {} in the file, {} {} in the model", target.name, name_of(stored.dtype()),
                                stored.shape().text(), name_of(target.tensor.dtype()), whole.text()));
   }
-  if (file_.names().size() != targets_.size())
-    refuse(file, fmt::format("{} tensors in the file, {} in the model", file_.names().size(), targets_.size()));
+  if (const std::size_t all = targets_.size() + parts_.others; file_.names().size() != all)
+    refuse(file, fmt::format("{} tensors in the file, {} in the model", file_.names().size(), all));
   check_checksum(file);
   for (const NamedTensor& target : targets_)
     if (!all_finite(file_.tensor(target.name)))

@@ -22,6 +22,7 @@ std::string not_finite(std::span<const NamedTensor> tensors);
 struct TensorParts {
   std::vector<WeightCut> cuts = {};
   dist::Group ranks = {};
+  std::size_t others = 0;  // tensors of the file that are other ranks' alone
 };
 
 // A file whose tensors are to replace others of the same names. All names, shapes and dtypes, its checksum and its

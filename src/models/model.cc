@@ -82,35 +82,74 @@ struct Model::Impl {
   Impl(Context& c, ModelConfig settings, std::int64_t most)
       : context(&c), config(checked(std::move(settings))), left(most), network(build({})) {
     check_frozen(parameters, config.frozen);
+    for (const Parameter& p : parameters) whole.push_back({p.name, p.var.shape(), p.var.dtype(), p.trained()});
   }
 
   std::unique_ptr<Network> build(const dist::Group& ranks) {
     const nn::Scope root(*context, wide_type(config.dtype), parameters, left, config.frozen);
-    return make_network(root.shared_by(ranks), config);
+    return make_network(root.shared_by(ranks).at_stage(pipeline.stage()), config);
   }
 
-  // The same model of this rank's parts of the weights.
-  void share(const dist::Group& ranks) {
-    const std::vector<Parameter> whole = std::exchange(parameters, {});
+  // The same model of this rank's parts of the weights, and of its layers.
+  void share(const dist::Mesh& mesh) {
+    if (mesh.pipeline.size() > 1) check_stages(mesh.shape);
+    pipeline = Pipeline(mesh.pipeline, mesh.shape.chunks);
+    const std::vector<Parameter> before = std::exchange(parameters, {});
     left = std::numeric_limits<std::int64_t>::max();
-    network = build(ranks);
-    for (std::size_t i = 0; i < whole.size(); ++i)
-      divided::copy_part(whole[i].var.value(), parameters[i].cut, ranks, parameters[i].var.value());
+    network = build(mesh.tensor);
+    for (const Parameter& p : parameters) {
+      const auto same = [&](const Parameter& other) { return other.name == p.name; };
+      const Var& from = std::find_if(before.begin(), before.end(), same)->var;
+      divided::copy_part(from.value(), p.cut, mesh.tensor, p.var.value());
+    }
+    find_stages(mesh.pipeline);
     shared = true;
   }
+
+  void check_stages(const dist::MeshShape& mesh) const;
+  void find_stages(const dist::Group& ranks);
 
   Context* context;
   ModelConfig config;
   std::int64_t left;  // numbers that parameters may still have
   std::vector<Parameter> parameters;
+  std::vector<WholeParameter> whole;
+  Pipeline pipeline;
   std::unique_ptr<Network> network;
   bool shared = false;
 };
 
+void Model::Impl::check_stages(const dist::MeshShape& mesh) const {
+  const std::string_view task = task_names()[static_cast<std::size_t>(config.task)];
+  if (network->staged() == nullptr)
+    fail(ErrorCode::unsupported, fmt::format("models for {} are not one stack that ranks could have in stages", task),
+         fmt::format("support matrix: {} x pipeline", task), "a mesh without the axis pipeline");
+  const std::int64_t layers = std::ssize(config.layers), chunks = mesh.pipeline * mesh.chunks;
+  if (layers < chunks)
+    fail(ErrorCode::usage, fmt::format("{} layers do not divide into {} stages", layers, chunks), "layers",
+         "a smaller axis pipeline, or fewer chunks");
+}
+
+// Who has which parameter.
+void Model::Impl::find_stages(const dist::Group& ranks) {
+  std::string own = "\n";
+  for (const Parameter& p : parameters) own += p.name + "\n";
+  const std::vector<std::string> all = ranks.all_gather(own);
+  const auto stages_of = [&](const std::string& name) {
+    std::vector<int> stages;
+    for (int r = 0; r < ranks.size(); ++r)
+      if (all[static_cast<std::size_t>(r)].find("\n" + name + "\n") != std::string::npos) stages.push_back(r);
+    return stages;
+  };
+  for (WholeParameter& p : whole) p.stage = stages_of(p.name).front();
+  for (Parameter& p : parameters)
+    if (std::vector<int> stages = stages_of(p.name); stages.size() > 1) p.stages = std::move(stages);
+}
+
 void set_mesh(Model& model, const dist::Mesh& mesh) {
   Model::Impl& impl = *model.impl_;
   if (impl.shared) fail(ErrorCode::usage, "the weights of this model are shared already", "model", "a new model");
-  if (mesh.tensor.size() > 1) nn::within("model", [&] { impl.share(mesh.tensor); });
+  if (mesh.all_weights.size() > 1) nn::within("model", [&] { impl.share(mesh); });
   impl.network->share_rows({mesh.sequence, rows_together(impl.config)});
   impl.network->share_examples(mesh.same_examples);
 }
@@ -127,7 +166,7 @@ const Network& Model::network() const { return *impl_->network; }
 
 std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
-  for (const Parameter& p : impl_->parameters) count += divided::whole_shape(p.var.shape(), p.cut).numel();
+  for (const WholeParameter& p : impl_->whole) count += p.shape.numel();
   return count;
 }
 
@@ -141,11 +180,39 @@ std::vector<Tensor> read_by_products(const std::vector<Parameter>& parameters) {
   return read;
 }
 
+// Every chunk of this rank, on a tape that keeps nothing; what the last one gives is nobody else's yet.
+Pipeline::Pass every_chunk(const Model& model, Tape& tape, const Batch& batch, const LossOptions* options) {
+  const Pipeline& pipeline = pipeline_of(model);
+  if (pipeline.divides() && tape.recording())
+    fail(ErrorCode::unsupported, "ranks have this model in stages: each step of training is theirs together", "model",
+         "fovea train, or a tape that records nothing");
+  Pipeline::Pass last;
+  Var penalties;
+  for (const std::int64_t chunk : pipeline.chunks()) {
+    last = forward_chunk(model, tape, batch, options, chunk);
+    Var& value = last.loss.value;
+    if (penalties.defined()) value = value.defined() ? add(tape, value, penalties) : penalties;
+    penalties = value;
+  }
+  pipeline.settle();
+  return last;
+}
+
 }  // namespace
 
+const Pipeline& pipeline_of(const Model& model) { return model.impl_->pipeline; }
+const std::vector<WholeParameter>& whole_parameters(const Model& model) { return model.impl_->whole; }
+
+Pipeline::Pass forward_chunk(const Model& model, Tape& tape, const Batch& batch, const LossOptions* options,
+                             std::int64_t chunk) {
+  const gemm::NarrowedWeights narrowed(read_by_products(model.parameters()));
+  return tape.at("model", [&] {
+    return pipeline_of(model).forward(tape, {model.config(), model.network(), batch, options}, chunk);
+  });
+}
+
 Var Model::forward(Tape& tape, const Batch& batch) const {
-  const gemm::NarrowedWeights narrowed(read_by_products(impl_->parameters));
-  return tape.at("model", [&] { return impl_->network->forward(tape, batch); });
+  return impl_->pipeline.for_all(tape.context(), every_chunk(*this, tape, batch, nullptr).output);
 }
 
 Var Model::forward(Tape& tape, const Tensor& ids, const Sequences& rows) const {
@@ -158,12 +225,13 @@ Loss::Numbers Loss::read(const Context& context) const {
 }
 
 Loss Model::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
-  const gemm::NarrowedWeights narrowed(read_by_products(impl_->parameters));
-  return tape.at("model", [&] {
-    Loss loss = impl_->network->loss(tape, batch, options);
-    for (const Var& penalty : tape.take_penalties()) loss.value = add(tape, loss.value, penalty);
-    return loss;
-  });
+  Loss loss = every_chunk(*this, tape, batch, &options).loss;
+  if (!impl_->pipeline.divides()) return loss;
+  const Context& context = tape.context();
+  const std::vector<double> all =
+      impl_->pipeline.sum(read_numbers(context, {loss.value.value(), loss.asked, loss.correct, loss.deviation}));
+  const auto number = [&](std::size_t i) { return Tensor::from<double>(context, {}, std::span(&all[i], 1)); };
+  return {.value = number(0), .asked = number(1), .correct = number(2), .deviation = number(3)};
 }
 
 }  // namespace fovea

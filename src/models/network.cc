@@ -37,6 +37,11 @@ Loss Network::report_of(Tape& tape, const ClassLoss& loss) const {
   return {.value = alike(tape, loss.value), .asked = loss.asked, .correct = loss.correct};
 }
 
+Loss Network::report_of_classes(Tape& tape, const Var& logits, const Tensor& targets,
+                                const LossOptions& options) const {
+  return report_of(tape, class_loss(tape, logits, targets, {.label_smoothing = options.label_smoothing}));
+}
+
 Var Network::alike(Tape& tape, const Var& loss) const { return divided::alike(tape, loss, same_examples_); }
 
 Loss Network::report_of_numbers(Tape& tape, const Var& guess, const Tensor& targets) const {
@@ -50,8 +55,7 @@ Loss Network::report_of_numbers(Tape& tape, const Var& guess, const Tensor& targ
 }
 
 Loss Network::loss(Tape& tape, const Batch& batch, const LossOptions& options) const {
-  return report_of(tape,
-                   class_loss(tape, forward(tape, batch), batch.targets, {.label_smoothing = options.label_smoothing}));
+  return report_of_classes(tape, forward(tape, batch), batch.targets, options);
 }
 
 Var Network::features(Tape&, const Input&) const { refuse("has no vectors for whole inputs"); }

@@ -10,10 +10,15 @@
 
 namespace fovea {
 
+class StagedNetwork;
+
 // What a task's model does. One file for each family of tasks.
 class Network {
  public:
   virtual ~Network() = default;
+
+  // Itself, where ranks may have its layers in stages.
+  virtual const StagedNetwork* staged() const { return nullptr; }
 
   // Other ranks have rows of its sequences from now on. Refused where there is no form for that.
   virtual void share_rows(const nn::RowSharers& sharers) { sharers_ = sharers; }
@@ -44,6 +49,8 @@ class Network {
   // What is reported of a loss between classes: of rows, of which this rank has some, or of what every rank has whole.
   Loss report_of_rows(Tape& tape, const ClassLoss& loss) const;
   Loss report_of(Tape& tape, const ClassLoss& loss) const;
+  // The cross-entropy of classes that every rank has whole.
+  Loss report_of_classes(Tape& tape, const Var& logits, const Tensor& targets, const LossOptions& options) const;
   // The squared error of numbers that every rank has whole.
   Loss report_of_numbers(Tape& tape, const Var& guess, const Tensor& targets) const;
   Var alike(Tape& tape, const Var& loss) const;  // one that all have computed

@@ -58,15 +58,23 @@ Var PositionTable::operator()(Tape& tape, const Var& x, const Layout& layout) co
   return add(tape, x, embedding(tape, rows.table, rows.index));
 }
 
+Var token_table(const Scope& scope, const EmbeddingSpec& spec) {
+  const std::int64_t rows = spec.vocabulary + (spec.front ? 1 : 0);
+  return scope.add("tokens", {rows, spec.width}, Init::normal(kEmbeddingDeviation), false, {0, {rows}});
+}
+
 Embedding::Embedding(const Scope& scope, const ModelConfig& config, const EmbeddingSpec& spec, Var tokens)
     : spec_(spec),
       vocabulary_{scope.ranks(), spec.vocabulary + (spec.front ? 1 : 0)},
-      tokens_(tokens.defined() ? std::move(tokens)
-                               : scope.add("tokens", {vocabulary_.all, spec.width}, Init::normal(kEmbeddingDeviation),
-                                           false, {0, {vocabulary_.all}})),
+      tokens_(tokens.defined() ? std::move(tokens) : token_table(scope, spec)),
       types_(spec.types > 0 ? scope.add("types", {spec.types, spec.width}, Init::normal(kEmbeddingDeviation)) : Var()),
       positions_(scope, spec) {
   if (config.embedding_norm) norm_.emplace(scope / "norm", config);
+}
+
+std::optional<Embedding> embedding_at(const Scope& scope, const ModelConfig& config, const EmbeddingSpec& spec) {
+  if (!scope.stage().first()) return {};
+  return Embedding(scope / "embedding", config, spec);
 }
 
 // Tokens, types and positions, in the dtype of the tables or, where nothing is left to be done to it, in another.

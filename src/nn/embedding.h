@@ -54,6 +54,9 @@ class PositionTable {
   Var table_;
 };
 
+// The vectors of tokens, (vocabulary, width) of all ranks.
+Var token_table(const Scope& scope, const EmbeddingSpec& spec);
+
 // Token, type and position vectors, and a norm where the model has one.
 class Embedding {
  public:
@@ -74,5 +77,8 @@ class Embedding {
   PositionTable positions_;
   std::optional<NormLayer> norm_;
 };
+
+// That of a model, where the scope's stage has what comes before the layers.
+std::optional<Embedding> embedding_at(const Scope& scope, const ModelConfig& config, const EmbeddingSpec& spec);
 
 }  // namespace fovea::nn

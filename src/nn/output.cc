@@ -14,6 +14,7 @@ Classifier::Classifier(const Scope& scope, const ModelConfig& config, std::int64
 
 LanguageHead::LanguageHead(const Scope& scope, const ModelConfig& config, std::int64_t vocabulary, const Var& tokens)
     : vocabulary_{scope.ranks(), vocabulary}, scale_(config.head_scale) {
+  const std::int64_t width = tokens.defined() ? tokens.dim(1) : config.width;
   if (config.head_transform) {
     transform_.emplace(scope / "transform", config.width, config.width,
                        Linear::Options{.activation = config.activation, .deviation = config.init_deviation});
@@ -25,8 +26,8 @@ LanguageHead::LanguageHead(const Scope& scope, const ModelConfig& config, std::i
     tokens_ = tokens;
   else
     weight_ = scope.add(
-        "weight", {tokens.dim(1), vocabulary},
-        config.init_deviation > 0.0 ? Init::normal(config.init_deviation) : Init::xavier(tokens.dim(1), vocabulary),
+        "weight", {width, vocabulary},
+        config.init_deviation > 0.0 ? Init::normal(config.init_deviation) : Init::xavier(width, vocabulary),
         true, {1, {vocabulary}});
   if (config.head_bias) bias_ = scope.add("bias", {vocabulary}, Init::zeros(), false, {0, {vocabulary}});
 }

@@ -24,7 +24,7 @@ class Classifier {
 // Rows (..., width) -> logits (..., vocabulary), in the wide type.
 class LanguageHead {
  public:
-  // `tokens` (vocabulary, width): the embedding, for models that use it here too.
+  // `tokens` (vocabulary, width): the embedding, for models that use it here too; else it may be undefined.
   LanguageHead(const Scope& scope, const ModelConfig& config, std::int64_t vocabulary, const Var& tokens);
 
   Var operator()(Tape& tape, const Var& x) const;

@@ -25,6 +25,12 @@ Scope Scope::shared_by(const dist::Group& ranks) const {
   return shared;
 }
 
+Scope Scope::at_stage(const Stage& stage) const {
+  Scope part = *this;
+  part.stage_ = stage;
+  return part;
+}
+
 Tensor Scope::weight(const std::string& full, const Shape& shape, Init init, const WeightCut& cut) const {
   if (left_ != nullptr && shape.numel() > *left_)
     fail(ErrorCode::bad_input, "more parameters than were stored: " + full + " is " + shape.text(), {},

@@ -7,6 +7,7 @@
 #include "dist/group.h"
 #include "fovea/init.h"
 #include "fovea/model.h"
+#include "nn/stage.h"
 
 namespace fovea::nn {
 
@@ -39,6 +40,10 @@ class Scope {
   Scope shared_by(const dist::Group& ranks) const;
   Scope unshared() const { return shared_by({}); }
 
+  // Which layers are made here.
+  const Stage& stage() const { return stage_; }
+  Scope at_stage(const Stage& stage) const;
+
   // `shape` is that of all ranks together.
   Var add(std::string_view name, const Shape& shape, Init init, bool decay = false, const WeightCut& cut = {}) const;
   // The same for what is drawn once and never trained: it is saved with the rest, but has no gradient.
@@ -57,6 +62,7 @@ class Scope {
   const std::vector<std::string>* frozen_ = nullptr;
   std::string prefix_, root_;
   dist::Group ranks_;
+  Stage stage_;
 };
 
 // Runs f, which builds or checks something; an error from inside gets `place` put before its path: "attention" ->

@@ -151,12 +151,25 @@ Stream Block::operator()(Tape& tape, Stream stream, const Layout& layout, const 
   return stream;
 }
 
-Stack::Stack(const Scope& scope, const StackSpec& spec) : checkpointing_(spec.checkpointing), dropout_(spec.dropout) {
+Stack::Stack(const Scope& scope, const StackSpec& spec)
+    : checkpointing_(spec.checkpointing), dropout_(spec.dropout), stage_(scope.stage()), blocks_(spec.layers.size()) {
   const Scope root = scope.as_root();
-  blocks_.reserve(spec.layers.size());
-  for (std::size_t i = 0; i < spec.layers.size(); ++i)
-    blocks_.emplace_back(root / "layers" / static_cast<std::int64_t>(i), spec, i);
-  if (spec.placement == NormPlacement::pre) final_norm_.emplace(root / "final_norm", spec);
+  const std::int64_t layers = std::ssize(blocks_);
+  for (std::int64_t c = 0; c < stage_.chunks; ++c)
+    for (std::int64_t i = stage_.begin(layers, c); stage_.has(c) && i < stage_.begin(layers, c + 1); ++i)
+      blocks_[static_cast<std::size_t>(i)].emplace(root / "layers" / i, spec, static_cast<std::size_t>(i));
+  if (spec.placement == NormPlacement::pre && stage_.last()) final_norm_.emplace(root / "final_norm", spec);
+}
+
+Stream Stack::block(Tape& tape, std::size_t i, Stream stream, const std::shared_ptr<const Layout>& layout,
+                    const Source& source) const {
+  return checkpointing_ && tape.recording() ? run_again_later(tape, *blocks_[i], stream, layout, source)
+                                            : (*blocks_[i])(tape, std::move(stream), *layout, source);
+}
+
+Var Stack::close(Tape& tape, const Stream& stream, const Layout& layout) const {
+  if (stream.penalty.defined()) tape.charge(stream.penalty);
+  return final_norm_ ? close_branch(tape, stream, dropout_, *final_norm_, layout).normed : stream.residual;
 }
 
 Var Stack::operator()(Tape& tape, const Var& x, const std::shared_ptr<const Layout>& layout,
@@ -171,12 +184,20 @@ Source Stack::run(Tape& tape, Source x, const Source& source, const Between& bet
       x = between(tape, {sum_of(tape, stream, dropout_, *x.layout), x.layout}, i - 1);
       stream = {x.rows, {}, stream.penalty};
     }
-    stream = checkpointing_ && tape.recording() ? run_again_later(tape, blocks_[i], stream, x.layout, source)
-                                                : blocks_[i](tape, std::move(stream), *x.layout, source);
+    stream = block(tape, i, std::move(stream), x.layout, source);
   }
+  return {close(tape, stream, *x.layout), x.layout};
+}
+
+// The next rank reads the residual with the branch: half as much travels.
+Var Stack::chunk(Tape& tape, const Var& x, const std::shared_ptr<const Layout>& layout, std::int64_t chunk) const {
+  Stream stream{x, {}, {}};
+  const std::int64_t layers = std::ssize(blocks_), end = stage_.begin(layers, chunk + 1);
+  for (std::int64_t i = stage_.begin(layers, chunk); i < end; ++i)
+    stream = block(tape, static_cast<std::size_t>(i), std::move(stream), layout, {});
+  if (end == layers) return close(tape, stream, *layout);
   if (stream.penalty.defined()) tape.charge(stream.penalty);
-  const Var out = final_norm_ ? close_branch(tape, stream, dropout_, *final_norm_, *x.layout).normed : stream.residual;
-  return {out, x.layout};
+  return sum_of(tape, stream, dropout_, *layout);
 }
 
 }  // namespace fovea::nn

@@ -44,7 +44,7 @@ class Block {
   std::optional<ExpertLayer> experts_;            // ... one of many for each
 };
 
-// Blocks one after another, with the final norm of pre-norm models.
+// Blocks one after another, with the final norm of pre-norm models. Of those that ranks have in stages the scope's.
 class Stack {
  public:
   Stack(const Scope& scope, const StackSpec& spec);
@@ -56,12 +56,19 @@ class Stack {
   // before it.
   using Between = std::function<Source(Tape& tape, const Source& x, std::size_t block)>;
   Source run(Tape& tape, Source x, const Source& source, const Between& between) const;
+  // One chunk of a stack that ranks have in stages.
+  Var chunk(Tape& tape, const Var& x, const std::shared_ptr<const Layout>& layout, std::int64_t chunk) const;
   std::size_t size() const { return blocks_.size(); }
 
  private:
+  Stream block(Tape& tape, std::size_t i, Stream stream, const std::shared_ptr<const Layout>& layout,
+               const Source& source) const;
+  Var close(Tape& tape, const Stream& stream, const Layout& layout) const;  // after the last block
+
   bool checkpointing_;
   double dropout_;
-  std::vector<Block> blocks_;
+  Stage stage_;
+  std::vector<std::optional<Block>> blocks_;  // none where another rank has it
   std::optional<NormLayer> final_norm_;
 };
 

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fovea/tokenizer.h"
 #include "io/checksums.h"
 #include "io/fields.h"
 #include "io/folder.h"
 #include "models/files.h"
+#include "models/mesh.h"
 #include "parallel/cut.h"
 
 namespace fovea {
@@ -104,24 +107,68 @@ void TrainState::check() const {
     fail(ErrorCode::usage, fmt::format("{} zones, not {}", zone_seconds.size(), kZones), "zone_seconds");
 }
 
+namespace {
+
+// A tensor of a file and the first rank of a pipeline that has it.
+struct Stored {
+  std::string name;
+  const WholeParameter* parameter;
+};
+
+// What the whole model has in a file: a tensor for each parameter, or for each that is trained those of these prefixes.
+std::vector<Stored> stored(const Model& model, bool trained, const std::vector<std::string>& prefixes = {""}) {
+  std::vector<Stored> all;
+  for (const WholeParameter& p : whole_parameters(model))
+    for (const std::string& prefix : prefixes)
+      if (p.trained || !trained) all.push_back({prefix + p.name, &p});
+  return all;
+}
+
+std::vector<Stored> stored_moments(const Model& model) { return stored(model, true, {"first.", "second."}); }
+
+// To the first rank, what the others of its pipeline have: in the order of the file.
+std::vector<NamedTensor> join_stages(const Context& context, const dist::Group& stages,
+                                     const std::vector<NamedTensor>& own, const std::vector<Stored>& all) {
+  if (stages.size() == 1) return own;
+  std::vector<NamedTensor> joined;
+  for (const auto& [name, parameter] : all) {
+    const auto here =
+        std::find_if(own.begin(), own.end(), [&, &n = name](const NamedTensor& t) { return t.name == n; });
+    if (stages.rank() == 0)
+      joined.push_back(parameter->stage == 0
+                           ? *here
+                           : NamedTensor{name, Tensor::empty(context, parameter->shape, parameter->dtype)});
+    if (parameter->stage == 0) continue;
+    if (stages.rank() == 0) stages.receive(joined.back().tensor, parameter->stage);
+    if (stages.rank() == parameter->stage) stages.send(here->tensor, 0);
+  }
+  return joined;
+}
+
+}  // namespace
+
 CheckpointTensors gather_tensors(const Checkpoint& checkpoint) {
   Stepper& stepper = checkpoint.stepper;
+  const Model& model = checkpoint.model;
   const dist::Mesh& mesh = stepper.mesh();
   const bool joins = mesh.same_weights.rank() == 0;  // with the first rank, all parts of the weights
-  CheckpointTensors all{.model = {}, .moments = stepper.adamw().moments(joins), .average = {}};
+  std::vector<NamedTensor> moments = stepper.adamw().moments(joins);
   if (!joins) return {};
-  const auto join = [&](std::vector<NamedTensor>& tensors, const std::vector<WeightCut>& cuts) {
+  const auto join = [&](std::vector<NamedTensor> tensors, const std::vector<WeightCut>& cuts,
+                        const std::vector<Stored>& all) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const Tensor whole = divided::whole_of(stepper.context(), tensors[i].tensor, cuts[i], mesh.tensor);
-      tensors[i].tensor = mesh.leads() ? whole : Tensor();
+      tensors[i].tensor = mesh.tensor.rank() == 0 ? whole : Tensor();
     }
+    if (mesh.tensor.rank() > 0) return std::vector<NamedTensor>();
+    return join_stages(stepper.context(), mesh.pipeline, tensors, all);
   };
-  all.model = named_tensors(checkpoint.model);
-  join(all.model, cuts_of(checkpoint.model.parameters()));
-  join(all.moments, cuts_of_moments(checkpoint.model));
+  CheckpointTensors all;
+  all.model = join(named_tensors(model), cuts_of(model.parameters()), stored(model, false));
+  all.moments = join(std::move(moments), cuts_of_moments(model), stored_moments(model));
   if (!stepper.average()) return all;
-  all.average = average_tensors(*stepper.average());
-  join(all.average, cuts_of(stepper.average()->parameters()));
+  all.average =
+      join(average_tensors(*stepper.average()), cuts_of(stepper.average()->parameters()), stored(model, true));
   return all;
 }
 
@@ -154,15 +201,19 @@ void load_checkpoint(const Path& folder, const Checkpoint& into) {
   check_architecture(path / kConfigFile, into.model);
   const TrainState state = read_state(path / kStateFile, into.state);
   Stepper& stepper = into.stepper;
-  const dist::Group& ranks = stepper.mesh().tensor;
+  const auto parts = [&](std::vector<WeightCut> cuts, const std::vector<Stored>& all) {
+    const std::size_t own = cuts.size();
+    return TensorParts{std::move(cuts), stepper.mesh().tensor, all.size() - own};
+  };
   const TensorUpdate parameters(path / kModelFile, named_tensors(into.model),
-                                {cuts_of(into.model.parameters()), ranks});
+                                parts(cuts_of(into.model.parameters()), stored(into.model, false)));
   const std::vector<NamedTensor> room = stepper.adamw().room_for_moments();
-  const TensorUpdate moments(path / kOptimizerFile, room, {cuts_of_moments(into.model), ranks});
+  const TensorUpdate moments(path / kOptimizerFile, room,
+                             parts(cuts_of_moments(into.model), stored_moments(into.model)));
   std::optional<TensorUpdate> average;
   if (stepper.average())
     average.emplace(path / kAverageFile, average_tensors(*stepper.average()),
-                    TensorParts{cuts_of(stepper.average()->parameters()), ranks});
+                    parts(cuts_of(stepper.average()->parameters()), stored(into.model, true)));
   parameters.apply();
   moments.apply();
   stepper.adamw().take_moments(room);

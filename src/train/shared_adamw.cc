@@ -5,8 +5,6 @@
 namespace fovea {
 namespace {
 
-constexpr std::int64_t kBucketNumbers = std::int64_t{1} << 20;
-
 Tensor flat(const Tensor& x) { return x.reshape({-1}); }
 
 }  // namespace
@@ -17,13 +15,12 @@ SharedAdamW::SharedAdamW(Context& context, std::vector<Parameter> parameters, Ad
   own_ = std::make_unique<AdamW>(context, parameters_, options);
 }
 
-void SharedAdamW::divide(const dist::Group& ranks) {
+void SharedAdamW::divide(const dist::Group& ranks, bool gradients) {
   if (ranks.size() == 1) return;
   ranks_ = ranks.split(0, "optimiser state");
-  std::int64_t all = 0;
-  for (const Parameter& p : parameters_) all += p.var.value().numel();
-  cut(dist::part_begin(all, ranks_.size(), ranks_.rank()), dist::part_begin(all, ranks_.size(), ranks_.rank() + 1));
-  make_buckets();
+  divides_gradients_ = gradients;
+  buckets_ = buckets_of(parameters_, ranks_);
+  cut();
   own_.reset();  // room for the new ranges
   std::vector<Parameter> own;
   for (const ParameterRange& range : ranges_) {
@@ -33,44 +30,38 @@ void SharedAdamW::divide(const dist::Group& ranks) {
   own_ = std::make_unique<AdamW>(*context_, std::move(own), options_);
 }
 
-// The ranges of the parameters that lie in [begin, end) of all numbers.
-void SharedAdamW::cut(std::int64_t begin, std::int64_t end) {
-  std::int64_t at = 0;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const std::int64_t size = parameters_[i].var.value().numel();
-    const std::int64_t from = std::clamp(begin - at, std::int64_t{0}, size),
-                       to = std::clamp(end - at, std::int64_t{0}, size);
-    if (from < to) ranges_.push_back({i, from, to});
-    at += size;
+// The ranges of the parameters that lie in the share of this rank.
+void SharedAdamW::cut() {
+  for (const ParameterBucket& bucket : buckets_) {
+    const std::int64_t begin = dist::part_begin(bucket.size, ranks_.size(), ranks_.rank()),
+                       end = dist::part_begin(bucket.size, ranks_.size(), ranks_.rank() + 1);
+    std::int64_t at = 0;
+    for (std::size_t i = bucket.first; i < bucket.end; ++i) {
+      const std::int64_t size = parameters_[i].var.value().numel();
+      const std::int64_t from = std::clamp(begin - at, std::int64_t{0}, size),
+                         to = std::clamp(end - at, std::int64_t{0}, size);
+      if (from < to) ranges_.push_back({i, from, to});
+      at += size;
+    }
   }
 }
 
-void SharedAdamW::make_buckets() {
-  std::int64_t all = 0;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const std::int64_t size = parameters_[i].var.value().numel();
-    const bool fits = !buckets_.empty() && buckets_.back().size + size <= kBucketNumbers &&
-                      parameters_[i].var.dtype() == parameters_[buckets_.back().first].var.dtype();
-    if (!fits) buckets_.push_back({i, i, 0, {}});
-    buckets_.back().end = i + 1;
-    buckets_.back().size += size;
-    all += size;
-  }
+void SharedAdamW::set_gradients(std::size_t bucket, const Tensor& share, std::span<const double> of) const {
   std::int64_t at = 0;
-  for (Bucket& bucket : buckets_) {
-    for (int r = 0; r < ranks_.size(); ++r) {
-      const std::int64_t begin = dist::part_begin(all, ranks_.size(), r),
-                         end = dist::part_begin(all, ranks_.size(), r + 1);
-      bucket.rows.push_back(std::max<std::int64_t>(0, std::min(end, at + bucket.size) - std::max(begin, at)));
-    }
-    at += bucket.size;
+  for (std::size_t r = 0; r < ranges_.size(); ++r) {
+    const ParameterRange& range = ranges_[r];
+    if (range.parameter < buckets_[bucket].first || range.parameter >= buckets_[bucket].end) continue;
+    const std::int64_t size = range.end - range.begin;
+    own_->parameters()[r].var.slot()->grad =
+        of[range.parameter - buckets_[bucket].first] > 0.0 ? share.slice(0, at, at + size) : Tensor();
+    at += size;
   }
 }
 
 // Puts together what the ranks have of each parameter's numbers. An undefined whole is not wanted.
 void SharedAdamW::gather(const SliceOf& own, const WholeOf& whole) const {
   std::size_t range = 0;
-  for (const Bucket& bucket : buckets_) {
+  for (const ParameterBucket& bucket : buckets_) {
     const DType dtype = parameters_[bucket.first].var.dtype();
     const Tensor mine = Tensor::empty(*context_, {bucket.rows[static_cast<std::size_t>(ranks_.rank())]}, dtype);
     std::int64_t at = 0;
@@ -91,7 +82,7 @@ void SharedAdamW::gather(const SliceOf& own, const WholeOf& whole) const {
 
 void SharedAdamW::apply(const Context& context, const Tensor& pace, const Tensor& go) const {
   if (!divided()) return own_->apply(context, pace, go);
-  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+  for (std::size_t i = 0; i < ranges_.size() && !divides_gradients_; ++i) {
     const Tensor& grad = parameters_[ranges_[i].parameter].var.grad();
     own_->parameters()[i].var.slot()->grad =
         grad.defined() ? flat(grad).slice(0, ranges_[i].begin, ranges_[i].end) : Tensor();
@@ -104,6 +95,7 @@ void SharedAdamW::apply(const Context& context, const Tensor& pace, const Tensor
 
 void SharedAdamW::zero_grad() {
   for (const Parameter& p : parameters_) p.var.slot()->grad = Tensor();
+  for (const Parameter& p : own_->parameters()) p.var.slot()->grad = Tensor();
 }
 
 std::vector<NamedTensor> SharedAdamW::moments(bool keep) const {

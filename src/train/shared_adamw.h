@@ -8,18 +8,27 @@
 #include "dist/group.h"
 #include "fovea/optim.h"
 #include "fovea/safetensors.h"
+#include "train/parameter_buckets.h"
 
 namespace fovea {
 
-// AdamW whose moments ranks may divide: each keeps those of its share of all numbers, in the order of the parameters,
-// updates these, and gives their new values to the others. The same bits as one that has them all: moments and weights
+// AdamW whose moments ranks may divide: each keeps those of its share of every bucket of parameters, updates these, and
+// gives their new values to the others. The same bits as one that has them all: moments and weights
 // of a number depend on no other.
 class SharedAdamW {
  public:
   SharedAdamW(Context& context, std::vector<Parameter> parameters, AdamWOptions options);
 
-  // Before the first step: divides the moments among these ranks. One rank has all of them, as before.
-  void divide(const dist::Group& ranks);
+  // Before the first step: divides the moments among these ranks, and with gradients also these, which are then given
+  // by set_gradients(). One rank has all of them, as before.
+  void divide(const dist::Group& ranks, bool gradients = false);
+  const std::vector<Parameter>& whole() const { return parameters_; }  // that are trained
+  const std::vector<ParameterBucket>& buckets() const { return buckets_; }
+  // What has the gradients that steps are taken with: the parameters, or the ranges of them in this rank's share.
+  const std::vector<Parameter>& held() const { return own_->parameters(); }
+  bool divides_gradients() const { return divides_gradients_; }
+  // Of this rank's share of a bucket; of: for each of its parameters how many gave one, 0: it is left alone.
+  void set_gradients(std::size_t bucket, const Tensor& share, std::span<const double> of) const;
 
   // As AdamW has them; `apply` is a call of all ranks.
   std::vector<double> pace(double rate) const { return own_->pace(rate); }
@@ -45,18 +54,11 @@ class SharedAdamW {
     std::size_t parameter;
     std::int64_t begin, end;
   };
-  // Parameters that travel together: `rows` of each rank.
-  struct Bucket {
-    std::size_t first = 0, end = 0;  // parameters
-    std::int64_t size = 0;
-    std::vector<std::int64_t> rows;
-  };
   using SliceOf = std::function<Tensor(std::size_t own)>;  // the rank's own part, by range
   using WholeOf = std::function<Tensor(std::size_t parameter)>;
 
   bool divided() const { return ranks_.size() > 1; }
-  void cut(std::int64_t begin, std::int64_t end);
-  void make_buckets();
+  void cut();
   void gather(const SliceOf& own, const WholeOf& whole) const;
 
   Context* context_;
@@ -64,7 +66,8 @@ class SharedAdamW {
   std::vector<Parameter> parameters_;
   dist::Group ranks_;
   std::vector<ParameterRange> ranges_;  // of this rank
-  std::vector<Bucket> buckets_;
+  std::vector<ParameterBucket> buckets_;
+  bool divides_gradients_ = false;
   std::unique_ptr<AdamW> own_;  // of the parameters, or of the ranges
 };
 

@@ -4,16 +4,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "autograd/watch.h"
 #include "io/file.h"
+#include "models/mesh.h"
 #include "ops/numbers.h"
+#include "parallel/schedule.h"
 #include "tensor/feed.h"
 #include "tensor/finite.h"
+#include "train/gradient_exchange.h"
+#include "train/gradient_shares.h"
 #include "train/shared_gradients.h"
 
 namespace fovea {
 namespace {
+
+constexpr std::size_t kScalars = 3;  // of a part: loss, targets that count, right answers
 
 // Targets of a batch that count: parts of a batch weigh by them.
 std::int64_t asked(const Batch& batch) {
@@ -46,6 +53,18 @@ Stepper::Stepper(Context& context, Model& model, const TrainConfig& config, Reco
   set_mesh({});
 }
 
+// What has the gradients of all ranks after backward: parameters, or this rank's share of them.
+const std::vector<Parameter>& Stepper::graded() const {
+  return adamw_->divides_gradients() ? adamw_->held() : model_.parameters();
+}
+
+void Stepper::check_divided() const {
+  if (mesh_.all_weights.size() == 1) return;
+  const char* const axis = mesh_.tensor.size() > 1 ? "tensor" : "pipeline";
+  fail(ErrorCode::unsupported, fmt::format("gradients are divided among ranks that have all weights"),
+       fmt::format("support matrix: divided gradients x {}", axis), "--divide state, or the axes data and sequence");
+}
+
 // State for each parameter of the model.
 void Stepper::follow_parameters() {
   adamw_.reset();  // room for the new ones
@@ -62,9 +81,14 @@ void Stepper::follow_parameters() {
 void Stepper::set_mesh(const dist::Mesh& mesh) {
   mesh_ = mesh;
   share_ = PartShare::of(config_.accumulation, mesh);
-  if (mesh.tensor.size() > 1) follow_parameters();  // which are parts of those before
-  if (mesh.shape.divides_state) adamw_->divide(mesh.same_weights);
-  exchange_ = std::make_unique<GradientExchange>(model_.parameters(), mesh);
+  if (mesh.all_weights.size() > 1) follow_parameters();  // which are parts of those before
+  const bool shares = mesh.shape.divides(dist::Divide::gradients);
+  if (shares) check_divided();
+  if (mesh.shape.divides(dist::Divide::state)) adamw_->divide(mesh.same_weights, shares);
+  if (shares && mesh.all.size() > 1)
+    exchange_ = std::make_unique<GradientShares>(context_, *adamw_, mesh.all);
+  else
+    exchange_ = std::make_unique<GradientExchange>(model_.parameters(), mesh);
   if (mesh.all.size() > 1) recorded_.turn_off("ranks exchange their gradients");
 }
 
@@ -90,14 +114,56 @@ std::vector<double> Stepper::told(std::span<const double> shares, double rate) c
   return numbers;
 }
 
-Loss Stepper::run_part(Context& context, const Batch& batch, std::size_t part, const Tensor& factor) {
-  TapeOptions options = tape_options(part);
-  const bool last = static_cast<std::int64_t>(part) + 1 == share_.count;
-  if (last) options.observer = exchange_->watch(options.observer);
-  Tape tape(context, options);
-  Loss loss = model_.loss(tape, batch, {.label_smoothing = config_.label_smoothing});
-  tape.backward(loss.value, factor.to(context, loss.value.dtype()));
-  return loss;
+// Every part forward and backward: loss, targets that count and right answers of each, of every chunk of this rank.
+std::vector<Tensor> Stepper::run_parts(Context& context, std::span<const Batch> parts, const Tensor& factors) {
+  struct Running {
+    std::unique_ptr<Tape> tape;
+    Pipeline::Pass pass;
+  };
+  const Pipeline& pipeline = pipeline_of(model_);
+  const nn::Stage& stage = pipeline.stage();
+  const auto own = static_cast<std::size_t>(stage.chunks / stage.ranks);
+  const LossOptions options{.label_smoothing = config_.label_smoothing};
+  std::map<std::pair<std::int64_t, std::int64_t>, Running> running;  // by part and chunk
+  std::vector<Tensor> scalars(kScalars * own * parts.size());
+  for (const divided::ScheduledPass& next :
+       divided::pipeline_schedule({stage.ranks, stage.chunks, std::ssize(parts)}, stage.rank)) {
+    const auto part = static_cast<std::size_t>(next.part);
+    const std::pair key(next.part, next.chunk);
+    const bool last = next.part + 1 == share_.count && next.chunk == stage.rank;  // nothing goes back after it
+    if (next.backward) {
+      Running& run = running.at(key);
+      pipeline.backward(*run.tape, run.pass, factors.select(0, next.part));
+      running.erase(key);
+      exchange_->end_part(last);
+      continue;
+    }
+    TapeOptions tape = tape_options(part);
+    tape.observer = exchange_->watch(tape.observer, last);
+    Running& run = running[key];
+    run.tape = std::make_unique<Tape>(context, tape);
+    run.pass = forward_chunk(model_, *run.tape, parts[part], &options, next.chunk);
+    const Loss& loss = run.pass.loss;
+    const std::size_t at = kScalars * (part * own + static_cast<std::size_t>(next.chunk / stage.ranks));
+    scalars[at] = loss.value.value(), scalars[at + 1] = loss.asked, scalars[at + 2] = loss.correct;
+  }
+  pipeline.settle();
+  return scalars;
+}
+
+// The same of all chunks of all ranks.
+std::vector<double> Stepper::numbers_of_parts(std::span<const double> numbers, std::size_t parts) const {
+  const nn::Stage& stage = pipeline_of(model_).stage();
+  const auto own = static_cast<std::size_t>(stage.chunks / stage.ranks);
+  std::vector<double> sums(kScalars * parts, 0.0);
+  for (std::size_t i = 0; i < kScalars * own * parts; ++i)
+    sums[i / (kScalars * own) * kScalars + i % kScalars] += numbers[i];
+  return pipeline_of(model_).sum(sums);
+}
+
+void Stepper::abandon(const Error& error) noexcept {
+  exchange_->abandon(error);
+  pipeline_of(model_).abandon();
 }
 
 // Loss, targets that count and right answers of every part, the norm of the gradients, and whether those of f16 were
@@ -110,16 +176,13 @@ Tensor Stepper::enqueue(Context& context, std::span<const Batch> parts) {
   });
   const auto number = [&](std::size_t i) { return told.select(0, static_cast<std::int64_t>(i)); };
   adamw_->zero_grad();
-  std::vector<Tensor> scalars;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const Loss loss = run_part(context, parts[i], i, number(i));
-    scalars.insert(scalars.end(), {loss.value.value(), loss.asked, loss.correct});
-  }
-  exchange_->finish();
-  const std::vector<Parameter>& parameters = model_.parameters();
+  std::vector<Tensor> scalars = run_parts(context, parts, told);
+  const std::int64_t ranks = mesh_.data.size();
+  exchange_->finish((share_.all + ranks - 1) / ranks);
+  const std::vector<Parameter>& parameters = graded();
   const Tensor finite = scaler_ ? LossScaler::unscale(context, parameters, number(at.unscale())) : Tensor();
-  if (scaler_) agree_on_finite(finite, mesh_.tensor);
-  scalars.insert(scalars.end(), {clip_shares(context, parameters, config_.clip_norm, mesh_.tensor), finite});
+  if (scaler_) agree_on_finite(finite, mesh_);
+  scalars.insert(scalars.end(), {clip_shares(context, parameters, config_.clip_norm, mesh_), finite});
   const Tensor numbers = collect_numbers(context, std::move(scalars));
   const Tensor go = finite_answer(context, numbers);
   clip_value(context, parameters, config_.clip_value, go);
@@ -146,13 +209,13 @@ void Stepper::step(std::span<const Batch> parts, double rate, StepReport& report
   try {
     numbers = recorded_.run(parts, stream(0));  // the one wait of a step
   } catch (const Error& error) {
-    exchange_->abandon(error);
+    abandon(error);
     throw;
   } catch (const std::exception& error) {
-    exchange_->abandon(Error(ErrorCode::internal, error.what()));
+    abandon(Error(ErrorCode::internal, error.what()));
     throw;
   }
-  report_parts(all_counts, gather_parts(mesh_, share_.all, std::span(numbers).first(3 * parts.size()), 3), report);
+  report_parts(all_counts, gather_parts(mesh_, share_.all, numbers_of_parts(numbers, parts.size()), kScalars), report);
   report.replayed = recorded_.was_played();
   if (scaler_ && !adapt_scale(numbers.back() == 1.0, report)) return;
   report.gradient_norm = numbers[numbers.size() - 2];
@@ -169,8 +232,8 @@ void Stepper::report_parts(std::span<const double> counts, std::span<const doubl
   for (std::size_t i = 0; 2 * i < counts.size(); ++i) {
     const double share = counts[2 * i] / std::max(1.0, all);
     report.tokens += static_cast<std::int64_t>(counts[2 * i + 1]);
-    report.loss += share * numbers[3 * i];
-    report.accuracy += share * numbers[3 * i + 2] / std::max(1.0, numbers[3 * i + 1]);
+    report.loss += share * numbers[kScalars * i];
+    report.accuracy += share * numbers[kScalars * i + 2] / std::max(1.0, numbers[kScalars * i + 1]);
   }
 }
 
@@ -186,10 +249,11 @@ bool Stepper::adapt_scale(bool finite, StepReport& report) {
 // Runs the step again and stops at the first operation whose result is not finite.
 std::string Stepper::find_source(std::span<const Batch> parts) {
   if (recorded_.was_played()) enqueue(context_, parts);  // for the gradients, which recordings do not keep
-  const std::string parameter = bad_gradient(model_.parameters());
+  const std::string parameter = bad_gradient(graded());
   const std::string fallback = parameter.empty() ? "the loss is not finite" : "the gradient of " + parameter;
   adamw_->zero_grad();
-  if (mesh_.same_examples.size() > 1) return fallback;  // one that stops half way would leave the others waiting
+  if (mesh_.same_examples.size() > 1 || mesh_.pipeline.size() > 1)
+    return fallback;  // one that stops half way would leave the others waiting
   for (std::size_t part = 0; part < parts.size(); ++part) {
     FiniteWatch watch;
     TapeOptions options = tape_options(part);

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "fovea/train.h"
-#include "train/gradient_exchange.h"
+#include "train/bucket_watch.h"
 #include "train/part_share.h"
 #include "train/recorded_steps.h"
 #include "train/shared_adamw.h"
@@ -51,8 +51,12 @@ class Stepper {
   };
   std::vector<double> told(std::span<const double> shares, double rate) const;
   void follow_parameters();
+  void abandon(const Error& error) noexcept;
+  void check_divided() const;
+  const std::vector<Parameter>& graded() const;
   Tensor enqueue(Context& context, std::span<const Batch> parts);
-  Loss run_part(Context& context, const Batch& batch, std::size_t part, const Tensor& factor);
+  std::vector<Tensor> run_parts(Context& context, std::span<const Batch> parts, const Tensor& factors);
+  std::vector<double> numbers_of_parts(std::span<const double> numbers, std::size_t parts) const;
   TapeOptions tape_options(std::size_t part) const;
   std::uint64_t stream(std::size_t part) const;
   bool adapt_scale(bool finite, StepReport& report);
@@ -72,7 +76,7 @@ class Stepper {
   std::optional<LossScaler> scaler_;  // of f16 models
   dist::Mesh mesh_;
   PartShare share_;
-  std::unique_ptr<GradientExchange> exchange_;
+  std::unique_ptr<BucketWatch> exchange_;
   RecordedSteps recorded_;
 };
 

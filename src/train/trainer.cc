@@ -243,7 +243,7 @@ void Trainer::Impl::compare_weights() const {
   std::vector<Tensor> whole, parts;
   for (const Parameter& p : model.parameters()) (p.cut.cuts() ? parts : whole).push_back(p.var.value());
   const std::string what = fmt::format("the weights after step {}", state.step);
-  dist::require_same(stepper.mesh().all, what, whole);
+  dist::require_same(stepper.mesh().same_layers, what, whole);
   dist::require_same(stepper.mesh().same_weights, what, parts);
 }
 

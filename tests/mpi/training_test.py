@@ -111,6 +111,19 @@ class Training(CliTest):
         alone = json.loads(self.good_on(1, "eval", "run", "--json").stdout)
         self.assertAlmostEqual(shared["loss"], alone["loss"], delta=1e-4)
 
+    def test_killed_stages_go_on_on_another_mesh(self):
+        settings = "--set", "train.accumulation=4", "--set", "train.log_every=1"
+        self.good_on(1, *self.train("whole", *settings, steps=30))
+        long = self.train("run", *settings, "--set", "train.checkpoint_every=5", "--mesh", "pipeline=2", steps=30)
+        self.kill_one_of(2, long, self.folder / "run" / "last" / "state.json")
+        self.good_on(4, "train", "--resume", "run", "--mesh", "data=2,pipeline=2")
+        self.good_on(1, "train", "--resume", "run")  # nothing is left
+        self.assert_near(self.losses("run"), self.losses("whole"), 1e-4)
+        staged = json.loads(self.good_on(2, "eval", "run", "--mesh", "pipeline=2", "--json").stdout)
+        alone = json.loads(self.good_on(1, "eval", "run", "--json").stdout)
+        self.assertAlmostEqual(staged["loss"], alone["loss"], delta=1e-4)
+        self.assertEqual(staged.get("f1"), alone.get("f1"))
+
     def test_a_lost_rank_is_started_again(self):
         settings = "--set", "train.accumulation=2", "--set", "train.log_every=1"
         self.good_on(1, *self.train("whole", *settings, steps=30))
@@ -130,9 +143,11 @@ class Training(CliTest):
         self.assert_near(self.losses("run"), self.losses("whole"), 1e-4)
 
     def test_errors_come_from_one_rank(self):
-        self.refused(2, "a mesh of 3 x 1 x 1 = 3 ranks, but there are 2", *self.train(), "--mesh", "data=3")
+        self.refused(2, "a mesh of 3 x 1 x 1 x 1 = 3 ranks, but there are 2", *self.train(), "--mesh", "data=3")
         self.refused(2, "unknown axis \"rows\"", *self.train(), "--mesh", "rows=2")
-        self.refused(2, "not split along the axis pipeline yet", *self.train(), "--mesh", "pipeline=2")
+        self.refused(3, "2 layers do not divide into 3 stages", *self.train(), "--mesh", "pipeline=3")
+        self.refused(2, "2 layers do not divide into 4 stages", *self.train(), "--mesh", "pipeline=2",
+                     "--pipeline-chunks", "2")
         self.refused(3, "2 heads with keys and values of 2 do not divide among 3 ranks", *self.train(), "--mesh",
                      "tensor=3")
         self.refused(3, "a batch of 8 does not divide into 3 parts", *self.train())

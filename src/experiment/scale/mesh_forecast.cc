@@ -64,7 +64,7 @@ class MeshForecaster {
             .sequences = static_cast<double>(wanted_.batch) / static_cast<double>(parts),
             .length = static_cast<double>(wanted_.length) / sequence,
             .parts_of_sequence = shape.sequence,
-            .divides_state = shape.divides_state};
+            .divides_state = shape.divides(dist::Divide::state)};
   }
 
   void add_layer(const std::string& name, const Share& share, MeshForecast& out) const {
@@ -143,7 +143,7 @@ MeshForecasts forecast_meshes(const StepModel& step, const ModelConfig& model, c
     out.meshes.push_back(forecast.of(shape));
     if (shape.ranks() == 1 || out.meshes.back().fits) continue;
     dist::MeshShape saving = shape;  // where memory is short
-    saving.divides_state = true;
+    saving.divide = dist::Divide::state;
     out.meshes.push_back(forecast.of(saving));
   }
   std::stable_sort(out.meshes.begin(), out.meshes.end(), better);

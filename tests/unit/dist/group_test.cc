@@ -106,20 +106,20 @@ TEST(Worker, WorksInOrderAndTellsOfTheFirstFailure) {
 TEST(Mesh, ReadsItsAxes) {
   EXPECT_EQ(MeshShape::parse("", 3).text(), "data=3,sequence=1,tensor=1");
   EXPECT_EQ(MeshShape::parse("sequence=4", 4).text(), "data=1,sequence=4,tensor=1");
-  EXPECT_EQ(MeshShape::parse("sequence=3,data=2", 6).text(), "data=2,sequence=3,tensor=1");
+  EXPECT_EQ(MeshShape::parse("sequence=3,data=2", 6).text(), "data=2,sequence=3,tensor=1,pipeline=1");
   EXPECT_EQ(MeshShape::parse("pipeline=1,tensor=2", 2).tensor, 2);
 }
 
 TEST(Mesh, RefusesWhatIsNone) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"data=2,sequence=2", "2 x 2 x 1 = 4 ranks, but there are 6"},
+      {"data=2,sequence=2", "2 x 2 x 1 x 1 = 4 ranks, but there are 6"},
       {"data", "is no axis=ranks"},
       {"data=0", "gives no number of ranks"},
       {"data=2x", "gives no number of ranks"},
       {"data=", "gives no number of ranks"},
       {"data=2,data=3", "axis data is given twice"},
       {"rows=6", "unknown axis \"rows\""},
-      {"pipeline=6", "not split along the axis pipeline yet"},
+      {"pipeline=0", "gives no number of ranks"},
       {"data=6,", "is no axis=ranks"}};
   for (const auto& [text, words] : cases) {
     const std::string error = error_of([&, &t = text] { MeshShape::parse(t, 6); });
@@ -143,6 +143,28 @@ TEST(Mesh, GroupsThoseWhoShareWeights) {
     EXPECT_EQ(sum(mesh.tensor), 2 * (r - tensor) + 1);
     EXPECT_EQ(sum(mesh.same_weights), 12 + 4 * tensor);
     EXPECT_EQ(sum(mesh.same_examples), 16 * data + 6);
+  });
+}
+
+// Each axis has a weight of its own in the rank: which ranks a group has is seen by their sum.
+TEST(Mesh, GroupsStages) {
+  run_threads(8, [](const Group& all) {
+    const Mesh mesh(all, MeshShape::parse("pipeline=2,data=2,tensor=2", 8));
+    const auto ranks = [&](const Group& group) {
+      std::vector<int> members;
+      const auto rank = static_cast<double>(all.rank());
+      for (const double other : group.all_gather(std::span(&rank, 1))) members.push_back(static_cast<int>(other));
+      return members;
+    };
+    const int r = all.rank(), stage = r / 4, data = r / 2 % 2, tensor = r % 2;
+    EXPECT_EQ(mesh.pipeline.rank(), stage);
+    EXPECT_EQ(mesh.data.rank(), data);
+    EXPECT_EQ(ranks(mesh.pipeline), (std::vector{r % 4, r % 4 + 4}));
+    EXPECT_EQ(ranks(mesh.data), (std::vector{4 * stage + tensor, 4 * stage + tensor + 2}));
+    EXPECT_EQ(ranks(mesh.same_weights), ranks(mesh.data));
+    EXPECT_EQ(ranks(mesh.same_examples), ranks(mesh.tensor));
+    EXPECT_EQ(ranks(mesh.same_layers), (std::vector{4 * stage, 4 * stage + 1, 4 * stage + 2, 4 * stage + 3}));
+    EXPECT_EQ(ranks(mesh.all_weights), (std::vector{2 * data, 2 * data + 1, 2 * data + 4, 2 * data + 5}));
   });
 }
 

@@ -101,7 +101,7 @@ TEST(MeshForecast, PutsWhatFitsFirstAndDividesTheStateWhereMemoryIsShort) {
   const Cluster cluster{.ranks = 2, .memory = 35e6, .link = {1e9, 1e-6}};
   const MeshForecasts all = forecast_meshes(step, config_of("norm"), {.length = 16, .batch = 2}, cluster);
   EXPECT_TRUE(all.meshes.front().fits);
-  EXPECT_TRUE(all.meshes.front().shape.divides_state);
+  EXPECT_TRUE(all.meshes.front().shape.divides(dist::Divide::state));
   EXPECT_FALSE(all.meshes.back().fits);
 }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "core/wide.h"
 #include "dist/threads.h"
 #include "fovea/mechanism.h"
 #include "models/mesh.h"
@@ -68,6 +69,27 @@ Loss::Numbers learn(Context& context, const Model& model, const Divided& c) {
   return loss.read(context);
 }
 
+// The same by ranks that have the layers in stages: all chunks forward, then all of them back.
+Loss::Numbers learn_in_stages(Context& context, const Model& model, const Divided& c) {
+  const Pipeline& pipeline = pipeline_of(model);
+  const Batch batch = batch_of(context, c);
+  const LossOptions options{.label_smoothing = 0.1};
+  std::vector<std::pair<std::unique_ptr<Tape>, Pipeline::Pass>> passes;
+  std::vector<double> numbers(4, 0.0);
+  for (const std::int64_t chunk : pipeline.chunks()) {
+    auto tape = std::make_unique<Tape>(context, TapeOptions{.training = true, .stream = 3});
+    passes.emplace_back(std::move(tape), Pipeline::Pass());
+    passes.back().second = forward_chunk(model, *passes.back().first, batch, &options, chunk);
+    const Loss::Numbers own = passes.back().second.loss.read(context);
+    numbers[0] += own.value, numbers[1] += own.asked, numbers[2] += own.correct;
+  }
+  const Tensor one = Tensor::from<double>(context, {}, std::vector{1.0});
+  for (auto at = passes.rbegin(); at != passes.rend(); ++at) pipeline.backward(*at->first, at->second, one);
+  pipeline.settle();
+  numbers = pipeline.sum(numbers);
+  return {numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+
 // Is this a gradient of nothing: of a bias whose mean is taken off again, say?
 bool is_rounding(const Tensor& gradient) {
   constexpr double kLeast = 1e-13;
@@ -76,12 +98,21 @@ bool is_rounding(const Tensor& gradient) {
   return true;
 }
 
-// The gradient of what this rank has of the parameter.
-Tensor gradient_of_all(const Context& context, const dist::Mesh& mesh, const Parameter& p) {
-  const Tensor sum =
-      p.var.grad().defined() ? p.var.grad().clone(context) : Tensor::zeros(context, p.var.shape(), p.var.dtype());
-  (p.cut.cuts() ? mesh.same_weights : mesh.all).all_reduce(sum);
-  return sum;
+// The gradient of a parameter of the whole model, of what each rank has of it.
+Tensor gradient_of_all(const Context& context, const dist::Mesh& mesh, const Model& part, const Parameter& whole) {
+  Tensor all = Tensor::zeros(context, whole.var.shape(), wide_type(whole.var.dtype()));
+  for (const Parameter& p : part.parameters()) {
+    if (p.name != whole.name) continue;
+    const Tensor sum =
+        p.var.grad().defined() ? p.var.grad().clone(context) : Tensor::zeros(context, p.var.shape(), p.var.dtype());
+    (p.cut.cuts() ? mesh.same_weights : mesh.same_layers).all_reduce(sum);
+    all = divided::whole_of(context, sum, p.cut, mesh.tensor);
+  }
+  if (mesh.pipeline.size() > 1) {
+    all = all.clone(context);
+    mesh.pipeline.all_reduce(all);
+  }
+  return all;
 }
 
 void expect_as_one(const dist::Group& group, const dist::MeshShape& shape, const Divided& c) {
@@ -93,19 +124,28 @@ void expect_as_one(const dist::Group& group, const dist::MeshShape& shape, const
   Model part(context, c.config);
   set_mesh(part, mesh);
   EXPECT_EQ(part.parameter_count(), whole.parameter_count());
-  const Loss::Numbers expected = learn(alone, whole, c), got = learn(context, part, c);
+  const Loss::Numbers expected = learn(alone, whole, c),
+                      got = shape.pipeline > 1 ? learn_in_stages(context, part, c) : learn(context, part, c);
   EXPECT_NEAR(got.value, expected.value, c.tolerance * std::abs(expected.value));
   EXPECT_EQ(got.asked, expected.asked);
   EXPECT_EQ(got.correct, expected.correct);
   for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
-    const Var& a = whole.parameters()[i].var;
-    const Parameter& b = part.parameters()[i];
-    ASSERT_EQ(b.name, whole.parameters()[i].name);
+    const Parameter& p = whole.parameters()[i];
+    const Var& a = p.var;
     if (!a.needs_grad() || !a.grad().defined()) continue;
-    const Tensor got = divided::whole_of(context, gradient_of_all(context, mesh, b), b.cut, mesh.tensor);
+    const Tensor got = gradient_of_all(context, mesh, part, p);
     if (is_rounding(a.grad()) && is_rounding(got)) continue;
-    EXPECT_LT(relative_error(got, a.grad()), c.tolerance) << b.name;
+    EXPECT_LT(relative_error(got, a.grad()), c.tolerance) << p.name;
   }
+}
+
+void expect_no_stages(const Divided& c) {
+  dist::run_threads(2, [&](const dist::Group& group) {
+    Context context({.threads = 1, .seed = 7});
+    Model model(context, c.config);
+    EXPECT_ERROR(set_mesh(model, dist::Mesh(group, {.pipeline = 2})), ErrorCode::unsupported, "not one stack",
+                 " x pipeline", "a mesh without the axis pipeline");
+  });
 }
 
 class DividedModels : public ::testing::TestWithParam<Divided> {};
@@ -126,6 +166,23 @@ TEST_P(DividedModels, LearnWithPartsOfTheWeights) {
       dist::run_threads(static_cast<int>(ranks),
                         [&](const dist::Group& group) { expect_as_one(group, {.tensor = group.size()}, c); });
   dist::run_threads(4, [&](const dist::Group& group) { expect_as_one(group, {.sequence = 2, .tensor = 2}, c); });
+}
+
+// Four layers in two and four stages, one of them of two chunks, and with the other axes.
+TEST_P(DividedModels, LearnInStages) {
+  Divided c = GetParam();
+  const Task task = c.config.task;
+  if (task == Task::seq2seq || task == Task::vision || task == Task::image_text) return expect_no_stages(c);
+  const std::vector<std::string> two = c.config.layers;
+  c.config.layers.insert(c.config.layers.end(), two.begin(), two.end());
+  const auto on = [&](int ranks, const dist::MeshShape& shape) {
+    dist::run_threads(ranks, [&](const dist::Group& group) { expect_as_one(group, shape, c); });
+  };
+  on(2, {.pipeline = 2});
+  on(2, {.pipeline = 2, .chunks = 2});
+  on(4, {.pipeline = 4});
+  on(4, {.tensor = 2, .pipeline = 2});
+  on(4, {.sequence = 2, .pipeline = 2, .chunks = 2});
 }
 
 void drop(StackConfig& stack) { stack.dropout = stack.inner_dropout = stack.attention_dropout = 0.2; }
@@ -234,6 +291,67 @@ TEST(SharedWeights, WithAdaptersAndFrozenParts) {
   config.lora = 2;
   config.frozen = {"embedding", "layers", "final_norm"};
   dist::run_threads(2, [&](const dist::Group& group) { expect_as_one(group, {.tensor = 2}, {"lora", config}); });
+}
+
+TEST(Stages, WithAdaptersAndFrozenParts) {
+  ModelConfig config = families::family("gpt");
+  config.lora = 2;
+  config.frozen = {"embedding", "layers", "final_norm"};
+  dist::run_threads(2, [&](const dist::Group& group) { expect_as_one(group, {.pipeline = 2}, {"lora", config}); });
+  config = families::family("transformer");
+  config.frozen = {"embedding", "layers.0"};  // nothing to be learned in the first stage
+  dist::run_threads(2, [&](const dist::Group& group) { expect_as_one(group, {.pipeline = 2}, {"frozen", config}); });
+}
+
+// Outside of training each rank gets what one alone would.
+TEST(Stages, GiveTheirOutputToAll) {
+  for (const char* name : {"gpt", "matcher", "rater", "roberta"}) {
+    const Divided c{name, families::family(name)};
+    Context alone({.threads = 1, .seed = 7});
+    const Model whole(alone, c.config);
+    Tape tape(alone, {.record = false});
+    const Batch batch = batch_of(alone, c);
+    const Tensor expected = whole.forward(tape, batch).value();
+    const Loss::Numbers loss = whole.loss(tape, batch).read(alone);
+    dist::run_threads(2, [&](const dist::Group& group) {
+      Context context({.threads = 1, .seed = 7});
+      Model part(context, c.config);
+      set_mesh(part, dist::Mesh(group, {.pipeline = 2}));
+      Tape quiet(context, {.record = false});
+      const Tensor got = part.forward(quiet, batch_of(context, c)).value();
+      ASSERT_EQ(got.shape(), expected.shape());
+      EXPECT_LT(relative_error(got, expected), 1e-12) << name;
+      const Loss::Numbers own = part.loss(quiet, batch_of(context, c)).read(context);
+      EXPECT_NEAR(own.value, loss.value, 1e-12 * loss.value);
+      EXPECT_EQ(own.asked, loss.asked);
+      EXPECT_EQ(own.correct, loss.correct);
+      EXPECT_NEAR(own.deviation, loss.deviation, 1e-12);
+      Tape recording(context);
+      EXPECT_ERROR(part.loss(recording, batch_of(context, c)), ErrorCode::unsupported, "in stages", "model", "train");
+    });
+  }
+}
+
+// Rows of f64 one way, their gradients the other, and with the rows where their random streams go on.
+TEST(Stages, MoveWhatTheDocumentationSays) {
+  const ModelConfig config = families::family("gpt");
+  dist::run_threads(2, [&](const dist::Group& group) {
+    Context context({.threads = 1, .seed = 7});
+    Model model(context, config);
+    set_mesh(model, dist::Mesh(group, {.pipeline = 2}));
+    learn_in_stages(context, model, {"gpt", config});
+    const std::uint64_t rows = 16, bytes = rows * static_cast<std::uint64_t>(config.width) * sizeof(double);
+    EXPECT_EQ(pipeline_of(model).given(), bytes + (group.rank() == 0 ? sizeof(double) : 0));
+  });
+}
+
+TEST(Stages, MoreThanLayersAreRefused) {
+  dist::run_threads(3, [](const dist::Group& group) {
+    Context context({.threads = 1, .seed = 7});
+    Model model(context, families::family("gpt"));
+    EXPECT_ERROR(set_mesh(model, dist::Mesh(group, {.pipeline = 3})), ErrorCode::usage,
+                 "2 layers do not divide into 3 stages", "layers", "a smaller axis pipeline");
+  });
 }
 
 TEST(SharedWeights, WhatRanksCannotShareIsANamedError) {

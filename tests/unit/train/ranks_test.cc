@@ -1,109 +1,25 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 #include <mutex>
 #include <optional>
 
-#include "dist/mesh.h"
-#include "dist/threads.h"
 #include "models/mesh.h"
 #include "parallel/cut.h"
 #include "support/expect_error.h"
 #include "support/families.h"
 #include "support/temporary_folder.h"
 #include "support/tensors.h"
-#include "support/tiny_run.h"
+#include "train/gradient_shares.h"
 #include "train/shared_adamw.h"
 #include "train/stepper.h"
+#include "unit/train/rank_jobs.h"
 
 // Training by several ranks, which are threads here, beside training by one.
 namespace fovea {
 namespace {
 
-using tiny::quick;
-using tiny::TinyRun;
-
-TrainConfig in_parts(const std::string& out = {}) {
-  TrainConfig config = quick(out);
-  config.batch = 8;
-  config.accumulation = 4;
-  config.clip_norm = 1.0;
-  return config;
-}
-
-// What each rank saw.
-struct Seen {
-  std::vector<double> losses, validations, norms;
-  std::vector<std::int64_t> tokens;
-  std::vector<std::vector<float>> parameters;
-  std::vector<std::string> checkpoints;
-  StopReason reason = StopReason::steps;
-};
-
-struct Job {
-  TrainConfig config = in_parts();
-  std::string model = "transnormer-t2", resume = {};
-  std::int64_t stop_after = -1;  // on the last rank
-  bool divides_state = false;
-  std::int64_t compare_every = 0;
-  std::string mesh = {};
-  std::int64_t heads = 0;  // 0: those of the preset
-  std::function<void(TinyRun&, int rank)> before = {};
-};
-
-ModelConfig model_of(const Job& job) {
-  ModelConfig config = tiny::config(job.model);
-  if (job.heads > 0) config.heads = job.heads;
-  return config;
-}
-
-std::vector<Seen> train(int ranks, const Job& job) {
-  std::vector<Seen> all(static_cast<std::size_t>(ranks));
-  dist::run_threads(ranks, [&](const dist::Group& group) {
-    TrainConfig config = job.config;
-    TinyRun run(config, model_of(job));
-    if (group.rank() == ranks - 1) run.stop_after = job.stop_after;
-    if (job.before) job.before(run, group.rank());
-    dist::MeshShape shape = dist::MeshShape::parse(job.mesh, ranks);
-    shape.divides_state = job.divides_state;
-    shape.compare_every = job.compare_every;
-    run.trainer.set_mesh(dist::Mesh(group, shape));
-    if (!job.resume.empty()) run.trainer.resume(job.resume);
-    Seen& seen = all[static_cast<std::size_t>(group.rank())];
-    seen.reason = run.go().reason;
-    seen.losses = run.losses;
-    for (const StepReport& step : run.steps) {
-      seen.norms.push_back(step.gradient_norm);
-      seen.tokens.push_back(step.tokens);
-    }
-    for (const EvalReport& report : run.evaluations) seen.validations.push_back(report.loss);
-    seen.parameters = run.parameters();
-    seen.checkpoints = run.checkpoints;
-  });
-  return all;
-}
-
-// Losses of ten steps on random examples.
-std::vector<double> ten_steps(Context& context, Model& model, const TrainConfig& config, const dist::Mesh& mesh) {
-  set_mesh(model, mesh);
-  Stepper stepper(context, model, config, RecordedSteps::When::never);
-  stepper.set_mesh(mesh);
-  std::vector<double> losses;
-  for (std::int64_t step = 1; step <= 10; ++step) {
-    const Batch batch = families::random_batch(context, model.config(), static_cast<std::uint64_t>(step));
-    StepReport report;
-    report.step = step;
-    stepper.step(std::span(&batch, 1), 1e-3, report);
-    losses.push_back(report.loss);
-  }
-  return losses;
-}
-
-void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance * std::fabs(b[i])) << i;
-}
+using namespace rank_jobs;
 
 // Dropout is on. The sums of gradients have another order: 1e-5 of the loss after ten steps, and nothing in the first.
 TEST(Ranks, TrainAsOneDoes) {
@@ -237,7 +153,7 @@ TEST(Ranks, SharedWeightsGoOnAnywhere) {
   const std::vector<Seen> same = train(4, job("same", "data=2,tensor=2"));
   Job begin = job("run", "data=2,tensor=2");
   begin.stop_after = 4;
-  begin.divides_state = true;
+  begin.divide = dist::Divide::state;
   const std::vector<Seen> begun = train(4, begin);
   Job alone = job("alone", "");
   alone.stop_after = 4;
@@ -289,7 +205,7 @@ TEST(Ranks, ShareWeightsOfModelsOfTokens) {
 TEST(Ranks, DivideTheStateOfTheOptimiser) {
   const TemporaryFolder folder;
   const std::vector<Seen> whole = train(3, {.config = in_parts(folder / "whole")});
-  const std::vector<Seen> divided = train(3, {.config = in_parts(folder / "divided"), .divides_state = true});
+  const std::vector<Seen> divided = train(3, {.config = in_parts(folder / "divided"), .divide = dist::Divide::state});
   for (const Seen& seen : divided) {
     EXPECT_EQ(seen.losses, whole[0].losses);
     EXPECT_EQ(seen.parameters, whole[0].parameters);
@@ -299,12 +215,86 @@ TEST(Ranks, DivideTheStateOfTheOptimiser) {
               read_file(folder / ("whole/" + std::string(file)), 1 << 26))
         << file;
   const std::vector<Seen> begun =
-      train(3, {.config = in_parts(folder / "run"), .stop_after = 4, .divides_state = true});
+      train(3, {.config = in_parts(folder / "run"), .stop_after = 4, .divide = dist::Divide::state});
   for (const bool divides : {true, false}) {
-    const std::vector<Seen> rest = train(
-        3, {.config = in_parts(folder / (divides ? "a" : "b")), .resume = folder / "run", .divides_state = divides});
+    const std::vector<Seen> rest = train(3, {.config = in_parts(folder / (divides ? "a" : "b")),
+                                             .resume = folder / "run",
+                                             .divide = divides ? dist::Divide::state : dist::Divide::nothing});
     EXPECT_EQ(rest[0].parameters, whole[0].parameters);
   }
+}
+
+// The same sums, of which each rank keeps a share: the same bits, where each rank has one part of a batch.
+TEST(Ranks, DivideTheGradients) {
+  const TemporaryFolder folder;
+  const auto config = [&](const char* name, double clip) {
+    TrainConfig made = in_parts(folder / name);
+    made.clip_norm = clip;
+    return made;
+  };
+  const std::vector<Seen> whole = train(4, {.config = config("whole", 0.0)});
+  const std::vector<Seen> divided =
+      train(4, {.config = config("divided", 0.0), .divide = dist::Divide::gradients, .compare_every = 3});
+  for (const Seen& seen : divided) {
+    EXPECT_EQ(seen.losses, whole[0].losses);
+    EXPECT_EQ(seen.parameters, whole[0].parameters);
+  }
+  for (const char* file : {"last/optimizer.safetensors", "last/model.safetensors"})
+    EXPECT_EQ(read_file(folder / ("divided/" + std::string(file)), 1 << 26),
+              read_file(folder / ("whole/" + std::string(file)), 1 << 26))
+        << file;
+  const std::vector<Seen> clipped = train(1, {.config = config("clipped", 1.0)});
+  for (const auto& [ranks, mesh] : std::vector<std::pair<int, const char*>>{{3, "data=3"}, {4, "data=2,sequence=2"}}) {
+    SCOPED_TRACE(mesh);  // some ranks have two parts, and some one
+    const std::vector<Seen> seen =
+        train(ranks, {.config = config(mesh, 1.0), .divide = dist::Divide::gradients, .mesh = mesh});
+    expect_near(seen[0].losses, clipped[0].losses, 1e-4);
+    for (std::size_t i = 0; i < clipped[0].norms.size(); ++i)
+      EXPECT_NEAR(seen[0].norms[i], clipped[0].norms[i], 1e-3 * clipped[0].norms[i]);
+    for (const Seen& other : seen) EXPECT_EQ(other.parameters, seen[0].parameters);
+  }
+  Job resumed{.config = config("resumed", 0.0), .resume = folder / "divided"};
+  resumed.config.steps = 12;
+  EXPECT_EQ(train(2, resumed)[0].losses.size(), 2u);
+}
+
+TEST(Ranks, DivideGradientsOfWholeModelsAlone) {
+  for (const char* axis : {"tensor", "pipeline"})
+    EXPECT_ERROR(train(2, {.divide = dist::Divide::gradients, .mesh = std::string(axis) + "=2"}),
+                 ErrorCode::unsupported, "ranks that have all weights", axis, "--divide state");
+}
+
+// A weight that no part of the batch reached is left alone, as one rank leaves it.
+TEST(GradientShares, KeepAShareAndNothingElse) {
+  dist::run_threads(4, [&](const dist::Group& group) {
+    Context context({.threads = 1, .seed = 9});
+    const Model model(context, tiny::config("transformer"));
+    SharedAdamW adamw(context, model.parameters(), {});
+    adamw.divide(group, true);
+    GradientShares shares(context, adamw, group);
+    EXPECT_LE(static_cast<double>(shares.bytes()), 0.2501 * 4.0 * static_cast<double>(model.parameter_count()));
+    std::int64_t of = 0;
+    for (int part = 0; part < 2; ++part) {
+      const auto& all = model.parameters();
+      for (std::size_t i = 1; i < all.size(); ++i) {
+        const Tensor gradient = Tensor::empty(context, all[i].var.shape());
+        gradient.fill(static_cast<double>(1 + group.rank()));
+        all[i].var.slot()->grad = gradient;
+      }
+      shares.end_part(part == 1);
+    }
+    shares.finish(3);
+    for (const Parameter& p : model.parameters()) EXPECT_FALSE(p.var.grad().defined());
+    for (const Parameter& p : adamw.held()) {
+      if (p.name == model.parameters()[0].name) {
+        EXPECT_FALSE(p.var.grad().defined());
+        continue;
+      }
+      for (const double g : p.var.grad().to_vector<double>()) EXPECT_EQ(g, 2.0 * (1 + 2 + 3 + 4));
+      ++of;
+    }
+    EXPECT_GT(of, 0);
+  });
 }
 
 TEST(SharedAdamW, KeepsAShareOfTheState) {
@@ -335,7 +325,7 @@ TEST(Ranks, ThatDifferAreFoundBeforeTheFirstStep) {
     if (rank == 1) run.model.parameters()[0].var.value().select(0, 0).fill(0.25);
   };
   EXPECT_ERROR(train(2, job), ErrorCode::internal, "the weights after step 0 are not those of rank 0 on rank 1",
-               "all ranks", "checkpoint");
+               "same layers", "checkpoint");
 }
 
 // Spoils a weight on its rank, as a machine that computes wrongly would.
@@ -358,7 +348,7 @@ TEST(Ranks, WeightsThatBecomeDifferentEndTheRun) {
     if (rank == 1) run.trainer.add(spoils.emplace(run.model));
   };
   EXPECT_ERROR(train(2, job), ErrorCode::internal, "the weights after step 4 are not those of rank 0 on rank 1",
-               "all ranks", "checkpoint");
+               "same layers", "checkpoint");
 }
 
 TEST(Ranks, MoreThanPartsAreRefused) {
