@@ -14,7 +14,7 @@ namespace fovea::cli {
 namespace {
 
 dist::Divide what_is_divided(const RankOptions& options) {
-  constexpr std::array<std::string_view, 3> kNames{"nothing", "state", "gradients"};
+  constexpr std::array<std::string_view, 4> kNames{"nothing", "state", "gradients", "weights"};
   const auto divide = static_cast<dist::Divide>(place_of_name(options.divide, kNames, "part of training", "--divide"));
   return options.divide_state ? std::max(divide, dist::Divide::state) : divide;
 }
@@ -55,7 +55,7 @@ void add_rank_options(const Arguments& verb, RankOptions& options) {
 
 void add_training_rank_options(const Arguments& verb, RankOptions& options) {
   add_rank_options(verb, options);
-  verb.add_option("--divide", options.divide, "state or gradients: each rank keeps a share of them alone [nothing]")
+  verb.add_option("--divide", options.divide, "state, gradients or weights: ranks keep shares of them [nothing]")
       .type_name("WHAT")
       .common();
   verb.add_flag("--divide-state", options.divide_state, "the same as --divide state").common();

@@ -212,6 +212,7 @@ struct FOVEA_EXPORT Loss {
 
 class Network;   // what a task's model does (src/models/network.h)
 class Pipeline;  // what a rank does of it (src/models/pipeline.h)
+class WeightShares;
 struct WholeParameter;
 
 // A Transformer for one task.
@@ -245,6 +246,7 @@ class FOVEA_EXPORT Model {
  private:
   friend void set_mesh(Model& model, const dist::Mesh& mesh);
   friend const Pipeline& pipeline_of(const Model& model);
+  friend WeightShares* weight_shares_of(const Model& model);
   friend const std::vector<WholeParameter>& whole_parameters(const Model& model);
 
   struct Impl;

@@ -8,7 +8,7 @@
 namespace fovea::dist {
 
 // What ranks that have the same weights keep of a share of them alone; each also divides what stands before it.
-enum class Divide : std::uint8_t { nothing, state, gradients };
+enum class Divide : std::uint8_t { nothing, state, gradients, weights };
 
 // How ranks divide the work: the sizes of the axes of --mesh.
 struct MeshShape {

@@ -17,6 +17,9 @@ const Pipeline& pipeline_of(const Model& model);
 Pipeline::Pass forward_chunk(const Model& model, Tape& tape, const Batch& batch, const LossOptions* options,
                              std::int64_t chunk);
 
+// Shares of the weights of its layers, where each rank keeps one; null: they are whole.
+WeightShares* weight_shares_of(const Model& model);
+
 // A parameter of the whole model, in the order of a file.
 struct WholeParameter {
   std::string name;

@@ -10,6 +10,7 @@
 #include "gemm/narrowed.h"
 #include "models/mesh.h"
 #include "models/network.h"
+#include "models/weight_shares.h"
 #include "ops/numbers.h"
 #include "parallel/cut.h"
 
@@ -87,12 +88,16 @@ struct Model::Impl {
 
   std::unique_ptr<Network> build(const dist::Group& ranks) {
     const nn::Scope root(*context, wide_type(config.dtype), parameters, left, config.frozen);
-    return make_network(root.shared_by(ranks).at_stage(pipeline.stage()), config);
+    return make_network(root.shared_by(ranks).at_stage(pipeline.stage()).placed_in(shares.get()), config);
   }
 
   // The same model of this rank's parts of the weights, and of its layers.
   void share(const dist::Mesh& mesh) {
     if (mesh.pipeline.size() > 1) check_stages(mesh.shape);
+    if (divides_weights(mesh)) {
+      check_divided(mesh);
+      shares = std::make_unique<WeightShares>(*context, parameters, mesh.same_weights);
+    }
     pipeline = Pipeline(mesh.pipeline, mesh.shape.chunks);
     const std::vector<Parameter> before = std::exchange(parameters, {});
     left = std::numeric_limits<std::int64_t>::max();
@@ -103,8 +108,14 @@ struct Model::Impl {
       divided::copy_part(from.value(), p.cut, mesh.tensor, p.var.value());
     }
     find_stages(mesh.pipeline);
+    if (shares) shares->take();
     shared = true;
   }
+
+  static bool divides_weights(const dist::Mesh& mesh) {
+    return mesh.shape.divides(dist::Divide::weights) && mesh.same_weights.size() > 1;
+  }
+  void check_divided(const dist::Mesh& mesh) const;
 
   void check_stages(const dist::MeshShape& mesh) const;
   void find_stages(const dist::Group& ranks);
@@ -115,6 +126,7 @@ struct Model::Impl {
   std::vector<Parameter> parameters;
   std::vector<WholeParameter> whole;
   Pipeline pipeline;
+  std::unique_ptr<WeightShares> shares;
   std::unique_ptr<Network> network;
   bool shared = false;
 };
@@ -128,6 +140,20 @@ void Model::Impl::check_stages(const dist::MeshShape& mesh) const {
   if (layers < chunks)
     fail(ErrorCode::usage, fmt::format("{} layers do not divide into {} stages", layers, chunks), "layers",
          "a smaller axis pipeline, or fewer chunks");
+}
+
+void Model::Impl::check_divided(const dist::Mesh& mesh) const {
+  constexpr const char* kHint = "--divide gradients";
+  const std::string_view task = task_names()[static_cast<std::size_t>(config.task)];
+  if (mesh.all_weights.size() > 1)
+    fail(ErrorCode::unsupported, "weights are divided among ranks that have all of them",
+         fmt::format("support matrix: divided weights x {}", mesh.tensor.size() > 1 ? "tensor" : "pipeline"), kHint);
+  if (network->staged() == nullptr)
+    fail(ErrorCode::unsupported, fmt::format("models for {} are not one stack of layers", task),
+         fmt::format("support matrix: {} x divided weights", task), kHint);
+  if (context->device() != Device::cpu)
+    fail(ErrorCode::unsupported, "memory of a card does not give back pages of weights",
+         "support matrix: divided weights x cuda", kHint);
 }
 
 // Who has which parameter.
@@ -149,7 +175,7 @@ void Model::Impl::find_stages(const dist::Group& ranks) {
 void set_mesh(Model& model, const dist::Mesh& mesh) {
   Model::Impl& impl = *model.impl_;
   if (impl.shared) fail(ErrorCode::usage, "the weights of this model are shared already", "model", "a new model");
-  if (mesh.all_weights.size() > 1) nn::within("model", [&] { impl.share(mesh); });
+  if (mesh.all_weights.size() > 1 || Model::Impl::divides_weights(mesh)) nn::within("model", [&] { impl.share(mesh); });
   impl.network->share_rows({mesh.sequence, rows_together(impl.config)});
   impl.network->share_examples(mesh.same_examples);
 }
@@ -200,6 +226,7 @@ Pipeline::Pass every_chunk(const Model& model, Tape& tape, const Batch& batch, c
 
 }  // namespace
 
+WeightShares* weight_shares_of(const Model& model) { return model.impl_->shares.get(); }
 const Pipeline& pipeline_of(const Model& model) { return model.impl_->pipeline; }
 const std::vector<WholeParameter>& whole_parameters(const Model& model) { return model.impl_->whole; }
 

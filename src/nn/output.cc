@@ -25,10 +25,10 @@ LanguageHead::LanguageHead(const Scope& scope, const ModelConfig& config, std::i
   if (config.tied)
     tokens_ = tokens;
   else
-    weight_ = scope.add(
-        "weight", {width, vocabulary},
-        config.init_deviation > 0.0 ? Init::normal(config.init_deviation) : Init::xavier(width, vocabulary),
-        true, {1, {vocabulary}});
+    weight_ =
+        scope.add("weight", {width, vocabulary},
+                  config.init_deviation > 0.0 ? Init::normal(config.init_deviation) : Init::xavier(width, vocabulary),
+                  true, {1, {vocabulary}});
   if (config.head_bias) bias_ = scope.add("bias", {vocabulary}, Init::zeros(), false, {0, {vocabulary}});
 }
 

@@ -31,12 +31,22 @@ Scope Scope::at_stage(const Stage& stage) const {
   return part;
 }
 
+Scope Scope::placed_in(LayerWeights* weights) const {
+  Scope placed = *this;
+  placed.layer_weights_ = weights;
+  return placed;
+}
+
 Tensor Scope::weight(const std::string& full, const Shape& shape, Init init, const WeightCut& cut) const {
   if (left_ != nullptr && shape.numel() > *left_)
     fail(ErrorCode::bad_input, "more parameters than were stored: " + full + " is " + shape.text(), {},
          "model.safetensors and config.json of the same model");
   if (left_ != nullptr) *left_ -= shape.numel();
   const Tensor whole = make_weight(*context_, full, shape, dtype_, init);
+  if (const Tensor room = layer_weights_ ? layer_weights_->room(full) : Tensor(); room.defined()) {
+    room.copy_from(whole);
+    return room;
+  }
   if (!cut.cuts() || ranks_.size() == 1) return whole;
   return divided::part_of(*context_, whole, cut, ranks_);
 }

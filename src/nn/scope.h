@@ -7,6 +7,7 @@
 #include "dist/group.h"
 #include "fovea/init.h"
 #include "fovea/model.h"
+#include "nn/layer_weights.h"
 #include "nn/stage.h"
 
 namespace fovea::nn {
@@ -44,6 +45,10 @@ class Scope {
   const Stage& stage() const { return stage_; }
   Scope at_stage(const Stage& stage) const;
 
+  // Where each rank keeps shares of the weights of layers; null: it has them whole.
+  LayerWeights* layer_weights() const { return layer_weights_; }
+  Scope placed_in(LayerWeights* weights) const;
+
   // `shape` is that of all ranks together.
   Var add(std::string_view name, const Shape& shape, Init init, bool decay = false, const WeightCut& cut = {}) const;
   // The same for what is drawn once and never trained: it is saved with the rest, but has no gradient.
@@ -63,6 +68,7 @@ class Scope {
   std::string prefix_, root_;
   dist::Group ranks_;
   Stage stage_;
+  LayerWeights* layer_weights_ = nullptr;
 };
 
 // Runs f, which builds or checks something; an error from inside gets `place` put before its path: "attention" ->

@@ -152,7 +152,11 @@ Stream Block::operator()(Tape& tape, Stream stream, const Layout& layout, const 
 }
 
 Stack::Stack(const Scope& scope, const StackSpec& spec)
-    : checkpointing_(spec.checkpointing), dropout_(spec.dropout), stage_(scope.stage()), blocks_(spec.layers.size()) {
+    : checkpointing_(spec.checkpointing),
+      dropout_(spec.dropout),
+      stage_(scope.stage()),
+      weights_(scope.layer_weights()),
+      blocks_(spec.layers.size()) {
   const Scope root = scope.as_root();
   const std::int64_t layers = std::ssize(blocks_);
   for (std::int64_t c = 0; c < stage_.chunks; ++c)
@@ -163,6 +167,16 @@ Stack::Stack(const Scope& scope, const StackSpec& spec)
 
 Stream Stack::block(Tape& tape, std::size_t i, Stream stream, const std::shared_ptr<const Layout>& layout,
                     const Source& source) const {
+  if (weights_ == nullptr) return open_block(tape, i, std::move(stream), layout, source);
+  const auto layer = static_cast<std::int64_t>(i);
+  stream.residual = enter_layer(tape, stream.residual, *weights_, layer);
+  stream = open_block(tape, i, std::move(stream), layout, source);
+  stream.residual = leave_layer(tape, stream.residual, *weights_, layer);
+  return stream;
+}
+
+Stream Stack::open_block(Tape& tape, std::size_t i, Stream stream, const std::shared_ptr<const Layout>& layout,
+                         const Source& source) const {
   return checkpointing_ && tape.recording() ? run_again_later(tape, *blocks_[i], stream, layout, source)
                                             : (*blocks_[i])(tape, std::move(stream), *layout, source);
 }

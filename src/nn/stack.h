@@ -63,11 +63,14 @@ class Stack {
  private:
   Stream block(Tape& tape, std::size_t i, Stream stream, const std::shared_ptr<const Layout>& layout,
                const Source& source) const;
+  Stream open_block(Tape& tape, std::size_t i, Stream stream, const std::shared_ptr<const Layout>& layout,
+                    const Source& source) const;
   Var close(Tape& tape, const Stream& stream, const Layout& layout) const;  // after the last block
 
   bool checkpointing_;
   double dropout_;
   Stage stage_;
+  LayerWeights* weights_;                     // null: they are whole
   std::vector<std::optional<Block>> blocks_;  // none where another rank has it
   std::optional<NormLayer> final_norm_;
 };

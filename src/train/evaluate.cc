@@ -6,6 +6,7 @@
 #include "data/prefetch.h"
 #include "fovea/train.h"
 #include "models/mesh.h"
+#include "models/weight_shares.h"
 #include "ops/numbers.h"
 #include "train/evaluation.h"
 #include "train/recorded_steps.h"
@@ -98,6 +99,7 @@ EvalReport evaluate(Context& context, const Model& model, const Split& split, co
   EvalReport report;
   if (split.size() == 0) return report;
   const Pipeline& pipeline = pipeline_of(model);
+  const WholeWeights whole(model);  // ranks may have more batches than others
   const LossOptions plain;
   const auto stopped = [&] {  // those who share an example stop together
     const double own = options.stop != nullptr && options.stop->load() ? 1.0 : 0.0;

@@ -14,9 +14,11 @@ struct ParameterBucket {
   std::size_t first = 0, end = 0;
   std::int64_t size = 0;
   std::vector<std::int64_t> rows;
+  std::int64_t layer = -1;  // whose weights ranks divide, all of them
 };
 
-// Every rank has an even share of every bucket.
-std::vector<ParameterBucket> buckets_of(std::span<const Parameter> parameters, const dist::Group& ranks);
+// Every rank has an even share of every bucket. A bucket for each layer, where they are to be told apart.
+std::vector<ParameterBucket> buckets_of(std::span<const Parameter> parameters, const dist::Group& ranks,
+                                        bool by_layer = false);
 
 }  // namespace fovea

@@ -15,24 +15,26 @@ SharedAdamW::SharedAdamW(Context& context, std::vector<Parameter> parameters, Ad
   own_ = std::make_unique<AdamW>(context, parameters_, options);
 }
 
-void SharedAdamW::divide(const dist::Group& ranks, bool gradients) {
+void SharedAdamW::divide(const dist::Group& ranks, bool gradients, WeightShares* weights) {
   if (ranks.size() == 1) return;
   ranks_ = ranks.split(0, "optimiser state");
   divides_gradients_ = gradients;
-  buckets_ = buckets_of(parameters_, ranks_);
+  weights_ = weights;
+  buckets_ = buckets_of(parameters_, ranks_, weights != nullptr);
   cut();
   own_.reset();  // room for the new ranges
   std::vector<Parameter> own;
   for (const ParameterRange& range : ranges_) {
     const Parameter& p = parameters_[range.parameter];
-    own.push_back({p.name, Var::leaf(flat(p.var.value()).slice(0, range.begin, range.end)), p.decay});
+    own.push_back({p.name, Var::leaf(numbers_of(range)), p.decay});
   }
   own_ = std::make_unique<AdamW>(*context_, std::move(own), options_);
 }
 
 // The ranges of the parameters that lie in the share of this rank.
 void SharedAdamW::cut() {
-  for (const ParameterBucket& bucket : buckets_) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const ParameterBucket& bucket = buckets_[b];
     const std::int64_t begin = dist::part_begin(bucket.size, ranks_.size(), ranks_.rank()),
                        end = dist::part_begin(bucket.size, ranks_.size(), ranks_.rank() + 1);
     std::int64_t at = 0;
@@ -40,43 +42,42 @@ void SharedAdamW::cut() {
       const std::int64_t size = parameters_[i].var.value().numel();
       const std::int64_t from = std::clamp(begin - at, std::int64_t{0}, size),
                          to = std::clamp(end - at, std::int64_t{0}, size);
-      if (from < to) ranges_.push_back({i, from, to});
+      if (from < to) ranges_.push_back({i, from, to, b, at + from - begin});
       at += size;
     }
   }
 }
 
+// Where this rank updates them.
+Tensor SharedAdamW::numbers_of(const ParameterRange& range) const {
+  const std::int64_t layer = buckets_[range.bucket].layer, size = range.end - range.begin;
+  if (layer >= 0) return weights_->share(layer).slice(0, range.at, range.at + size);
+  return flat(parameters_[range.parameter].var.value()).slice(0, range.begin, range.end);
+}
+
 void SharedAdamW::set_gradients(std::size_t bucket, const Tensor& share, std::span<const double> of) const {
-  std::int64_t at = 0;
   for (std::size_t r = 0; r < ranges_.size(); ++r) {
     const ParameterRange& range = ranges_[r];
-    if (range.parameter < buckets_[bucket].first || range.parameter >= buckets_[bucket].end) continue;
-    const std::int64_t size = range.end - range.begin;
-    own_->parameters()[r].var.slot()->grad =
-        of[range.parameter - buckets_[bucket].first] > 0.0 ? share.slice(0, at, at + size) : Tensor();
-    at += size;
+    if (range.bucket != bucket) continue;
+    own_->parameters()[r].var.slot()->grad = of[range.parameter - buckets_[bucket].first] > 0.0
+                                                 ? share.slice(0, range.at, range.at + range.end - range.begin)
+                                                 : Tensor();
   }
 }
 
 // Puts together what the ranks have of each parameter's numbers. An undefined whole is not wanted.
-void SharedAdamW::gather(const SliceOf& own, const WholeOf& whole) const {
-  std::size_t range = 0;
-  for (const ParameterBucket& bucket : buckets_) {
-    const DType dtype = parameters_[bucket.first].var.dtype();
-    const Tensor mine = Tensor::empty(*context_, {bucket.rows[static_cast<std::size_t>(ranks_.rank())]}, dtype);
-    std::int64_t at = 0;
-    for (; range < ranges_.size() && ranges_[range].parameter < bucket.end; ++range) {
-      const std::int64_t size = ranges_[range].end - ranges_[range].begin;
-      mine.slice(0, at, at + size).copy_from(own(range));
-      at += size;
-    }
-    const Tensor all = ranks_.all_gather(*context_, mine, bucket.rows);
-    at = 0;
-    for (std::size_t i = bucket.first; i < bucket.end; ++i) {
-      const std::int64_t size = parameters_[i].var.value().numel();
-      if (const Tensor to = whole(i); to.defined()) flat(to).copy_from(all.slice(0, at, at + size));
-      at += size;
-    }
+void SharedAdamW::gather(const ParameterBucket& bucket, const SliceOf& own, const WholeOf& whole) const {
+  const DType dtype = parameters_[bucket.first].var.dtype();
+  const Tensor mine = Tensor::empty(*context_, {bucket.rows[static_cast<std::size_t>(ranks_.rank())]}, dtype);
+  for (std::size_t r = 0; r < ranges_.size(); ++r)
+    if (const ParameterRange& range = ranges_[r]; &buckets_[range.bucket] == &bucket)
+      mine.slice(0, range.at, range.at + range.end - range.begin).copy_from(own(r));
+  const Tensor all = ranks_.all_gather(*context_, mine, bucket.rows);
+  std::int64_t at = 0;
+  for (std::size_t i = bucket.first; i < bucket.end; ++i) {
+    const std::int64_t size = parameters_[i].var.value().numel();
+    if (const Tensor to = whole(i); to.defined()) flat(to).copy_from(all.slice(0, at, at + size));
+    at += size;
   }
 }
 
@@ -89,8 +90,12 @@ void SharedAdamW::apply(const Context& context, const Tensor& pace, const Tensor
   }
   own_->apply(context, pace, go);
   own_->zero_grad();
-  gather([this](std::size_t i) { return own_->parameters()[i].var.value(); },
-         [this](std::size_t i) { return parameters_[i].var.value(); });
+  for (const ParameterBucket& bucket : buckets_)
+    if (bucket.layer < 0)  // others get those of layers when they need them
+      gather(
+          bucket, [this](std::size_t i) { return own_->parameters()[i].var.value(); },
+          [this](std::size_t i) { return parameters_[i].var.value(); });
+  if (weights_ != nullptr) weights_->close_all();  // what is whole is of before
 }
 
 void SharedAdamW::zero_grad() {
@@ -102,8 +107,10 @@ std::vector<NamedTensor> SharedAdamW::moments(bool keep) const {
   std::vector<NamedTensor> all = keep || !divided() ? room_for_moments() : std::vector<NamedTensor>();
   if (!divided()) return all;
   for (const std::size_t moment : {0, 1})
-    gather([&](std::size_t i) { return moment == 0 ? own_->moments()[i].first : own_->moments()[i].second; },
-           [&](std::size_t i) { return keep ? all[2 * i + moment].tensor : Tensor(); });
+    for (const ParameterBucket& bucket : buckets_)
+      gather(
+          bucket, [&](std::size_t i) { return moment == 0 ? own_->moments()[i].first : own_->moments()[i].second; },
+          [&](std::size_t i) { return keep ? all[2 * i + moment].tensor : Tensor(); });
   return all;
 }
 

@@ -8,6 +8,7 @@
 #include "dist/group.h"
 #include "fovea/optim.h"
 #include "fovea/safetensors.h"
+#include "models/weight_shares.h"
 #include "train/parameter_buckets.h"
 
 namespace fovea {
@@ -21,7 +22,8 @@ class SharedAdamW {
 
   // Before the first step: divides the moments among these ranks, and with gradients also these, which are then given
   // by set_gradients(). One rank has all of them, as before.
-  void divide(const dist::Group& ranks, bool gradients = false);
+  // Where the weights of layers are divided, it updates the shares of these.
+  void divide(const dist::Group& ranks, bool gradients = false, WeightShares* weights = nullptr);
   const std::vector<Parameter>& whole() const { return parameters_; }  // that are trained
   const std::vector<ParameterBucket>& buckets() const { return buckets_; }
   // What has the gradients that steps are taken with: the parameters, or the ranges of them in this rank's share.
@@ -53,13 +55,16 @@ class SharedAdamW {
   struct ParameterRange {
     std::size_t parameter;
     std::int64_t begin, end;
+    std::size_t bucket;
+    std::int64_t at;  // in the rank's share of the bucket
   };
   using SliceOf = std::function<Tensor(std::size_t own)>;  // the rank's own part, by range
   using WholeOf = std::function<Tensor(std::size_t parameter)>;
 
   bool divided() const { return ranks_.size() > 1; }
   void cut();
-  void gather(const SliceOf& own, const WholeOf& whole) const;
+  Tensor numbers_of(const ParameterRange& range) const;
+  void gather(const ParameterBucket& bucket, const SliceOf& own, const WholeOf& whole) const;
 
   Context* context_;
   AdamWOptions options_;
@@ -68,6 +73,7 @@ class SharedAdamW {
   std::vector<ParameterRange> ranges_;  // of this rank
   std::vector<ParameterBucket> buckets_;
   bool divides_gradients_ = false;
+  WeightShares* weights_ = nullptr;
   std::unique_ptr<AdamW> own_;  // of the parameters, or of the ranges
 };
 

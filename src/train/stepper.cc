@@ -9,6 +9,7 @@
 #include "autograd/watch.h"
 #include "io/file.h"
 #include "models/mesh.h"
+#include "models/weight_shares.h"
 #include "ops/numbers.h"
 #include "parallel/schedule.h"
 #include "tensor/feed.h"
@@ -59,6 +60,13 @@ const std::vector<Parameter>& Stepper::graded() const {
 }
 
 void Stepper::check_divided() const {
+  if (weight_shares_of(model_) != nullptr && config_.average != Averaging::none)
+    fail(ErrorCode::unsupported, "averages are of whole weights", "support matrix: average x divided weights",
+         "train.average=none, or --divide gradients");
+  if (weight_shares_of(model_) != nullptr && share_.all % mesh_.data.size() != 0)  // all fetch weights equally often
+    fail(ErrorCode::usage,
+         fmt::format("{} parts of a batch are not as many for each of {} ranks", share_.all, mesh_.data.size()),
+         "train.accumulation", "a multiple of the ranks on the axis data");
   if (mesh_.all_weights.size() == 1) return;
   const char* const axis = mesh_.tensor.size() > 1 ? "tensor" : "pipeline";
   fail(ErrorCode::unsupported, fmt::format("gradients are divided among ranks that have all weights"),
@@ -81,10 +89,10 @@ void Stepper::follow_parameters() {
 void Stepper::set_mesh(const dist::Mesh& mesh) {
   mesh_ = mesh;
   share_ = PartShare::of(config_.accumulation, mesh);
-  if (mesh.all_weights.size() > 1) follow_parameters();  // which are parts of those before
+  if (mesh.all_weights.size() > 1 || weight_shares_of(model_) != nullptr) follow_parameters();  // which are others
   const bool shares = mesh.shape.divides(dist::Divide::gradients);
   if (shares) check_divided();
-  if (mesh.shape.divides(dist::Divide::state)) adamw_->divide(mesh.same_weights, shares);
+  if (mesh.shape.divides(dist::Divide::state)) adamw_->divide(mesh.same_weights, shares, weight_shares_of(model_));
   if (shares && mesh.all.size() > 1)
     exchange_ = std::make_unique<GradientShares>(context_, *adamw_, mesh.all);
   else
@@ -136,6 +144,7 @@ std::vector<Tensor> Stepper::run_parts(Context& context, std::span<const Batch> 
       pipeline.backward(*run.tape, run.pass, factors.select(0, next.part));
       running.erase(key);
       exchange_->end_part(last);
+      if (WeightShares* weights = weight_shares_of(model_)) weights->close_all();
       continue;
     }
     TapeOptions tape = tape_options(part);
@@ -252,7 +261,7 @@ std::string Stepper::find_source(std::span<const Batch> parts) {
   const std::string parameter = bad_gradient(graded());
   const std::string fallback = parameter.empty() ? "the loss is not finite" : "the gradient of " + parameter;
   adamw_->zero_grad();
-  if (mesh_.same_examples.size() > 1 || mesh_.pipeline.size() > 1)
+  if (mesh_.same_examples.size() > 1 || mesh_.pipeline.size() > 1 || weight_shares_of(model_) != nullptr)
     return fallback;  // one that stops half way would leave the others waiting
   for (std::size_t part = 0; part < parts.size(); ++part) {
     FiniteWatch watch;

@@ -13,6 +13,7 @@
 #include "io/folder.h"
 #include "io/lock.h"
 #include "models/mesh.h"
+#include "models/weight_shares.h"
 #include "train/budget.h"
 #include "train/checkpoint.h"
 #include "train/evaluation.h"
@@ -240,6 +241,7 @@ void Trainer::Impl::join(const dist::Mesh& mesh) {
 
 // After this the numbers of all ranks are the same, or it is known which differ.
 void Trainer::Impl::compare_weights() const {
+  const WholeWeights whole_weights(model);
   std::vector<Tensor> whole, parts;
   for (const Parameter& p : model.parameters()) (p.cut.cuts() ? parts : whole).push_back(p.var.value());
   const std::string what = fmt::format("the weights after step {}", state.step);
@@ -308,11 +310,14 @@ StopReason Trainer::Impl::steps(Prefetcher& feed, const std::atomic<bool>* stop)
 
 // To the rank that saves.
 void Trainer::Impl::give_tensors() {
-  if (!config.out.empty()) gather_tensors(checkpoint());
+  if (config.out.empty()) return;
+  const WholeWeights whole(model);
+  gather_tensors(checkpoint());
 }
 
 void Trainer::Impl::save_best() {
   if (!writes()) return give_tensors();
+  const WholeWeights whole(model);
   measure_memory();
   save_checkpoint(folder("best"), checkpoint(), gather_tensors(checkpoint()));
   tell([&](TrainObserver& o) { o.on_checkpoint(folder("best").string()); });
@@ -322,9 +327,11 @@ void Trainer::Impl::save_last() {
   if (config.out.empty()) return;
   measure_memory();
   const bool keeps = config.keep > 1 && saved && *saved < state.step;
-  if (writes())
+  if (writes()) {
+    const WholeWeights whole(model);
     save_checkpoint(folder("last"), checkpoint(), gather_tensors(checkpoint()),
                     keeps ? kept_folder(config.out, *saved) : Path());
+  }
   saved = state.step;
   saved_at = Clock::now();
   if (!writes()) return give_tensors();
@@ -376,7 +383,9 @@ void Trainer::resume(const std::string& folder) {
   if (own && !whole && is_there(run.folder("metrics.csv"))) return;
   const Path checkpoint = whole ? inner : Path(folder);
   try {
+    const WholeWeights whole(run.model);
     load_checkpoint(checkpoint, run.checkpoint());
+    if (WeightShares* shares = weight_shares_of(run.model)) shares->take();
   } catch (const Error& error) {
     throw with_older(error, checkpoint);
   }
@@ -396,7 +405,9 @@ TrainResult Trainer::run(const std::atomic<bool>* stop) {
   Prefetcher feed(run.context, *run.data.train, run.batches(), static_cast<std::size_t>(run.config.prefetch),
                   run.stepper.share().batches());
   try {
-    return run.result(run.steps(feed, stop));
+    const StopReason reason = run.steps(feed, stop);
+    if (WeightShares* shares = weight_shares_of(run.model)) shares->open_all();  // for who uses the model now
+    return run.result(reason);
   } catch (const Error& error) {
     run.keep_and_tell(error);
   }

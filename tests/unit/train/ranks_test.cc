@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "models/mesh.h"
+#include "models/weight_shares.h"
 #include "parallel/cut.h"
 #include "support/expect_error.h"
 #include "support/families.h"
@@ -262,6 +263,72 @@ TEST(Ranks, DivideGradientsOfWholeModelsAlone) {
   for (const char* axis : {"tensor", "pipeline"})
     EXPECT_ERROR(train(2, {.divide = dist::Divide::gradients, .mesh = std::string(axis) + "=2"}),
                  ErrorCode::unsupported, "ranks that have all weights", axis, "--divide state");
+  EXPECT_ERROR(train(4, {.divide = dist::Divide::weights, .mesh = "data=2,tensor=2"}), ErrorCode::unsupported,
+               "among ranks that have all of them", "divided weights x tensor", "--divide gradients");
+}
+
+// Weights are whole while their layer is used: the same bits as ranks that have all of them.
+TEST(Ranks, DivideTheWeights) {
+  const TemporaryFolder folder;
+  const auto config = [&](const char* name) {
+    TrainConfig made = in_parts(folder / name);
+    made.clip_norm = 0.0;
+    return made;
+  };
+  const std::vector<Seen> whole = train(4, {.config = config("whole")});
+  const std::vector<Seen> divided =
+      train(4, {.config = config("divided"), .divide = dist::Divide::weights, .compare_every = 3});
+  for (const Seen& seen : divided) {
+    EXPECT_EQ(seen.losses, whole[0].losses);
+    EXPECT_EQ(seen.validations, whole[0].validations);
+    EXPECT_EQ(seen.parameters, whole[0].parameters);
+  }
+  for (const char* file : {"last/optimizer.safetensors", "last/model.safetensors", "best/model.safetensors"})
+    EXPECT_EQ(read_file(folder / ("divided/" + std::string(file)), 1 << 26),
+              read_file(folder / ("whole/" + std::string(file)), 1 << 26))
+        << file;
+  Job begin{.config = config("run"), .stop_after = 4, .divide = dist::Divide::weights};
+  train(4, begin);
+  for (const auto divide : {dist::Divide::weights, dist::Divide::nothing}) {
+    Job rest{
+        .config = config(divide == dist::Divide::nothing ? "on" : "off"), .resume = folder / "run", .divide = divide};
+    EXPECT_EQ(train(4, rest)[0].parameters, whole[0].parameters);
+  }
+  EXPECT_ERROR(train(3, {.divide = dist::Divide::weights}), ErrorCode::usage,
+               "4 parts of a batch are not as many for each of 3 ranks", "train.accumulation", "multiple");
+  Job average{.divide = dist::Divide::weights};
+  average.config.average = Averaging::mean;
+  EXPECT_ERROR(train(2, average), ErrorCode::unsupported, "averages are of whole weights", "average x divided weights",
+               "--divide gradients");
+}
+
+TEST(WeightShares, AreWholeOneLayerAtATime) {
+  dist::run_threads(4, [](const dist::Group& group) {
+    ModelConfig config = families::family("gpt", DType::f32);
+    config.layers.resize(8, config.layers.back());
+    config.checkpointing = true;
+    Context context({.threads = 1, .seed = 9});
+    Model model(context, config);
+    const dist::Mesh mesh(group, {.data = 4, .divide = dist::Divide::weights});
+    set_mesh(model, mesh);
+    TrainConfig training = quick();
+    training.accumulation = 4;
+    training.batch = 4;
+    Stepper stepper(context, model, training, RecordedSteps::When::never);
+    stepper.set_mesh(mesh);
+    WeightShares& shares = *weight_shares_of(model);
+    const auto layers = static_cast<double>(shares.whole_bytes());
+    EXPECT_LE(static_cast<double>(shares.share_bytes()), 0.2501 * layers + 64);
+    shares.close_all();
+    for (std::int64_t step = 1; step <= 2; ++step) {
+      const Batch batch = families::random_batch(context, config, 1);
+      StepReport report;
+      report.step = step;
+      stepper.step(std::span(&batch, 1), 1e-3, report);
+    }
+    EXPECT_EQ(shares.whole_bytes(), 0u);
+    EXPECT_LE(static_cast<double>(shares.most()), layers / 8 + 1);
+  });
 }
 
 // A weight that no part of the batch reached is left alone, as one rank leaves it.
