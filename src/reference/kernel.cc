@@ -84,6 +84,44 @@ double fixed_shift(const Problem& p) {
   return std::fmax(0.0, most - 60.0);
 }
 
+// Log of the sum of e^(a_l + b_l).
+double log_of_sum(const std::vector<double>& a, const std::vector<double>& b) {
+  double top = -INFINITY, sum = 0.0;
+  for (std::size_t l = 0; l < a.size(); ++l) top = std::fmax(top, a[l] + b[l]);
+  for (std::size_t l = 0; l < a.size(); ++l) sum += std::exp(a[l] + b[l] - top);
+  return top + std::log(sum);
+}
+
+// The output of the exact mode by its weights, which are made from logarithms: (n_q, heads, d_v). Features of long keys
+// are smaller than the least double.
+std::vector<double> output_from_logs(const Problem& p, const Performer& performer) {
+  const auto projected = [&](const double* row, bool key) {
+    const std::vector<double> x = performer_input(p, performer, row);
+    std::vector<double> u = project(p.weights[0].data(), performer.features, x);
+    for (double& e : u) e -= key ? half_norm(x) : 0.0;
+    return u;
+  };
+  std::vector<std::vector<double>> keys;  // (n_k, kv_heads) of features
+  for (std::int64_t j = 0; j < p.n_k; ++j)
+    for (std::int64_t h = 0; h < p.kv_heads; ++h) keys.push_back(projected(p.key(j, h), true));
+  std::vector<double> o;
+  for (std::int64_t i = 0; i < p.n_q; ++i)
+    for (std::int64_t h = 0; h < p.heads; ++h) {
+      const std::vector<double> query = projected(p.query(i, h), false);
+      std::vector<double> logs(at(p.n_k), -INFINITY), row(at(p.d_v), 0.0);
+      for (std::int64_t j = 0; j < p.n_k; ++j)
+        if (kept(p, i, j)) logs[at(j)] = log_of_sum(query, keys[at(j * p.kv_heads + p.kv_head(h))]);
+      const double top = logs.empty() ? -INFINITY : *std::max_element(logs.begin(), logs.end());
+      double sum = 0.0;
+      for (double log : logs) sum += std::isinf(log) ? 0.0 : std::exp(log - top);
+      for (std::int64_t j = 0; j < p.n_k; ++j)
+        for (std::int64_t c = 0; c < p.d_v && !std::isinf(logs[at(j)]); ++c)
+          row[at(c)] += std::exp(logs[at(j)] - top) / sum * p.value(j, p.kv_head(h))[c];
+      o.insert(o.end(), row.begin(), row.end());
+    }
+  return o;
+}
+
 }  // namespace
 
 Result performer(const Problem& given, const Performer& performer) {
@@ -107,7 +145,11 @@ Result performer(const Problem& given, const Performer& performer) {
     return y;
   });
   const double least = exact || performer.relu ? 0.0 : performer.clamp;
-  return kernelized(p, {nullptr, Denominator::clamp, std::fmax(least, std::numeric_limits<double>::min())});
+  Result result = kernelized(p, {nullptr, Denominator::clamp, std::fmax(least, std::numeric_limits<double>::min())});
+  const bool has_state =
+      std::any_of(given.initial_state.begin(), given.initial_state.end(), [](double x) { return x != 0.0; });
+  if (exact && !performer.relu && !has_state && !given.rotate) result.o = output_from_logs(given, performer);
+  return result;
 }
 
 Result random_waves(const Problem& given, const RandomWaves& waves) {

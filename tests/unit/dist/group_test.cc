@@ -104,8 +104,8 @@ TEST(Worker, WorksInOrderAndTellsOfTheFirstFailure) {
 }
 
 TEST(Mesh, ReadsItsAxes) {
-  EXPECT_EQ(MeshShape::parse("", 3).text(), "data=3,sequence=1,tensor=1");
-  EXPECT_EQ(MeshShape::parse("sequence=4", 4).text(), "data=1,sequence=4,tensor=1");
+  EXPECT_EQ(MeshShape::parse("", 3).text(), "data=3,sequence=1,tensor=1,pipeline=1");
+  EXPECT_EQ(MeshShape::parse("sequence=4", 4).text(), "data=1,sequence=4,tensor=1,pipeline=1");
   EXPECT_EQ(MeshShape::parse("sequence=3,data=2", 6).text(), "data=2,sequence=3,tensor=1,pipeline=1");
   EXPECT_EQ(MeshShape::parse("pipeline=1,tensor=2", 2).tensor, 2);
 }
