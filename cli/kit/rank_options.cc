@@ -35,7 +35,7 @@ dist::Mesh RankOptions::mesh_of(const Console& console) const {
 }
 
 void add_rank_options(const Arguments& verb, RankOptions& options) {
-  verb.add_option("--mesh", options.mesh, "data=N,sequence=N,tensor=N,pipeline=N of the ranks of mpirun [data=all]")
+  verb.add_option("--mesh", options.mesh, "data=N,sequence=N,tensor=N,pipeline=N of the ranks [data]")
       .type_name("AXES");
   verb.add_option("--pipeline-chunks", options.chunks, "runs of layers that each rank of a pipeline has")
       .type_name("N")

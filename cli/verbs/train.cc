@@ -142,7 +142,7 @@ void add_train(Program& program) {
   verb.add_option("--lora", o.lora, "train adapters of this rank beside these weights")
       .type_name("N")
       .check(in_range(1, 4096));
-  verb.add_option("--freeze", options->freeze, "parts of them that stay: embedding,layers.0").type_name("A,B");
+  verb.add_option("--freeze", options->freeze, "parts of them that stay: embedding,layers.0").type_name("A,B").common();
   verb.add_option("--resume", options->resume, "continue this run, or from a checkpoint in it").type_name("FOLDER");
   add_run_options(verb, options->run);
   verb.add_flag("--print-config", options->print_config, "print the settings for --config, and train nothing").common();
