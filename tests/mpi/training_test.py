@@ -99,29 +99,25 @@ class Training(CliTest):
         self.good_on(1, "train", "--resume", "run")  # nothing is left
         self.assert_near(self.losses("run"), self.losses("whole"), 1e-4)
 
-    def test_killed_ranks_that_share_weights_go_on_on_another_mesh(self):
+    def go_on_after_a_kill(self, axis):
+        """Kills one of two ranks of AXIS=2 and goes on with four, then one; the result of `eval` on two ranks and on one."""
         settings = "--set", "train.accumulation=4", "--set", "train.log_every=1"
         self.good_on(1, *self.train("whole", *settings, steps=30))
-        long = self.train("run", *settings, "--set", "train.checkpoint_every=5", "--mesh", "tensor=2", steps=30)
+        long = self.train("run", *settings, "--set", "train.checkpoint_every=5", "--mesh", f"{axis}=2", steps=30)
         self.kill_one_of(2, long, self.folder / "run" / "last" / "state.json")
-        self.good_on(4, "train", "--resume", "run", "--mesh", "data=2,tensor=2")
+        self.good_on(4, "train", "--resume", "run", "--mesh", f"data=2,{axis}=2")
         self.good_on(1, "train", "--resume", "run")  # nothing is left
         self.assert_near(self.losses("run"), self.losses("whole"), 1e-4)
-        shared = json.loads(self.good_on(2, "eval", "run", "--mesh", "tensor=2", "--json").stdout)
+        divided = json.loads(self.good_on(2, "eval", "run", "--mesh", f"{axis}=2", "--json").stdout)
         alone = json.loads(self.good_on(1, "eval", "run", "--json").stdout)
-        self.assertAlmostEqual(shared["loss"], alone["loss"], delta=1e-4)
+        self.assertAlmostEqual(divided["loss"], alone["loss"], delta=1e-4)
+        return divided, alone
+
+    def test_killed_ranks_that_share_weights_go_on_on_another_mesh(self):
+        self.go_on_after_a_kill("tensor")
 
     def test_killed_stages_go_on_on_another_mesh(self):
-        settings = "--set", "train.accumulation=4", "--set", "train.log_every=1"
-        self.good_on(1, *self.train("whole", *settings, steps=30))
-        long = self.train("run", *settings, "--set", "train.checkpoint_every=5", "--mesh", "pipeline=2", steps=30)
-        self.kill_one_of(2, long, self.folder / "run" / "last" / "state.json")
-        self.good_on(4, "train", "--resume", "run", "--mesh", "data=2,pipeline=2")
-        self.good_on(1, "train", "--resume", "run")  # nothing is left
-        self.assert_near(self.losses("run"), self.losses("whole"), 1e-4)
-        staged = json.loads(self.good_on(2, "eval", "run", "--mesh", "pipeline=2", "--json").stdout)
-        alone = json.loads(self.good_on(1, "eval", "run", "--json").stdout)
-        self.assertAlmostEqual(staged["loss"], alone["loss"], delta=1e-4)
+        staged, alone = self.go_on_after_a_kill("pipeline")
         self.assertEqual(staged.get("f1"), alone.get("f1"))
 
     def test_a_lost_rank_is_started_again(self):
