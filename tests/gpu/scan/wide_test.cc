@@ -118,10 +118,6 @@ void check_gradients_that_cancel(std::int64_t d, Decay decay, std::int64_t n) {
   if (!exact.d_log_decay.empty()) {
     EXPECT_LT(relative(card.d_log_decay, exact.d_log_decay), 4e-2);
   }
-  for (const Results* r : {&card, &plain})
-    std::printf("d %d decay %d: o %.2e dq %.2e dk %.2e dv %.2e logs %.2e\n", static_cast<int>(d),
-                static_cast<int>(decay), relative(r->o, exact.o), relative(r->dq, exact.dq), relative(r->dk, exact.dk),
-                relative(r->dv, exact.dv), relative(r->d_log_decay, exact.d_log_decay));
 }
 TEST(WideScan, GradientsThatCancelOnTensorCores) {
   check_gradients_that_cancel(32, Decay::head, 300);
